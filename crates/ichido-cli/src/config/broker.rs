@@ -1,0 +1,208 @@
+//! The keys of queues that a broker keeps, `RabbitMQ` and SQS, and of the mutex that guards them in the
+//! database.
+
+use std::time::Duration;
+
+use super::document::Node;
+use super::error::ConfigError;
+use super::field::Field;
+use super::section::Section;
+use super::url::Url;
+
+const RABBITMQ_KEYS: [&str; 8] = [
+    "url",
+    "queue",
+    "exchange",
+    "routing_key",
+    "type",
+    "management",
+    "prefetch",
+    "declare",
+];
+const SQS_KEYS: [&str; 2] = ["url", "queue"];
+const MUTEX_KEYS: [&str; 7] = [
+    "publish_deadline",
+    "guard",
+    "claim",
+    "lock_timeout",
+    "on_busy",
+    "busy_delay",
+    "relay_after",
+];
+
+/// A `RabbitMQ` queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RabbitMq {
+    /// The addresses of the cluster's nodes, one at least.
+    pub url: Vec<Url>,
+    /// The queue's name there.
+    pub queue: String,
+    /// The exchange that is published to.
+    pub exchange: String,
+    /// The routing key that is published with.
+    pub routing_key: String,
+    /// How the broker keeps the queue.
+    pub r#type: RabbitMqType,
+    /// The address of the management API.
+    pub management: Option<Url>,
+    /// Deliveries held at once; none: slots plus read-ahead.
+    pub prefetch: Option<u16>,
+    /// Whether ichido declares what it needs.
+    pub declare: bool,
+    /// How deliveries are guarded.
+    pub mutex: MutexRules,
+}
+
+/// An SQS queue, or one that speaks its API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sqs {
+    /// The address of the service.
+    pub url: Url,
+    /// The queue's name there.
+    pub queue: String,
+    /// How deliveries are guarded.
+    pub mutex: MutexRules,
+}
+
+/// How the rows in the database guard the deliveries of a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MutexRules {
+    /// How long the broker may take to confirm a message.
+    pub publish_deadline: Duration,
+    /// What makes a delivery the first of its message.
+    pub guard: Guard,
+    /// How the row is held while the action runs.
+    pub claim: Claim,
+    /// How long a locked row is waited for.
+    pub lock_timeout: Duration,
+    /// What happens to a delivery whose message is being worked on.
+    pub on_busy: OnBusy,
+    /// After what time a busy delivery comes back.
+    pub busy_delay: Duration,
+    /// After what time the relay publishes what was committed and not published.
+    pub relay_after: Duration,
+}
+
+/// How `RabbitMQ` keeps a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RabbitMqType {
+    /// Replicated by agreement.
+    Quorum,
+    /// On one node.
+    Classic,
+    /// Classic with the ha policy, before `RabbitMQ` 4.0.
+    Mirrored,
+}
+
+/// What makes a delivery the first of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// The sender's row is still there.
+    Mutex,
+    /// Its id is not in the inbox yet.
+    Inbox,
+}
+
+/// How the row is held while the action runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// By a row lock.
+    Lock,
+    /// By owner and lease.
+    Lease,
+}
+
+/// What happens to a delivery whose message is being worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnBusy {
+    /// It comes back after a delay.
+    Delay,
+    /// It goes to the dead-letter queue.
+    DeadLetter,
+}
+
+const TYPES: [(&str, RabbitMqType); 3] = [
+    ("quorum", RabbitMqType::Quorum),
+    ("classic", RabbitMqType::Classic),
+    ("mirrored", RabbitMqType::Mirrored),
+];
+const GUARDS: [(&str, Guard); 2] = [("mutex", Guard::Mutex), ("inbox", Guard::Inbox)];
+const CLAIMS: [(&str, Claim); 2] = [("lock", Claim::Lock), ("lease", Claim::Lease)];
+const ON_BUSY: [(&str, OnBusy); 2] = [
+    ("delay", OnBusy::Delay),
+    ("dead-letter", OnBusy::DeadLetter),
+];
+
+impl RabbitMq {
+    pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
+        let section = field
+            .section()?
+            .allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let queue = section.required("queue", broker_name)?;
+        let text = |field: &Field| Ok(field.text()?.to_owned());
+        Ok(Self {
+            url: section.required("url", addresses)?,
+            exchange: section.or("exchange", String::new(), text)?,
+            routing_key: section.or("routing_key", queue.clone(), text)?,
+            queue,
+            r#type: section.or("type", RabbitMqType::Quorum, |f| f.one_of(&TYPES))?,
+            management: section.optional("management", http)?,
+            prefetch: section.optional("prefetch", |f| f.whole(1..=u16::MAX))?,
+            declare: section.or("declare", true, Field::flag)?,
+            mutex: MutexRules::read(&section)?,
+        })
+    }
+}
+
+impl Sqs {
+    pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
+        let section = field
+            .section()?
+            .allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        Ok(Self {
+            url: section.required("url", http)?,
+            queue: section.required("queue", broker_name)?,
+            mutex: MutexRules::read(&section)?,
+        })
+    }
+}
+
+impl MutexRules {
+    fn read(section: &Section) -> Result<Self, ConfigError> {
+        let seconds = Duration::from_secs;
+        let some_time = |f: &Field| f.duration(Duration::from_millis(1));
+        Ok(Self {
+            publish_deadline: section.or("publish_deadline", seconds(30), some_time)?,
+            guard: section.or("guard", Guard::Mutex, |f| f.one_of(&GUARDS))?,
+            claim: section.or("claim", Claim::Lock, |f| f.one_of(&CLAIMS))?,
+            lock_timeout: section.or("lock_timeout", seconds(5), |f| f.duration(Duration::ZERO))?,
+            on_busy: section.or("on_busy", OnBusy::Delay, |f| f.one_of(&ON_BUSY))?,
+            busy_delay: section.or("busy_delay", seconds(5), some_time)?,
+            relay_after: section.or("relay_after", seconds(5), some_time)?,
+        })
+    }
+}
+
+fn addresses(field: &Field) -> Result<Vec<Url>, ConfigError> {
+    match field.node {
+        Node::List(_) => field.filled_list(amqp),
+        _ => amqp(field).map(|url| vec![url]),
+    }
+}
+
+fn amqp(field: &Field) -> Result<Url, ConfigError> {
+    field.parsed(|text| Url::parse(text, &["amqp", "amqps"]))
+}
+
+/// An address of the web.
+pub(super) fn http(field: &Field) -> Result<Url, ConfigError> {
+    field.parsed(|text| Url::parse(text, &["http", "https"]))
+}
+
+fn broker_name(field: &Field) -> Result<String, ConfigError> {
+    let name = field.filled()?;
+    if name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(field.wrong("a name of at most 255 bytes without control characters"));
+    }
+    Ok(name)
+}

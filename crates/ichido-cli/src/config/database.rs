@@ -1,0 +1,48 @@
+//! The `[database]` section: where the business tables and ichido's own tables are. The command line
+//! connects with it.
+
+use super::error::ConfigError;
+use super::field::Field;
+use super::names;
+use super::section::Section;
+use super::url::Url;
+
+const KEYS: [&str; 4] = ["url", "pool", "schema", "single_writer"];
+pub(super) const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
+
+/// Connections that ichido keeps for itself: the heartbeat's and the claiming one.
+pub(super) const OWN_CONNECTIONS: u32 = 2;
+
+/// Where the database is and how it is connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Database {
+    /// The address.
+    pub url: Url,
+    /// The number of connections, when it is written; `Config::pool` knows the default.
+    pub pool: Option<u32>,
+    /// The schema of ichido's own tables; none: the connection's.
+    pub schema: Option<String>,
+    /// Admits a Galera cluster that is written to on one node only.
+    pub single_writer: bool,
+}
+
+impl Database {
+    pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
+        let section = root.section("database", &KEYS)?;
+        let read = |text: &str| Url::parse(text, &SCHEMES);
+        let default = read("sqlite://ichido.db").map_err(|text| section.invalid("url", text))?;
+        let database = Self {
+            url: section.or("url", default, |field| field.parsed(read))?,
+            pool: section.optional("pool", |field| field.whole(1..=1000))?,
+            schema: section.optional("schema", names::column)?,
+            single_writer: section.or("single_writer", false, Field::flag)?,
+        };
+        match database.pool {
+            Some(pool) if pool <= OWN_CONNECTIONS => Err(section.invalid(
+                "pool",
+                format!("found {pool}, expected at least 3: two connections are ichido's own"),
+            )),
+            _ => Ok(database),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The whole file: reads it, lets every section read itself, follows the names between them and
+//! answers what depends on more than one section.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::action::Action;
+use super::built;
+use super::database::{self, Database};
+use super::dispatch::Dispatch;
+use super::document;
+use super::error::ConfigError;
+use super::lanes::{self, LaneSet};
+use super::log::{Log, Retention};
+use super::process::{self, Process};
+use super::queue::Queue;
+use super::section::Section;
+use super::url::Url;
+
+pub(super) const KEYS: [&str; 8] = [
+    "database",
+    "process",
+    "log",
+    "retention",
+    "queues",
+    "lanes",
+    "actions",
+    "dispatch",
+];
+
+const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
+const MOST_CONNECTIONS: u32 = 16;
+
+/// The whole configuration, with every default filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where the database is.
+    pub database: Database,
+    /// How a process behaves.
+    pub process: Process,
+    /// What a process says.
+    pub log: Log,
+    /// How long records of finished work are kept.
+    pub retention: Retention,
+    /// The queues by name, with those that only lanes mention.
+    pub queues: BTreeMap<String, Queue>,
+    /// The lane sets by name.
+    pub lanes: BTreeMap<String, LaneSet>,
+    /// The actions by name.
+    pub actions: BTreeMap<String, Action>,
+    /// How the action is found from a request path.
+    pub dispatch: Dispatch,
+}
+
+impl Config {
+    /// Reads the file, with variables from the environment.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or `parse` refuses what is in it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable {
+            file: file.clone(),
+            source,
+        })?;
+        let text = str::from_utf8(&bytes).map_err(|error| {
+            let before = &bytes[..error.valid_up_to()];
+            let line = before.split(|byte| *byte == b'\n').count();
+            ConfigError::Syntax {
+                file: file.clone(),
+                line,
+                text: "not UTF-8 text".to_owned(),
+            }
+        })?;
+        Self::parse(text, &file, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads the text of a file; `ICHIDO_DATABASE_URL` overrides its `database.url`.
+    ///
+    /// # Errors
+    /// When it is not TOML, a key is unknown, a value is not allowed or not in this version.
+    pub fn parse(
+        text: &str,
+        file_name: &str,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let document = document::parse(text, file_name, environment)?;
+        let root = Section::root(file_name, &document).allow(&KEYS)?;
+        let mut config = Self::read(&root)?;
+        match environment(URL_VARIABLE).filter(|url| !url.is_empty()) {
+            Some(url) => config.override_url(&url, URL_VARIABLE)?,
+            None => built::check_url(&config.database.url, file_name, line_of_url(&root))?,
+        }
+        built::check_keys(&root)?;
+        Ok(config)
+    }
+
+    pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
+        let mut queues = root.named("queues", Queue::read)?;
+        let lanes = root.named("lanes", |section| LaneSet::read(section, &queues))?;
+        for level in lanes.values().flat_map(|set| &set.levels) {
+            queues
+                .entry(level.queue.clone())
+                .or_insert_with(Queue::managed);
+        }
+        lanes::check_names(root, &lanes, &queues)?;
+        let actions = root.named("actions", |section| Action::read(section, &queues, &lanes))?;
+        Ok(Self {
+            database: Database::read(root)?,
+            process: Process::read(root)?,
+            log: Log::read(root)?,
+            retention: Retention::read(root)?,
+            queues,
+            lanes,
+            actions,
+            dispatch: Dispatch::read(root)?,
+        })
+    }
+
+    /// Puts another address in place of `database.url`; `origin` is the flag or variable it is from.
+    ///
+    /// # Errors
+    /// When the scheme is unknown or not in this version. Only the scheme is shown.
+    pub fn override_url(&mut self, url: &str, origin: &str) -> Result<(), ConfigError> {
+        let url = Url::parse(url, &database::SCHEMES).map_err(|text| {
+            let key = "database.url".to_owned();
+            ConfigError::Invalid {
+                file: origin.to_owned(),
+                line: None,
+                key,
+                text,
+            }
+        })?;
+        built::check_url(&url, origin, None)?;
+        self.database.url = url;
+        Ok(())
+    }
+
+    /// The number of connections: as written, or the highest concurrency + 2, at most 16.
+    #[must_use]
+    pub fn pool(&self) -> u32 {
+        let highest = self
+            .actions
+            .values()
+            .map(|action| action.concurrency)
+            .max()
+            .unwrap_or(1);
+        let enough = (highest + database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
+        self.database.pool.unwrap_or(enough)
+    }
+
+    /// The messages claimed ahead: as written, or the concurrency, at most 64.
+    #[must_use]
+    pub fn read_ahead(&self, concurrency: u32) -> u32 {
+        self.process
+            .read_ahead
+            .unwrap_or(concurrency)
+            .min(process::MOST_READ_AHEAD)
+    }
+}
+
+fn line_of_url(root: &Section) -> Option<usize> {
+    let section = root.field("database")?.section().ok()?;
+    section.field("url").map(|field| field.line)
+}

@@ -1,0 +1,55 @@
+//! The configuration file, `ichido.toml`: read, completed with its defaults and checked. The command
+//! line loads it once at the start and builds everything from it; nothing here talks to a database.
+//!
+//! A file passes four steps: `document` parses TOML and replaces variables, each section reads and
+//! checks its own keys through `section` and `field`, names are followed from section to section, and
+//! `built` refuses what this version does not build yet.
+
+mod action;
+mod action_kind;
+mod broker;
+mod built;
+mod database;
+mod dispatch;
+mod document;
+mod error;
+mod field;
+mod file;
+mod handlers;
+mod lanes;
+mod level;
+mod log;
+mod names;
+mod nearest;
+mod process;
+mod queue;
+mod scalar;
+mod section;
+mod spelling;
+mod table;
+mod units;
+mod url;
+mod variables;
+
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Isolation, Retry};
+pub use action_kind::{ActionKind, HttpAction};
+pub use broker::{Claim, Guard, MutexRules, OnBusy, RabbitMq, RabbitMqType, Sqs};
+pub use database::Database;
+pub use dispatch::{Dispatch, Pattern};
+pub use error::ConfigError;
+pub use file::Config;
+pub use handlers::{HandlerEntry, Placement};
+pub use lanes::{LaneSet, Policy};
+pub use level::{Level, LevelBy};
+pub use log::{Log, LogFormat, LogLevel, Retention};
+pub use names::TableName;
+pub use nearest::nearest;
+pub use process::{Process, ProcessRetry, RetryLimit};
+pub use queue::{Queue, QueueKind};
+pub use scalar::Scalar;
+pub use table::{OnDone, Order, Status, TableQueue};
+pub use units::duration;
+pub use url::{Url, masked};

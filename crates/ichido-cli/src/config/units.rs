@@ -1,0 +1,110 @@
+//! Durations like "30s" and sizes like "256KiB", read and spelled. The parser is our own: that of
+//! `humantime` reads "1 0s" as ten seconds and "5M" as five months, and panics near its limits.
+
+use std::time::Duration;
+
+use super::spelling::quoted;
+
+/// A century. More is no intention, and would overflow the sums that deadlines are.
+const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
+
+const TIMES: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+const SIZES: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+/// Reads a duration: whole numbers with `ms`, `s`, `m`, `h` or `d`, such as "30s" or "1h30m".
+///
+/// # Errors
+/// A text that says what was found and what to write.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let mut rest = text.trim();
+    let mut milliseconds = Some(0_u64);
+    if rest.is_empty() {
+        return Err("a duration is missing; write it like \"30s\"".to_owned());
+    }
+    while !rest.is_empty() {
+        let (number, after) = split(rest, |c| c.is_ascii_digit());
+        let (unit, after) = split(after, |c| !c.is_ascii_digit());
+        let unit = unit.trim();
+        if number.is_empty() {
+            return Err(no_duration(text));
+        }
+        if unit.is_empty() {
+            return Err(format!(
+                "{} has no unit; write it like \"{number}s\"",
+                quoted(text)
+            ));
+        }
+        let (_, factor) = TIMES
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(|| no_duration(text))?;
+        let part = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(*factor));
+        milliseconds = milliseconds
+            .zip(part)
+            .and_then(|(sum, part)| sum.checked_add(part));
+        rest = after;
+    }
+    let duration = milliseconds
+        .map(Duration::from_millis)
+        .filter(|sum| *sum <= LONGEST);
+    duration.ok_or_else(|| format!("{} is too long; at most \"36500d\"", quoted(text)))
+}
+
+fn no_duration(text: &str) -> String {
+    let found = quoted(text);
+    format!("{found} is no duration; write a whole number with ms, s, m, h or d, like \"30s\"")
+}
+
+/// Reads a size in bytes: a whole number, or one with `B`, `KiB`, `MiB` or `GiB`.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text.trim(), |c| c.is_ascii_digit());
+    let unit = Some(unit.trim())
+        .filter(|unit| !unit.is_empty())
+        .unwrap_or("B");
+    let factor = SIZES
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, factor)| *factor);
+    let size = number
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(n, f)| n.checked_mul(f));
+    size.ok_or_else(|| {
+        let found = quoted(text);
+        format!("{found} is no size; write a whole number with B, KiB, MiB or GiB, like \"256KiB\"")
+    })
+}
+
+fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
+}
+
+/// The duration as it would be written, such as `15m`.
+pub(super) fn spelled(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// The size as it would be written, in the largest unit that fits.
+pub(super) fn spelled_size(size: u64) -> String {
+    let fits = |(_, factor): &&(&str, u64)| size >= *factor && size.is_multiple_of(*factor);
+    SIZES.iter().find(fits).map_or_else(
+        || size.to_string(),
+        |(unit, f)| format!("{}{unit}", size / f),
+    )
+}

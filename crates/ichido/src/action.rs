@@ -1,0 +1,97 @@
+//! The business code at the end of the handler queue: [`Action`] for types, [`ActionFn`] for plain async functions.
+//! The queue calls it with a decoded message; its writes go through `cx.tx()` and are committed with the message's completion.
+
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+
+use crate::{BoxFuture, Context, Outcome, Result, Store};
+
+/// What an action can be handed: anything serde can read.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from a message",
+    label = "the message type of this action",
+    note = "add `#[derive(serde::Deserialize)]` to `{Self}`"
+)]
+pub trait Payload: Send + Sized + 'static {
+    /// Reads the payload of a message.
+    ///
+    /// # Errors
+    /// [`crate::Error::Undecodable`] if it is something else.
+    fn decode(message: &crate::Message) -> Result<Self>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + Send + 'static> Payload for T {
+    fn decode(message: &crate::Message) -> Result<Self> {
+        message.decode()
+    }
+}
+
+/// Business code with a state of its own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an action for the store `{S}`",
+    label = "not an action",
+    note = "write `impl Action<{S}> for {Self} {{ type Message = …; async fn handle(&self, cx: &mut Context<{S}>, message: …) -> Result<Outcome> {{ … }} }}`, or pass an async function to `action_fn`"
+)]
+pub trait Action<S: Store>: Send + Sync + 'static {
+    /// What it wants to read from a message.
+    type Message: Payload;
+
+    /// Runs one message. Everything written through `cx.tx()` is committed together with the message's completion.
+    fn handle(&self, cx: &mut Context<S>, message: Self::Message) -> impl Future<Output = Result<Outcome>> + Send;
+}
+
+/// One lifetime of an async function `fn(&mut Context<S>, T) -> Result<Outcome>`; `for<'a> ActionFn<'a, S, T>` is the function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an action for the store `{S}`",
+    label = "not an action",
+    note = "an action is `async fn(cx: &mut Context<{S}>, message: {T}) -> Result<Outcome>`; its future must be `Send`"
+)]
+pub trait ActionFn<'a, S: Store, T>: Send + Sync + 'static {
+    /// What the function returns when it is called.
+    type Future: Future<Output = Result<Outcome>> + Send + 'a;
+
+    /// Calls the function.
+    fn call(&self, cx: &'a mut Context<S>, message: T) -> Self::Future;
+}
+
+impl<'a, S: Store, T, F, Fut> ActionFn<'a, S, T> for F
+where
+    F: Fn(&'a mut Context<S>, T) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome>> + Send + 'a,
+{
+    type Future = Fut;
+
+    fn call(&self, cx: &'a mut Context<S>, message: T) -> Fut {
+        self(cx, message)
+    }
+}
+
+/// An async function as an [`Action`].
+pub(crate) struct Function<F, T>(pub(crate) F, pub(crate) PhantomData<fn(T)>);
+
+impl<S: Store, T: Payload, F> Action<S> for Function<F, T>
+where
+    F: for<'a> ActionFn<'a, S, T>,
+{
+    type Message = T;
+
+    fn handle(&self, cx: &mut Context<S>, message: T) -> impl Future<Output = Result<Outcome>> + Send {
+        self.0.call(cx, message)
+    }
+}
+
+/// The boxed twin of [`Action`], which decodes; implemented for every action, never by hand.
+pub(crate) trait DynAction<S: Store>: Send + Sync {
+    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>>;
+}
+
+impl<S: Store, A: Action<S>> DynAction<S> for A {
+    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let message = A::Message::decode(cx.message()?)?;
+            self.handle(cx, message).await
+        })
+    }
+}

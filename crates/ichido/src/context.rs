@@ -1,0 +1,236 @@
+//! What one pass through the handler queue knows: the request, the process, the delivery in hand and its transaction.
+//! Handlers fill it on the way in; actions read it. A worker has a copy of its own, made by [`Context::fork`].
+
+use std::{
+    any::{Any, TypeId},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, ProcessId, Result, Store,
+    life::Life,
+    pool::Work,
+    slot::{Slot, undisturbed},
+};
+
+/// What was asked for on the command line.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Request {
+    /// The action to run; none: all of them.
+    pub action: Option<String>,
+    /// The request id; none: the action's name.
+    pub request_id: Option<String>,
+    /// On whose behalf.
+    pub user_id: Option<String>,
+}
+
+impl Request {
+    /// Reads `ACTION/REQUEST_ID` or `ACTION`.
+    #[must_use]
+    pub fn path(path: &str) -> Self {
+        let (action, request_id) = match path.split_once('/') {
+            Some((action, id)) => (action, Some(id).filter(|id| !id.is_empty())),
+            None => (path, None),
+        };
+        Request { action: Some(action.into()), request_id: request_id.map(Into::into), user_id: None }
+    }
+
+    /// On behalf of this user.
+    #[must_use]
+    pub fn user_id(mut self, user_id: impl Into<String>) -> Self {
+        self.user_id = Some(user_id.into());
+        self
+    }
+}
+
+/// Who runs what for whom: on every log line, and readable by actions.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Identity {
+    /// The request id, once `context` and `dispatch` have run.
+    pub request_id: Arc<str>,
+    /// On whose behalf.
+    pub user_id: Arc<str>,
+}
+
+/// What one pass through the handler queue knows.
+pub struct Context<S: Store> {
+    pub(crate) store: S,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) request: Arc<Request>,
+    pub(crate) identity: Identity,
+    pub(crate) life: Option<Arc<Life>>,
+    pub(crate) work: Option<Arc<Work<S>>>,
+    pub(crate) connected: bool,
+    pub(crate) in_worker: bool,
+    pub(crate) delivery: Option<Delivery>,
+    pub(crate) execution: u64,
+    pub(crate) slot: Slot<S>,
+    values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl<S: Store> Context<S> {
+    pub(crate) fn new(store: S, clock: Arc<dyn Clock>, stop: CancellationToken, request: Request) -> Self {
+        Context {
+            store,
+            clock,
+            stop,
+            request: Arc::new(request),
+            identity: Identity::default(),
+            life: None,
+            work: None,
+            connected: false,
+            in_worker: false,
+            delivery: None,
+            execution: 0,
+            slot: Slot::Closed,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// A copy for another task, with its own stop signal: the same process and values, no delivery, no connection.
+    #[must_use]
+    pub fn fork(&self, stop: CancellationToken) -> Self {
+        Context {
+            identity: self.identity.clone(),
+            life: self.life.clone(),
+            work: self.work.clone(),
+            values: self.values.clone(),
+            request: self.request.clone(),
+            in_worker: self.in_worker,
+            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default())
+        }
+    }
+
+    /// The business transaction, begun on first use.
+    ///
+    /// # Errors
+    /// When the database does not let it begin.
+    pub async fn tx(&mut self) -> Result<&mut S::Connection> {
+        if !self.connected {
+            return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
+        }
+        Ok(S::connection(self.slot.open(&self.store).await?))
+    }
+
+    /// Sends a message in the business transaction: it is there if and only if this one is done.
+    ///
+    /// # Errors
+    /// When the message cannot be encoded or is refused, or the database fails.
+    pub async fn send(&mut self, queue: &str, message: &(impl Serialize + Sync)) -> Result<MessageId> {
+        let message = NewMessage::new(serde_json::to_vec(message)?);
+        let store = self.store.clone();
+        let ids = store.send(self.tx().await?, queue, &[message]).await?;
+        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+    }
+
+    /// The delivery in hand.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn delivery(&self) -> Result<&Delivery> {
+        self.delivery.as_ref().ok_or_else(|| Error::Setup("there is no message before the handler `read`".into()))
+    }
+
+    /// The message in hand.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn message(&self) -> Result<&Message> {
+        Ok(&self.delivery()?.message)
+    }
+
+    /// The id of the message in hand, the same in every attempt: the idempotency key for effects elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn message_id(&self) -> Result<MessageId> {
+        Ok(self.message()?.id())
+    }
+
+    /// Which run of the message this is, beginning with 1; 0 outside `read`.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.delivery.as_ref().map_or(0, |delivery| delivery.attempt)
+    }
+
+    /// The headers of the message in hand.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn headers(&self) -> Result<&Headers> {
+        Ok(&self.message()?.headers)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The request id that this process or pool serves.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        &self.identity.request_id
+    }
+
+    /// On whose behalf the process runs; empty if nobody said.
+    #[must_use]
+    pub fn user_id(&self) -> &str {
+        &self.identity.user_id
+    }
+
+    /// The id under which this process claims; none before `dispatch`.
+    #[must_use]
+    pub fn process_id(&self) -> Option<ProcessId> {
+        self.life.as_ref().map(|life| life.id())
+    }
+
+    /// Is the process asked to stop?
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Keeps a value of the user's own for the handlers and the action further in, one per type.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.values.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// A value that a handler further out has put in.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.values.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.values.clear();
+        self.identity = Identity::default();
+    }
+
+    pub(crate) fn work(&self) -> Result<Arc<Work<S>>> {
+        self.work.clone().ok_or_else(|| Error::Setup("the handler `dispatch` must come before this one".into()))
+    }
+
+    pub(crate) fn run_action(&mut self) -> BoxFuture<'_, Result<Outcome>> {
+        match self.work() {
+            Ok(work) => Box::pin(async move { work.action.run(self).await }),
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+
+    /// Rolls back what is open; a failure to do so only means that the server does it by itself.
+    pub(crate) async fn roll_back(&mut self) {
+        if let Some(tx) = self.slot.take().await {
+            let store = self.store.clone();
+            if let Err(error) = undisturbed(async move { store.rollback(tx).await }).await {
+                tracing::debug!(%error, "rollback failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! One handing-over of a message, with the claim that makes it ours. Readers make deliveries, the transaction handler
+//! marks what became of them, and the reader settles them by that mark.
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{Message, ProcessId};
+
+/// A message in the hands of a worker.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// What was sent.
+    pub message: Message,
+    /// Which run of this message it is, beginning with 1. Only a run that failed by itself counts.
+    pub attempt: u32,
+    /// The right to complete the message; a reader of the user's own may hand out deliveries without one.
+    pub claim: Option<Claim>,
+    /// How often the database failed under this delivery, in this process.
+    pub faults: u32,
+    /// What became of it; a delivery without a mark is released.
+    pub mark: Option<Mark>,
+    /// Held while a suspect runs, so that a process runs one at a time.
+    pub(crate) alone: Option<OwnedSemaphorePermit>,
+}
+
+/// The right to complete one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The process that has it; every statement about the message carries this id.
+    pub owner: ProcessId,
+    /// There is a parked row about this message, which completion removes.
+    pub parked: bool,
+    /// A process died while it had this message claimed.
+    pub suspect: bool,
+}
+
+/// What the transaction handler did with a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Completed and committed.
+    Done,
+    /// Its failure is recorded.
+    Parked,
+    /// The claim was gone.
+    Lost,
+    /// The database failed; the message did not, and is still claimed.
+    Faulted,
+    /// COMMIT was sent and nobody could tell whether it arrived.
+    Unknown,
+}
+
+impl Delivery {
+    /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
+    #[must_use]
+    pub fn unclaimed(message: Message) -> Self {
+        Delivery { message, attempt: 1, claim: None, faults: 0, mark: None, alone: None }
+    }
+
+    /// A delivery of a claimed message that has failed `failures` times before.
+    #[must_use]
+    pub fn claimed(message: Message, claim: Claim, failures: u32) -> Self {
+        Delivery { attempt: failures.saturating_add(1), claim: Some(claim), ..Delivery::unclaimed(message) }
+    }
+
+    /// Did a process die while it had this message claimed?
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.suspect)
+    }
+
+    /// The same delivery for a task of its own: what the store needs to write about it.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Delivery { message: self.message.clone(), claim: self.claim.clone(), alone: None, ..*self }
+    }
+}

@@ -1,0 +1,113 @@
+//! What can go wrong on the way through the handler queue. Handlers, actions and stores return [`Error`];
+//! the loop and the transaction handler ask it questions to decide who pays for it: the message, the process, or nobody.
+
+use std::{borrow::Cow, error::Error as StdError, fmt};
+
+use crate::Store;
+
+/// An error of any kind, with its sources.
+pub type Cause = Box<dyn StdError + Send + Sync>;
+
+/// `std::result::Result` with ichido's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a pass through the handler queue, or a store, failed.
+///
+/// Any error becomes one with `?`. It does not implement [`std::error::Error`] itself, because that would forbid the `?`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The action, a handler or the database failed. Ask [`Error::is_fault`] whose failure it is.
+    Failed(Cause),
+    /// The claim is gone: the message was rescued, changed or deleted meanwhile. Nothing was committed.
+    LostClaim,
+    /// The business transaction ended before its completion: an error was swallowed, or the action ended it. Nothing was committed.
+    BrokenTransaction(Cow<'static, str>),
+    /// The message is not what the action reads.
+    Undecodable(String),
+    /// The action panicked.
+    Panic(String),
+    /// Something must be changed by hand before this can run; the text says what.
+    Setup(String),
+    /// The database does not answer; the text names its address, never the password.
+    Unreachable {
+        /// Host and port, or the file.
+        address: String,
+        /// What the driver said.
+        source: Cause,
+    },
+    /// The process must end with this status (see [`crate::handlers::StatusCode`]).
+    Ended {
+        /// A status or an exit code.
+        status: i32,
+        /// Why, in one line.
+        reason: String,
+    },
+}
+
+// `Error` must not implement `std::error::Error`, or this would overlap `From<T> for T`.
+impl<E: Into<Cause>> From<E> for Error {
+    fn from(error: E) -> Self {
+        Error::Failed(error.into())
+    }
+}
+
+impl Error {
+    /// Is the database at fault (gone, deadlock, out of space) and not the message? Such a failure spends no attempt.
+    #[must_use]
+    pub fn is_fault<S: Store>(&self) -> bool {
+        match self {
+            Error::Failed(cause) => chain(cause.as_ref()).any(S::is_fault),
+            Error::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Will trying again later help, without anybody changing anything?
+    #[must_use]
+    pub fn is_transient<S: Store>(&self) -> bool {
+        matches!(self, Error::LostClaim) || self.is_fault::<S>()
+    }
+
+    /// Can this message never succeed as it is, so that retrying is a waste?
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Failed(cause) => write_chain(f, cause.as_ref()),
+            Error::LostClaim => f.write_str("the claim is gone: the message was rescued, changed or deleted meanwhile"),
+            Error::BrokenTransaction(how) => write!(f, "transaction broken: {how}"),
+            Error::Undecodable(why) => write!(f, "the message cannot be read: {why}"),
+            Error::Panic(text) => write!(f, "panic: {text}"),
+            Error::Setup(text) => f.write_str(text),
+            Error::Unreachable { address, source } => {
+                write!(f, "the database at {address} does not answer: ")?;
+                write_chain(f, source.as_ref())
+            }
+            Error::Ended { reason, .. } => f.write_str(reason),
+        }
+    }
+}
+
+fn chain<'a>(cause: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(cause), |cause: &&'a (dyn StdError + 'static)| (*cause).source())
+}
+
+/// Writes an error and its sources on one line; many errors repeat their source's text, which is then left out.
+fn write_chain(f: &mut fmt::Formatter<'_>, cause: &(dyn StdError + 'static)) -> fmt::Result {
+    let mut written = String::new();
+    for link in chain(cause) {
+        let text = link.to_string();
+        if !written.contains(&text) {
+            let separator = if written.is_empty() { "" } else { ": " };
+            write!(f, "{separator}{text}")?;
+            written.push_str(&text);
+        }
+    }
+    Ok(())
+}

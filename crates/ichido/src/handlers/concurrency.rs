@@ -1,0 +1,94 @@
+//! `concurrency`: runs the rest of the queue in N workers, each with a copy of the context, and waits for all of them.
+
+use std::{pin::pin, time::Duration};
+
+use tokio::task::{JoinError, JoinHandle};
+
+use super::CONCURRENCY;
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store, slot::undisturbed};
+
+/// Runs the rest in N workers.
+#[derive(Debug, Clone, Copy)]
+pub struct Concurrency {
+    grace: Duration,
+}
+
+impl Concurrency {
+    /// Running messages get this much time after a stop.
+    #[must_use]
+    pub fn new(grace: Duration) -> Self {
+        Concurrency { grace }
+    }
+}
+
+impl<S: Store> Handler<S> for Concurrency {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        commit_before_workers(cx).await?;
+        // A stop of its own, so that `retry` can run the rest again after a fault stopped the workers.
+        let stop = cx.stop.child_token();
+        let _stop_if_dropped = stop.clone().drop_guard();
+        let mut workers: Vec<_> = (0..cx.work()?.pool.concurrency)
+            .map(|_| {
+                let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
+                cx.in_worker = true;
+                tokio::spawn(async move {
+                    let result = rest.next().run(&mut cx).await;
+                    if !matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
+                        cx.stop.cancel();
+                    }
+                    result
+                })
+            })
+            .collect();
+        let mut out_of_time = pin!(async {
+            stop.cancelled().await;
+            cx.clock.sleep(self.grace).await;
+        });
+        let mut first = Ok(Outcome::Done);
+        for at in 0..workers.len() {
+            let ended = tokio::select! {
+                ended = &mut workers[at] => ended,
+                () = &mut out_of_time => { abandon(&workers[at..]); (&mut workers[at]).await }
+            };
+            first = first_of(first, ended);
+        }
+        first
+    }
+
+    fn about(&self) -> About {
+        About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
+    }
+}
+
+/// What handlers have written in process scope is committed before the workers start: they must see it.
+async fn commit_before_workers<S: Store>(cx: &mut Context<S>) -> Result<()> {
+    if let Some(tx) = cx.slot.take().await {
+        let store = cx.store.clone();
+        undisturbed(async move { store.commit(tx).await }).await?;
+    }
+    Ok(())
+}
+
+/// A dropped action only borrows its transaction, and begin and commit run in tasks of their own: nothing is torn.
+fn abandon(workers: &[JoinHandle<Result<Outcome>>]) {
+    tracing::warn!("running messages are out of time; they are rolled back and released");
+    for worker in workers {
+        worker.abort();
+    }
+}
+
+fn first_of(first: Result<Outcome>, ended: Result<Result<Outcome>, JoinError>) -> Result<Outcome> {
+    let ended = match ended {
+        Ok(result) => result,
+        Err(error) if error.is_cancelled() => Ok(Outcome::Stop),
+        Err(error) => Err(Error::Panic(error.to_string())),
+    };
+    match (&first, &ended) {
+        (Ok(Outcome::Done | Outcome::Stop), _) => ended,
+        (_, Err(error)) => {
+            tracing::debug!(%error, "another worker ended too");
+            first
+        }
+        _ => first,
+    }
+}

@@ -1,0 +1,22 @@
+//! `connection`: gives the rest a right to the pool. The connection itself is taken when a transaction is first used, so
+//! that a worker that waits holds none; on the way out whatever is still open is rolled back and given back.
+
+use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+
+/// Gives the rest a right to the pool.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Connection;
+
+impl<S: Store> Handler<S> for Connection {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let before = std::mem::replace(&mut cx.connected, true);
+        let result = next.run(cx).await;
+        cx.roll_back().await;
+        cx.connected = before;
+        result
+    }
+
+    fn about(&self) -> About {
+        About::new("connection", "a right to the pool; taken at first use", "given back", "given back")
+    }
+}

@@ -1,0 +1,19 @@
+//! `context clear`: removes what handlers further in have put into the context, also after an error.
+
+use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+
+/// Removes context variables on the way out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ContextClear;
+
+impl<S: Store> Handler<S> for ContextClear {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let result = next.run(cx).await;
+        cx.clear();
+        result
+    }
+
+    fn about(&self) -> About {
+        About::new("context clear", "", "context variables removed", "also")
+    }
+}

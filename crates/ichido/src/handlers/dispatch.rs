@@ -1,0 +1,150 @@
+//! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
+//! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Settings, Store,
+    action::DynAction,
+    life::Life,
+    pool::{From, Work},
+    queue_reader::Reading,
+    reader::DynReader,
+    upkeep::Upkeep,
+};
+
+/// Finds the actions for the request path.
+pub struct Dispatch<S: Store> {
+    actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>,
+    settings: Settings,
+}
+
+impl<S: Store> Dispatch<S> {
+    pub(crate) fn new(actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>, settings: Settings) -> Self {
+        Dispatch { actions, settings }
+    }
+
+    /// The pools that the request asks for.
+    fn wanted(&self, action: Option<&str>) -> Result<Vec<&(Pool, Arc<dyn DynAction<S>>)>> {
+        let known = || self.actions.keys().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+        match action {
+            None if self.actions.is_empty() => Err(Error::Setup("there is no action to run".into())),
+            None => Ok(self.actions.values().collect()),
+            Some(name) => match self.actions.get(name) {
+                Some(found) => Ok(vec![found]),
+                None => {
+                    Err(Error::Ended { status: 404, reason: format!("no action `{name}`; there are: {}", known()) })
+                }
+            },
+        }
+    }
+
+    fn registration(&self, request_id: &str, wanted: &[&(Pool, Arc<dyn DynAction<S>>)]) -> Registration {
+        let mut queues = BTreeMap::new();
+        for (pool, _) in wanted {
+            if let From::Queue(queue) = &pool.from {
+                queues.insert(queue.clone(), pool.retry.attempts);
+            }
+        }
+        Registration::new(request_id, self.settings.lease, queues)
+    }
+
+    fn open(&self, cx: &Context<S>, pool: &Pool, life: &Arc<Life>) -> Arc<dyn DynReader> {
+        match &pool.from {
+            From::Reader(reader) => reader.clone(),
+            From::Queue(queue) => {
+                let Settings { poll, lease, drain, .. } = self.settings;
+                let (slots, ahead) = (pool.concurrency, pool.ahead());
+                let reading = Reading { queue: queue.clone(), slots, ahead, poll, lease, drain };
+                Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
+            }
+        }
+    }
+}
+
+impl<S: Store> Handler<S> for Dispatch<S> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let wanted = self.wanted(cx.request.action.as_deref())?;
+        cx.store.prepare().await?;
+        let several: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
+        let request_id = if cx.request_id().is_empty() { several.join(",") } else { cx.request_id().into() };
+        let registration = self.registration(&request_id, &wanted);
+        cx.store.register(&registration).await?;
+        tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
+        let life = Arc::new(Life::new(registration));
+        let upkeep = Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings)?;
+        cx.life = Some(life.clone());
+        let works: Vec<_> = wanted
+            .into_iter()
+            .map(|(pool, action)| {
+                let reader = self.open(cx, pool, &life);
+                Arc::new(Work { pool: pool.clone(), action: action.clone(), reader })
+            })
+            .collect();
+        let result = run_all(cx, next, &works).await;
+        let closed = close_all(&works).await;
+        upkeep.stop().await;
+        let left = cx.store.leave(life.id()).await;
+        report_end(&life, closed.and(left));
+        result
+    }
+
+    fn about(&self) -> About {
+        About::new("dispatch", "find the action for the request path", "", "")
+    }
+}
+
+/// One action runs here; several run side by side, and the first that fails stops the others.
+async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, works: &[Arc<Work<S>>]) -> Result<Outcome> {
+    if let [work] = works {
+        cx.work = Some(work.clone());
+        return next.run(cx).await;
+    }
+    let stop = cx.stop.child_token();
+    let _stop_if_dropped = stop.clone().drop_guard();
+    let pools: Vec<_> = works.iter().map(|work| tokio::spawn(run_one(cx, &stop, work, next))).collect();
+    let mut first = Ok(Outcome::Done);
+    for pool in pools {
+        let ended = pool.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())));
+        if matches!(first, Ok(Outcome::Done | Outcome::Stop)) {
+            first = ended;
+        }
+    }
+    first
+}
+
+fn run_one<S: Store>(
+    cx: &Context<S>,
+    stop: &tokio_util::sync::CancellationToken,
+    work: &Arc<Work<S>>,
+    next: Next<'_, S>,
+) -> impl Future<Output = Result<Outcome>> + Send + 'static {
+    let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
+    cx.work = Some(work.clone());
+    cx.identity.request_id = work.pool.name.clone();
+    async move {
+        let result = rest.next().run(&mut cx).await;
+        if !matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
+            cx.stop.cancel();
+        }
+        result
+    }
+}
+
+async fn close_all<S: Store>(works: &[Arc<Work<S>>]) -> Result<()> {
+    let mut first = Ok(());
+    for work in works {
+        let closed = work.reader.close().await;
+        first = first.and(closed);
+    }
+    first
+}
+
+/// What could not be released is rescued by others after the lease: worth a warning, not an error.
+fn report_end(life: &Life, closed: Result<()>) {
+    let (done, failed) = (&life.done, &life.failed);
+    if let Err(error) = closed {
+        tracing::warn!(%error, "not everything could be released; others rescue it after the lease");
+    }
+    tracing::info!(process_id = %life.id(), ?done, ?failed, "process ends");
+}

@@ -1,0 +1,30 @@
+//! `global error`: what nobody further in has handled is logged once and turned into a status.
+
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store};
+
+/// Logs an error and turns it into a status.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GlobalError;
+
+/// A bad command line, configuration or schema.
+pub(crate) const SETUP: i32 = 127;
+
+impl<S: Store> Handler<S> for GlobalError {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let error = match next.run(cx).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(error) => error,
+        };
+        let status = match &error {
+            Error::Ended { status, .. } => *status,
+            Error::Setup(_) => SETUP,
+            _ => 500,
+        };
+        tracing::error!(request_id = cx.request_id(), status, "{error}");
+        Ok(Outcome::Ended(status))
+    }
+
+    fn about(&self) -> About {
+        About::new("global error", "", "", "log, turn into a status")
+    }
+}

@@ -1,0 +1,46 @@
+//! The built-in handlers, one file each, in the order of the minimal handler queue (spec.md, section 5).
+
+use std::time::Duration;
+
+mod concurrency;
+mod connection;
+mod context;
+mod context_clear;
+mod dispatch;
+mod global_error;
+mod process_stop;
+mod read;
+mod repeat;
+mod retry;
+mod status_code;
+mod transaction;
+
+pub use self::{
+    concurrency::Concurrency, connection::Connection, context::SetContext, context_clear::ContextClear,
+    dispatch::Dispatch, global_error::GlobalError, process_stop::ProcessStop, read::Read, repeat::Loop,
+    retry::{Limit, Retry}, status_code::{StatusCode, exit_code}, transaction::Transaction,
+};
+
+use crate::{HandlerQueue, Store};
+
+/// The handler that starts the workers; what comes after it is in worker scope.
+pub(crate) const CONCURRENCY: &str = "concurrency";
+
+/// The minimal handler queue: the fourteen handlers of spec.md section 5, in order.
+pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, grace: Duration) -> HandlerQueue<S> {
+    HandlerQueue::empty()
+        .then(StatusCode)
+        .then(ContextClear)
+        .then(GlobalError)
+        .then(SetContext)
+        .then(retry)
+        .then(Connection)
+        .then(Transaction)
+        .then(dispatch)
+        .then(Concurrency::new(grace))
+        .then(Connection)
+        .then(Loop)
+        .then(ProcessStop)
+        .then(Read)
+        .then(Transaction)
+}

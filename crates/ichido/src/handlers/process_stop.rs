@@ -1,0 +1,20 @@
+//! `process stop`: before each message, looks whether the process is asked to stop.
+
+use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+
+/// Ends the loop when the process is asked to stop.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessStop;
+
+impl<S: Store> Handler<S> for ProcessStop {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        if cx.stopping() {
+            return Ok(Outcome::Stop);
+        }
+        next.run(cx).await
+    }
+
+    fn about(&self) -> About {
+        About::new("process stop", "asked to stop: stop", "", "")
+    }
+}

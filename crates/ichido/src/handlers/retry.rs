@@ -1,0 +1,84 @@
+//! `retry`: when the database is gone, the process waits and runs the rest again, up to a limit. It is about the process;
+//! a message that fails never comes here.
+
+use std::time::{Duration, Instant};
+
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store};
+
+/// How long a process keeps trying.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// So many times.
+    Count(u32),
+    /// For so long.
+    Time(Duration),
+}
+
+/// Runs the rest again when the process, not a message, is at fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Retry {
+    /// When to give up.
+    pub limit: Limit,
+    /// The wait before each run.
+    pub interval: Duration,
+    /// After this long the count starts anew: a process that lives for weeks may meet many short outages.
+    pub window: Duration,
+    /// The exit code when the limit is reached.
+    pub exit: u8,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry {
+            limit: Limit::Count(10),
+            interval: Duration::from_secs(5),
+            window: Duration::from_secs(15 * 60),
+            exit: 180,
+        }
+    }
+}
+
+impl<S: Store> Handler<S> for Retry {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let mut series: Option<Series> = None;
+        loop {
+            let error = match next.run(cx).await {
+                Err(error) if error.is_fault::<S>() => error,
+                result => return result,
+            };
+            let now = cx.clock.now();
+            let current = series.filter(|series| now - series.since <= self.window);
+            let done = current.unwrap_or(Series { since: now, retries: 0 });
+            if !self.allows(done, now) {
+                let reason = format!("given up after {} retries: {error}", done.retries);
+                return Err(Error::Ended { status: self.exit.into(), reason });
+            }
+            series = Some(Series { retries: done.retries + 1, ..done });
+            tracing::warn!(retry = done.retries + 1, wait = ?self.interval, "{error}");
+            tokio::select! {
+                () = cx.stop.cancelled() => return Ok(Outcome::Stop),
+                () = cx.clock.sleep(self.interval) => {}
+            }
+        }
+    }
+
+    fn about(&self) -> About {
+        About::new("retry", "", "", "retryable and under the limit: run the rest again")
+    }
+}
+
+/// Retries that belong together.
+#[derive(Clone, Copy)]
+struct Series {
+    since: Instant,
+    retries: u32,
+}
+
+impl Retry {
+    fn allows(&self, series: Series, now: Instant) -> bool {
+        match self.limit {
+            Limit::Count(count) => series.retries < count,
+            Limit::Time(time) => series.retries == 0 || now - series.since <= time,
+        }
+    }
+}

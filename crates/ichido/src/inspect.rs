@@ -1,0 +1,233 @@
+//! What operators see and do: [`Inspect`] only looks, [`Operate`] repairs. The command line and the console use these and
+//! the verbs of [`Store`], never a table directly.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{MessageId, Result, Store};
+
+/// Looking, without changing anything.
+pub trait Inspect: Store {
+    /// How every queue and process is doing.
+    fn overview(&self) -> impl Future<Output = Result<Overview>> + Send;
+
+    /// Parked messages, oldest failure first.
+    fn parked(&self, filter: &ParkedFilter) -> impl Future<Output = Result<Vec<Parked>>> + Send;
+
+    /// The payload of a message, if it is still there.
+    fn payload(&self, id: &MessageId) -> impl Future<Output = Result<Option<String>>> + Send;
+
+    /// The statements that this store runs for its queues.
+    fn statements(&self) -> impl Future<Output = Result<Vec<Statement>>> + Send;
+
+    /// What an operator should know: missing indexes, settings under which commits can be lost.
+    fn warnings(&self) -> impl Future<Output = Result<Vec<String>>> + Send;
+
+    /// The columns of a table queue; none for a managed queue.
+    fn columns(&self, queue: &str) -> impl Future<Output = Result<Option<Vec<String>>>> + Send;
+}
+
+/// Repairing.
+pub trait Operate: Inspect {
+    /// Creates or upgrades ichido's tables; safe from several processes at once.
+    fn migrate(&self) -> impl Future<Output = Result<Migration>> + Send;
+
+    /// What `migrate` would do.
+    fn pending(&self) -> impl Future<Output = Result<Migration>> + Send;
+
+    /// Puts a failed message back into circulation as attempt one; false if it has not failed (any more).
+    fn retry(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Gives a failed message up for good and keeps a note of it; false if it has not failed (any more).
+    fn discard(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// How every queue and process is doing.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Overview {
+    /// One per configured queue.
+    pub queues: Vec<QueueCounts>,
+    /// Every process that is known.
+    pub processes: Vec<ProcessState>,
+}
+
+impl Overview {
+    /// An overview of these.
+    #[must_use]
+    pub fn new(queues: Vec<QueueCounts>, processes: Vec<ProcessState>) -> Self {
+        Overview { queues, processes }
+    }
+}
+
+/// The messages of one queue, by state.
+#[derive(Debug, Clone, Serialize)]
+pub struct QueueCounts {
+    /// The queue.
+    pub queue: String,
+    /// Claimable now.
+    pub ready: i64,
+    /// Claimed by a process.
+    pub claimed: i64,
+    /// Parked with a due time.
+    pub waiting: i64,
+    /// Parked for good.
+    pub failed: i64,
+}
+
+/// One process.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProcessState {
+    /// Its id: what the owner column holds.
+    pub id: String,
+    /// What it serves.
+    pub request_id: String,
+    /// Where it runs.
+    pub host: String,
+    /// Its number there.
+    pub pid: i64,
+    /// Seconds since it started.
+    pub age_seconds: i64,
+    /// Has it given a sign of life within its lease?
+    pub alive: bool,
+}
+
+/// Which parked messages.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ParkedFilter {
+    /// Of this queue only.
+    pub queue: Option<String>,
+    /// This message only.
+    pub id: Option<MessageId>,
+    /// Also those that wait for a retry.
+    pub waiting: bool,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Default for ParkedFilter {
+    fn default() -> Self {
+        ParkedFilter { queue: None, id: None, waiting: false, limit: 100 }
+    }
+}
+
+/// One parked message.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Parked {
+    /// Its id, `orders/42`.
+    pub id: String,
+    /// `waiting`, `released`, `dead` or `discarded`.
+    pub state: ParkedState,
+    /// Runs that failed by themselves.
+    pub attempts: i64,
+    /// When it runs again, by the database's clock.
+    pub due_at: Option<String>,
+    /// The last error.
+    pub error: String,
+    /// When it was last put aside, by the database's clock.
+    pub parked_at: String,
+    /// The last failures, newest last.
+    pub history: Vec<PastFailure>,
+}
+
+/// One failure of a message.
+#[derive(Debug, Clone, Serialize, serde::Deserialize)]
+pub struct PastFailure {
+    /// Which run it was.
+    pub attempt: u32,
+    /// When, by the database's clock.
+    pub at: String,
+    /// What it said.
+    pub error: String,
+}
+
+/// How many failures are remembered per message.
+pub const HISTORY: usize = 10;
+
+/// What a parked message waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ParkedState {
+    /// For its due time.
+    Waiting,
+    /// For nothing: it is back in circulation, its past is kept.
+    Released,
+    /// For an operator.
+    Dead,
+    /// For nothing any more: an operator gave it up.
+    Discarded,
+}
+
+impl ParkedState {
+    /// As it is written in the database.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ParkedState::Waiting => "waiting",
+            ParkedState::Released => "released",
+            ParkedState::Dead => "dead",
+            ParkedState::Discarded => "discarded",
+        }
+    }
+
+    /// Reads what [`ParkedState::as_str`] wrote; anything else is taken for dead, so that somebody looks at it.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        match text {
+            "waiting" => ParkedState::Waiting,
+            "released" => ParkedState::Released,
+            "discarded" => ParkedState::Discarded,
+            _ => ParkedState::Dead,
+        }
+    }
+}
+
+impl fmt::Display for ParkedState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Parked {
+    /// A parked message as a store read it; `history` is the JSON that the store keeps.
+    #[must_use]
+    pub fn new(id: String, state: &str, attempts: i64, due_at: Option<String>, parked_at: String, history: &str) -> Self {
+        let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
+        let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
+        Parked { id, state: ParkedState::read(state), attempts, due_at, error, parked_at, history }
+    }
+}
+
+/// One statement that a store runs for a queue.
+#[derive(Debug, Clone, Serialize)]
+pub struct Statement {
+    /// The queue.
+    pub queue: String,
+    /// What it does: claim, complete, release, park, …
+    pub verb: &'static str,
+    /// Its text.
+    pub sql: String,
+}
+
+/// What a migration did or would do.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Migration {
+    /// The schema's version before; 0: there was none.
+    pub from: u32,
+    /// The schema's version after.
+    pub to: u32,
+    /// What is run, in order.
+    pub statements: Vec<String>,
+}
+
+impl Migration {
+    /// From one version to another by these statements.
+    #[must_use]
+    pub fn new(from: u32, to: u32, statements: Vec<String>) -> Self {
+        Migration { from, to, statements }
+    }
+}

@@ -1,0 +1,69 @@
+//! ichido runs the work that arrives in a database table or a broker and makes its effects in your database happen
+//! exactly once: across workers, processes, hosts, crashes and duplicate deliveries.
+//!
+//! A message waits in a [`Queue`]. A [`Reader`] claims it and hands it out as a [`Delivery`]. The [`HandlerQueue`], a list
+//! of [`Handler`]s, carries it to your [`Action`], which writes through [`Context::tx`]. The `transaction` handler then moves
+//! the message from unprocessed to done **in the same transaction** and commits: both happen, or neither does.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`message`](Message), [`delivery`](Delivery), [`outcome`](Outcome) | what was sent, one handing-over of it, what became of it |
+//! | [`handlers`], [`Handler`], [`Next`] | the links of the chain, and the rest of it |
+//! | [`Action`], [`ActionFn`], [`Context`] | your code and what it knows |
+//! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
+//! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
+//! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
+//! | [`sql`] | the built-in action that needs no Rust |
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod client;
+mod clock;
+mod context;
+mod delivery;
+mod error;
+mod handler;
+pub mod handlers;
+mod inspect;
+mod life;
+mod message;
+mod outcome;
+mod pool;
+mod process;
+mod queue;
+mod queue_reader;
+mod reader;
+mod retry;
+mod slot;
+pub mod sql;
+mod store;
+mod upkeep;
+
+/// A boxed future that can be sent to another thread.
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+pub use tokio_util::sync::CancellationToken;
+
+pub use self::{
+    action::{Action, ActionFn, Payload},
+    client::{Client, Sender},
+    clock::{Clock, SystemClock},
+    context::{Context, Identity, Request},
+    delivery::{Claim, Delivery, Mark},
+    error::{Cause, Error, Result},
+    handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
+    inspect::{
+        HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure, ProcessState,
+        QueueCounts, Statement,
+    },
+    message::{Headers, Key, Message, MessageId},
+    outcome::Outcome,
+    pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
+    process::Process,
+    queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    queue_reader::QueueReader,
+    reader::{Reader, Turn},
+    retry::RetryPolicy,
+    store::{Failure, NewMessage, ProcessId, Registration, Rescued, Store},
+};

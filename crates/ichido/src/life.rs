@@ -1,0 +1,73 @@
+//! The life of this process in the database: the id under which it claims, whether it may claim now, and what it has done
+//! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
+
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::{ProcessId, Registration};
+
+pub(crate) struct Life {
+    registration: RwLock<Registration>,
+    claiming: AtomicBool,
+    /// A claim or a sign of life told that this id counts as dead.
+    pub(crate) buried: Notify,
+    /// One suspect at a time: `ichido_process.running` has room for one.
+    suspects: Arc<Semaphore>,
+    executions: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl Life {
+    pub(crate) fn new(registration: Registration) -> Self {
+        Life {
+            registration: RwLock::new(registration),
+            claiming: AtomicBool::new(true),
+            buried: Notify::new(),
+            suspects: Arc::new(Semaphore::new(1)),
+            executions: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn id(&self) -> ProcessId {
+        self.registration.read().unwrap_or_else(PoisonError::into_inner).id
+    }
+
+    pub(crate) fn registration(&self) -> Registration {
+        self.registration.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on the process claims under another id.
+    pub(crate) fn reborn(&self, registration: Registration) {
+        *self.registration.write().unwrap_or_else(PoisonError::into_inner) = registration;
+    }
+
+    /// The id to claim under; none while the sign of life is in doubt.
+    pub(crate) fn may_claim(&self) -> Option<ProcessId> {
+        self.claiming.load(Ordering::Acquire).then(|| self.id())
+    }
+
+    pub(crate) fn set_claiming(&self, claiming: bool) {
+        self.claiming.store(claiming, Ordering::Release);
+    }
+
+    pub(crate) fn bury(&self) {
+        self.set_claiming(false);
+        self.buried.notify_one();
+    }
+
+    /// The right to run a suspect, if no other one runs.
+    pub(crate) fn alone(&self) -> Option<OwnedSemaphorePermit> {
+        self.suspects.clone().try_acquire_owned().ok()
+    }
+
+    pub(crate) fn next_execution(&self) -> u64 {
+        self.executions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}

@@ -1,0 +1,40 @@
+//! What the action says about a message, and what the handler queue says about itself on the way out.
+
+use std::time::Duration;
+
+/// The result of a pass through the rest of the handler queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The work is done: complete the message and commit.
+    Done,
+    /// Not now: roll back, and run it again after this time (none: after the backoff). Spends an attempt.
+    Retry(Option<Duration>),
+    /// Never: roll back and put the message aside with this reason.
+    Park(String),
+    /// End the process with this code (100–199). Spends an attempt.
+    Abort(u8),
+    /// Of the handler queue itself: there is nothing more to do.
+    Stop,
+    /// Of the handler queue itself: the process ended with this status.
+    Ended(i32),
+}
+
+impl Outcome {
+    /// Run the message again after the backoff.
+    #[must_use]
+    pub fn retry() -> Self {
+        Outcome::Retry(None)
+    }
+
+    /// Run the message again after this time.
+    #[must_use]
+    pub fn retry_after(time: Duration) -> Self {
+        Outcome::Retry(Some(time))
+    }
+
+    /// Put the message aside; an operator will see the reason.
+    pub fn park(reason: impl Into<String>) -> Self {
+        Outcome::Park(reason.into())
+    }
+}

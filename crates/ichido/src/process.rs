@@ -1,0 +1,147 @@
+//! A process as users build it: a store, actions with their pools, settings, and the handler queue that runs them.
+
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Action, ActionFn, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Settings, Store,
+    SystemClock,
+    action::{DynAction, Function},
+    handlers::{self, Dispatch, Retry},
+};
+
+type Extend<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
+
+/// A process that runs actions.
+pub struct Process<S: Store> {
+    store: S,
+    actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>,
+    settings: Settings,
+    retry: Retry,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    extend: Vec<Extend<S>>,
+}
+
+impl<S: Store> Process<S> {
+    /// A process on this store, without actions yet.
+    pub fn new(store: S) -> Self {
+        Process {
+            store,
+            actions: BTreeMap::new(),
+            settings: Settings::default(),
+            retry: Retry::default(),
+            clock: Arc::new(SystemClock),
+            stop: CancellationToken::new(),
+            extend: Vec::new(),
+        }
+    }
+
+    /// Adds an action that is a type.
+    #[must_use]
+    pub fn action(mut self, pool: Pool, action: impl Action<S>) -> Self {
+        self.actions.insert(pool.name.clone(), (pool, Arc::new(action)));
+        self
+    }
+
+    /// Adds an action that is an async function `fn(&mut Context<S>, T) -> Result<Outcome>`.
+    #[must_use]
+    pub fn action_fn<T, F>(self, pool: Pool, function: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> ActionFn<'a, S, T>,
+    {
+        self.action(pool, Function(function, PhantomData))
+    }
+
+    /// What holds for the whole process.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Without a sign of life for this long others take this process for dead.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// How often an empty queue is looked at.
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.settings.poll = poll;
+        self
+    }
+
+    /// End when nothing is unprocessed and nothing waits for a retry.
+    #[must_use]
+    pub fn drain(mut self) -> Self {
+        self.settings.drain = true;
+        self
+    }
+
+    /// What to do when the database is gone.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Another clock, for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Stops gracefully when this token is cancelled.
+    #[must_use]
+    pub fn stop_on(mut self, stop: CancellationToken) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Changes the handler queue: adds handlers of your own, leaves others out.
+    #[must_use]
+    pub fn handlers(
+        mut self,
+        change: impl FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send + 'static,
+    ) -> Self {
+        self.extend.push(Box::new(change));
+        self
+    }
+
+    /// The handler queue as it will run.
+    ///
+    /// # Errors
+    /// What a change to it said.
+    pub fn handler_queue(&mut self) -> Result<HandlerQueue<S>> {
+        let dispatch = Dispatch::new(self.actions.clone(), self.settings.clone());
+        let queue = handlers::minimal(self.retry, dispatch, self.settings.grace);
+        self.extend.drain(..).try_fold(queue, |queue, change| change(queue))
+    }
+
+    /// Runs all actions and returns the exit code.
+    ///
+    /// # Errors
+    /// Only what nobody in the handler queue turned into a status.
+    pub async fn run(self) -> Result<i32> {
+        self.run_request(Request::default()).await
+    }
+
+    /// Runs what the request asks for, and returns the exit code.
+    ///
+    /// # Errors
+    /// Only what nobody in the handler queue turned into a status.
+    pub async fn run_request(mut self, request: Request) -> Result<i32> {
+        let rest = self.handler_queue()?.rest();
+        let mut cx = Context::new(self.store, self.clock, self.stop, request);
+        match rest.next().run(&mut cx).await? {
+            Outcome::Ended(code) => Ok(code),
+            _ => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Where messages wait, as the user describes it: a business table with a status and an owner column, or just a name
+//! for a queue of ichido's own. Stores turn a [`Queue`] into statements; nothing here knows SQL.
+
+use std::sync::Arc;
+
+/// A queue: its name and where its messages are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Queue {
+    /// The name that actions, senders and operators use.
+    pub name: Arc<str>,
+    /// Where its messages are.
+    pub place: Place,
+    /// The largest payload in bytes; what is larger is refused at send and parked at claim.
+    pub payload_limit: usize,
+}
+
+/// Where a queue's messages are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// In ichido's own message table.
+    Managed,
+    /// In a table of the user's own.
+    Table(Table),
+}
+
+/// How a business table is a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Table {
+    /// The schema, if it is not the connection's.
+    pub schema: Option<String>,
+    /// The table.
+    pub name: String,
+    /// Key columns; empty: the primary key.
+    pub key: Vec<String>,
+    /// The status column and its values.
+    pub status: Status,
+    /// The owner column.
+    pub owner: String,
+    /// In which order rows are claimed; empty: by key.
+    pub order_by: Vec<Order>,
+    /// Only rows with these values belong to the queue.
+    pub only: Vec<(String, String)>,
+    /// What becomes of a row that is done.
+    pub on_done: OnDone,
+}
+
+/// The status column and what its values mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The column.
+    pub column: String,
+    /// The row is unprocessed.
+    pub new: String,
+    /// The row is done; none if done rows are deleted.
+    pub done: Option<String>,
+    /// The row has failed for good; none if such rows stay `new`, out of circulation.
+    pub failed: Option<String>,
+}
+
+/// A column of the claim order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The column.
+    pub column: String,
+    /// Largest first.
+    pub descending: bool,
+}
+
+/// What becomes of a row that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDone {
+    /// Its status changes.
+    Status,
+    /// It is deleted.
+    Delete,
+}
+
+/// What a payload may have unless the queue says otherwise.
+pub const PAYLOAD_LIMIT: usize = 256 * 1024;
+
+impl Queue {
+    /// A queue in ichido's own message table: only a name is needed.
+    pub fn managed(name: impl Into<Arc<str>>) -> Self {
+        Queue { name: name.into(), place: Place::Managed, payload_limit: PAYLOAD_LIMIT }
+    }
+
+    /// A table of your own as a queue.
+    pub fn table(name: impl Into<Arc<str>>, table: Table) -> Self {
+        Queue { name: name.into(), place: Place::Table(table), payload_limit: PAYLOAD_LIMIT }
+    }
+
+    /// Another largest payload, in bytes.
+    #[must_use]
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.payload_limit = bytes;
+        self
+    }
+}
+
+impl Table {
+    /// A table with its owner column and its status column; claimed by primary key, done rows keep their place.
+    pub fn new(name: impl Into<String>, owner: impl Into<String>, status: Status) -> Self {
+        Table {
+            schema: None,
+            name: name.into(),
+            key: Vec::new(),
+            status,
+            owner: owner.into(),
+            order_by: Vec::new(),
+            only: Vec::new(),
+            on_done: OnDone::Status,
+        }
+    }
+
+    /// The schema that the table is in.
+    #[must_use]
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// The key columns, if they are not the primary key.
+    #[must_use]
+    pub fn key<T: Into<String>>(mut self, columns: impl IntoIterator<Item = T>) -> Self {
+        self.key = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The claim order; `-column` descends.
+    #[must_use]
+    pub fn order_by<T: AsRef<str>>(mut self, columns: impl IntoIterator<Item = T>) -> Self {
+        self.order_by = columns.into_iter().map(|column| Order::parse(column.as_ref())).collect();
+        self
+    }
+
+    /// Only rows with this value belong to the queue.
+    #[must_use]
+    pub fn only(mut self, column: impl Into<String>, value: impl Into<String>) -> Self {
+        self.only.push((column.into(), value.into()));
+        self
+    }
+
+    /// Done rows are deleted.
+    #[must_use]
+    pub fn delete_done(mut self) -> Self {
+        self.on_done = OnDone::Delete;
+        self
+    }
+}
+
+impl Status {
+    /// A status column and its values for unprocessed and done rows.
+    pub fn new(column: impl Into<String>, new: impl Into<String>, done: impl Into<String>) -> Self {
+        Status { column: column.into(), new: new.into(), done: Some(done.into()), failed: None }
+    }
+
+    /// The value of rows that have failed for good.
+    #[must_use]
+    pub fn failed(mut self, value: impl Into<String>) -> Self {
+        self.failed = Some(value.into());
+        self
+    }
+}
+
+impl Order {
+    /// `column`, or `-column` for largest first.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix('-') {
+            Some(column) => Order { column: column.into(), descending: true },
+            None => Order { column: text.into(), descending: false },
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Reads a store's queue for all workers of a pool. One task claims ahead in bounded batches while the workers run, so that
+//! handing out is a look into a buffer; what is in flight is never handed out again, and what comes back is settled here.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Clock, Delivery, Error, Key, Mark, Reader, Result, Store, Turn, life::Life, slot::undisturbed};
+
+mod claimer;
+
+/// The reader of a queue in the store.
+pub struct QueueReader<S: Store> {
+    shared: Arc<Shared<S>>,
+    claimer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a reader needs to know besides its store.
+pub(crate) struct Reading {
+    pub(crate) queue: Arc<str>,
+    pub(crate) slots: usize,
+    pub(crate) ahead: usize,
+    pub(crate) poll: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) drain: bool,
+}
+
+struct Shared<S: Store> {
+    store: S,
+    life: Arc<Life>,
+    clock: Arc<dyn Clock>,
+    reading: Reading,
+    buffer: Mutex<Buffer>,
+    /// The claimer waits here for room in the buffer.
+    room: Notify,
+    /// Workers wait here for deliveries; who takes one and leaves some wakes the next.
+    changed: Notify,
+    closing: CancellationToken,
+}
+
+#[derive(Default)]
+struct Buffer {
+    ready: VecDeque<Delivery>,
+    suspects: VecDeque<Delivery>,
+    in_flight: HashMap<Key, Delivery>,
+    /// A claim's reply or a COMMIT's outcome was lost: the database must be asked what is ours.
+    in_doubt: bool,
+    error: Option<Error>,
+    finished: bool,
+}
+
+impl Buffer {
+    fn claimed(&self) -> usize {
+        self.ready.len() + self.suspects.len() + self.in_flight.len()
+    }
+
+    fn put(&mut self, delivery: Delivery) {
+        if delivery.is_suspect() { self.suspects.push_back(delivery) } else { self.ready.push_back(delivery) }
+    }
+}
+
+impl<S: Store> QueueReader<S> {
+    pub(crate) fn open(store: S, life: Arc<Life>, clock: Arc<dyn Clock>, reading: Reading) -> Self {
+        let shared = Arc::new(Shared {
+            store,
+            life,
+            clock,
+            reading,
+            buffer: Mutex::default(),
+            room: Notify::new(),
+            changed: Notify::new(),
+            closing: CancellationToken::new(),
+        });
+        let claimer = tokio::spawn(claimer::run(shared.clone()));
+        QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
+    }
+}
+
+impl<S: Store> Shared<S> {
+    fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
+    fn wanted(&self) -> usize {
+        let buffer = self.buffer();
+        if buffer.ready.len() * 4 > self.reading.ahead {
+            return 0;
+        }
+        (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed())
+    }
+
+    /// Takes a delivery that may run now. What was claimed under an id that counts as dead is dropped: it is not ours.
+    fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
+        let me = self.life.id();
+        let ours = |delivery: &Delivery| delivery.claim.as_ref().is_none_or(|claim| claim.owner == me);
+        buffer.ready.retain(ours);
+        buffer.suspects.retain(ours);
+        if !buffer.suspects.is_empty()
+            && let Some(alone) = self.life.alone()
+        {
+            let suspect = buffer.suspects.pop_front();
+            return suspect.map(|suspect| Delivery { alone: Some(alone), ..suspect });
+        }
+        buffer.ready.pop_front()
+    }
+
+    async fn release(&self, deliveries: Vec<Delivery>) -> Result<()> {
+        if deliveries.is_empty() {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        undisturbed(async move { store.release(&deliveries).await }).await
+    }
+}
+
+impl<S: Store> Reader for QueueReader<S> {
+    fn try_next(&self) -> Result<Turn> {
+        let mut buffer = self.shared.buffer();
+        if let Some(error) = buffer.error.take() {
+            return Err(error);
+        }
+        let turn = match self.shared.take(&mut buffer) {
+            _ if self.shared.closing.is_cancelled() || buffer.finished => Turn::Finished,
+            Some(delivery) => {
+                buffer.in_flight.insert(delivery.message.key.clone(), delivery.copy());
+                Turn::Delivery(Box::new(delivery))
+            }
+            None => Turn::Empty,
+        };
+        if matches!(turn, Turn::Finished) || !buffer.ready.is_empty() {
+            self.shared.changed.notify_one();
+        }
+        drop(buffer);
+        self.shared.room.notify_one();
+        Ok(turn)
+    }
+
+    async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    async fn settle(&self, mut delivery: Delivery) -> Result<()> {
+        let mark = delivery.mark.take();
+        let key = delivery.message.key.clone();
+        if mark.is_none() {
+            self.shared.release(vec![delivery.copy()]).await?;
+        }
+        let was_suspect = delivery.alone.take().is_some();
+        let mut buffer = self.shared.buffer();
+        buffer.in_flight.remove(&key);
+        match mark {
+            Some(Mark::Faulted) => {
+                delivery.faults += 1;
+                buffer.put(delivery);
+            }
+            Some(Mark::Unknown) => buffer.in_doubt = true,
+            _ => {}
+        }
+        if was_suspect || mark == Some(Mark::Faulted) {
+            self.shared.changed.notify_one();
+        }
+        drop(buffer);
+        self.shared.room.notify_one();
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.shared.closing.cancel();
+        let claimer = self.claimer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(claimer) = claimer {
+            let _ = claimer.await;
+        }
+        let left = {
+            let mut buffer = std::mem::take(&mut *self.shared.buffer());
+            buffer.ready.extend(buffer.suspects);
+            buffer.ready.extend(buffer.in_flight.into_values());
+            Vec::from(buffer.ready)
+        };
+        self.shared.release(left).await
+    }
+}

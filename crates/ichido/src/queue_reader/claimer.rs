@@ -1,0 +1,122 @@
+//! The task that keeps a [`QueueReader`](super::QueueReader)'s buffer filled. It is the only one that claims, so that claims
+//! of one process never race each other, and its errors reach the workers through the buffer.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use super::Shared;
+use crate::{Error, Key, ProcessId, Result, Store};
+
+/// The pause after a claim that the database refused although it answers.
+const AFTER_FAULT: Duration = Duration::from_millis(100);
+
+pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    let mut claimer = Claimer { asked: shared.clock.now(), shared };
+    while !claimer.shared.closing.is_cancelled() {
+        if let Err(error) = claimer.turn().await {
+            claimer.shared.buffer().error = Some(error);
+            break;
+        }
+        if claimer.shared.buffer().finished {
+            break;
+        }
+    }
+    claimer.shared.changed.notify_one();
+}
+
+struct Claimer<S: Store> {
+    shared: Arc<Shared<S>>,
+    /// When the database was last asked what is ours.
+    asked: std::time::Instant,
+}
+
+impl<S: Store> Claimer<S> {
+    async fn turn(&mut self) -> Result<()> {
+        let wanted = self.shared.wanted();
+        if wanted == 0 {
+            return self.until(self.shared.room.notified()).await;
+        }
+        let Some(process) = self.shared.life.may_claim() else { return self.pause(self.shared.reading.poll).await };
+        match self.claim(process, wanted).await {
+            Ok(found) if found < wanted => self.idle().await,
+            Ok(_) => Ok(()),
+            Err(Error::LostClaim) => {
+                self.shared.life.bury();
+                self.pause(self.shared.reading.poll).await
+            }
+            Err(error) if error.is_fault::<S>() && self.shared.store.ping().await.is_ok() => {
+                tracing::warn!(%error, queue = %self.shared.reading.queue, "claim failed");
+                self.shared.buffer().in_doubt = true;
+                self.pause(AFTER_FAULT).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
+        let Shared { store, reading, clock, .. } = &*self.shared;
+        let in_doubt = std::mem::take(&mut self.shared.buffer().in_doubt);
+        if in_doubt || clock.now() - self.asked > reading.lease {
+            self.asked = clock.now();
+            self.find_own(process).await?;
+        }
+        let found = store.claim(process, &reading.queue, wanted).await?;
+        let count = found.len();
+        if count > 0 {
+            let mut buffer = self.shared.buffer();
+            found.into_iter().for_each(|delivery| buffer.put(delivery));
+            self.shared.changed.notify_one();
+        }
+        Ok(count)
+    }
+
+    /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
+    /// been settled since.
+    async fn find_own(&self, process: ProcessId) -> Result<()> {
+        let known: HashSet<Key> = {
+            let buffer = self.shared.buffer();
+            let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
+            waiting.chain(buffer.in_flight.keys()).cloned().collect()
+        };
+        let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
+        let mut buffer = self.shared.buffer();
+        own.into_iter().filter(|found| !known.contains(&found.message.key)).for_each(|found| buffer.put(found));
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// The queue has no more: wait for a signal or the poll interval; when draining, end if all is done.
+    async fn idle(&self) -> Result<()> {
+        let Shared { store, reading, clock, .. } = &*self.shared;
+        if reading.drain && self.shared.buffer().claimed() == 0 {
+            if store.is_drained(&reading.queue).await? {
+                self.shared.buffer().finished = true;
+                return Ok(());
+            }
+            return self.pause(reading.poll).await;
+        }
+        // While messages are in flight a drain waits for the last of them, not for the poll interval.
+        let polled = clock.sleep(reading.poll);
+        tokio::pin!(polled);
+        loop {
+            tokio::select! {
+                () = &mut polled => return Ok(()),
+                () = self.shared.closing.cancelled() => return Ok(()),
+                () = self.shared.room.notified(), if reading.drain => {
+                    if self.shared.buffer().claimed() == 0 { return Ok(()) }
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, time: Duration) -> Result<()> {
+        self.until(self.shared.clock.sleep(time)).await
+    }
+
+    async fn until(&self, event: impl Future<Output = ()>) -> Result<()> {
+        tokio::select! {
+            () = event => {}
+            () = self.shared.closing.cancelled() => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! The place of a transaction in the context. It is begun at first use, in a task of its own, so that a caller that is
+//! dropped half-way leaks no open transaction into the pool (design.md, invariant 7); commit and rollback run in tasks too.
+
+use tokio::task::JoinHandle;
+
+use crate::{Error, Result, Store};
+
+pub(crate) enum Slot<S: Store> {
+    Closed,
+    Opening(JoinHandle<Result<S::Tx>>),
+    Open(S::Tx),
+}
+
+impl<S: Store> Slot<S> {
+    /// The transaction, begun now if it is not.
+    pub(crate) async fn open(&mut self, store: &S) -> Result<&mut S::Tx> {
+        if let Slot::Closed = self {
+            let store = store.clone();
+            *self = Slot::Opening(tokio::spawn(async move { store.begin().await }));
+        }
+        if let Slot::Opening(task) = self {
+            let begun = joined(task.await);
+            *self = Slot::Closed;
+            *self = Slot::Open(begun?);
+        }
+        match self {
+            Slot::Open(tx) => Ok(tx),
+            _ => Err("the transaction did not open".into()),
+        }
+    }
+
+    /// Takes the transaction out, waiting for one that is still being begun.
+    pub(crate) async fn take(&mut self) -> Option<S::Tx> {
+        match std::mem::replace(self, Slot::Closed) {
+            Slot::Closed => None,
+            Slot::Opening(task) => joined(task.await).ok(),
+            Slot::Open(tx) => Some(tx),
+        }
+    }
+}
+
+/// Runs a future in a task of its own and waits for it: if the waiter is dropped, the work still comes to its end.
+pub(crate) async fn undisturbed<T: Send + 'static>(
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    joined(tokio::spawn(work).await)
+}
+
+fn joined<T>(result: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+    result.unwrap_or_else(|error| Err(Error::Panic(error.to_string())))
+}

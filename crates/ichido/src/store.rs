@@ -1,0 +1,224 @@
+//! The seam for databases. A store keeps queues, claims, parked messages and processes; one method is one verb of
+//! style.md section 4, guarded by claim and state, and obeys the row count. `ichido-sqlite` and `ichido-postgres`
+//! implement it; `ichido-conformance` says what an implementation must do.
+
+use std::{collections::BTreeMap, error::Error as StdError, fmt, str::FromStr, sync::Arc, time::Duration};
+
+use uuid::Uuid;
+
+use crate::{Delivery, Headers, MessageId, Result};
+
+/// A database that holds the business tables and ichido's own.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
+pub trait Store: Clone + Send + Sync + 'static {
+    /// An open business transaction, owned.
+    type Tx: Send + 'static;
+    /// What actions write through: `&mut Self::Connection` is a sqlx executor.
+    type Connection: Send + 'static;
+
+    /// The connection inside a transaction.
+    fn connection(tx: &mut Self::Tx) -> &mut Self::Connection;
+
+    /// Does this error say that the database is at fault (gone, deadlock, full), not the message?
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool;
+
+    /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
+    fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// The same database through one connection of its own, for the thread that gives the sign of life.
+    fn apart(&self) -> Self;
+
+    /// How long a process must have been alive without a gap before it may declare others dead: after an outage of the
+    /// database the fleet must not bury itself.
+    fn patience(&self, lease: Duration) -> Duration {
+        lease
+    }
+
+    /// Does the database answer?
+    fn ping(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Begins a business transaction that can prove its identity at completion.
+    fn begin(&self) -> impl Future<Output = Result<Self::Tx>> + Send;
+
+    /// Moves the messages through the one-way door, as the last statement of their transaction.
+    ///
+    /// [`crate::Error::LostClaim`] if one of them is not ours any more, [`crate::Error::BrokenTransaction`] if this is
+    /// not the transaction that was begun; the caller rolls back.
+    fn complete(&self, tx: &mut Self::Tx, done: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Commits. An error means that the outcome is unknown.
+    fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls back.
+    fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
+
+    /// After an unknown COMMIT: is the message still unprocessed and ours? Waits for the row, so that a COMMIT that is
+    /// being applied is seen.
+    fn is_claimed(&self, delivery: &Delivery) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Puts messages into a queue, in the caller's transaction.
+    fn send(
+        &self,
+        connection: &mut Self::Connection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> impl Future<Output = Result<Vec<MessageId>>> + Send;
+
+    /// Marks up to `count` claimable messages as this process's, in order.
+    ///
+    /// [`crate::Error::LostClaim`] if the process has been declared dead.
+    fn claim(
+        &self,
+        process: ProcessId,
+        queue: &str,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+
+    /// What this process has claimed in the queue: finds claims whose reply was lost.
+    fn claimed(&self, process: ProcessId, queue: &str) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+
+    /// Gives claims back; nothing is counted.
+    fn release(&self, deliveries: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Records a failure and puts the message aside; false if the claim was gone.
+    fn park(&self, delivery: &Delivery, failure: &Failure) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
+    fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Makes a process known, with its queues.
+    fn register(&self, process: &Registration) -> impl Future<Output = Result<()>> + Send;
+
+    /// A sign of life; false if the process has been declared dead.
+    fn beat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Before a suspect runs: the durable mark that spends its attempt if the process dies. `None` takes it away.
+    fn mark_running(
+        &self,
+        process: ProcessId,
+        suspect: Option<&MessageId>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Frees what the process has claimed and forgets the process; nothing is counted.
+    fn leave(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
+
+    /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
+    fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
+
+    /// Returns parked messages whose time has come; drops what is known about messages that are gone.
+    fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
+}
+
+/// A process, new at each start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(Uuid);
+
+impl ProcessId {
+    /// The owner of parked messages: no process has it.
+    pub const NOBODY: ProcessId = ProcessId(Uuid::nil());
+
+    /// An id that no other process has or had.
+    #[must_use]
+    pub fn random() -> Self {
+        ProcessId(Uuid::now_v7())
+    }
+
+    /// The id as UUID.
+    #[must_use]
+    pub fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl From<Uuid> for ProcessId {
+    fn from(uuid: Uuid) -> Self {
+        ProcessId(uuid)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for ProcessId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.trim().parse().map(ProcessId)
+    }
+}
+
+/// What is sent: JSON and headers.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct NewMessage {
+    /// JSON; for a table queue an object whose fields are columns.
+    pub payload: Vec<u8>,
+    /// Texts beside it; a table queue has no place for them.
+    pub headers: Headers,
+}
+
+impl NewMessage {
+    /// A message with this JSON.
+    pub fn new(payload: impl Into<Vec<u8>>) -> Self {
+        NewMessage { payload: payload.into(), headers: Headers::new() }
+    }
+}
+
+/// What a process tells about itself when it registers.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Registration {
+    /// Its id.
+    pub id: ProcessId,
+    /// The request ids it serves.
+    pub request_id: String,
+    /// Without a sign of life for this long it is dead.
+    pub lease: Duration,
+    /// The queues it serves, and how often each one's messages may run.
+    pub queues: BTreeMap<Arc<str>, u32>,
+}
+
+impl Registration {
+    /// A process that serves these queues.
+    pub fn new(request_id: impl Into<String>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
+        Registration { id: ProcessId::random(), request_id: request_id.into(), lease, queues }
+    }
+}
+
+/// Why a message is put aside, and for how long.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Failure {
+    /// What an operator reads.
+    pub error: String,
+    /// Runs that failed by themselves, this one included if it did.
+    pub failures: u32,
+    /// When it runs again; none: it has failed for good.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure for good.
+    pub fn dead(error: impl Into<String>, failures: u32) -> Self {
+        Failure { error: error.into(), failures, retry_after: None }
+    }
+
+    /// A failure that is tried again after this time.
+    pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
+        Failure { error: error.into(), failures, retry_after: Some(retry_after) }
+    }
+}
+
+/// What a rescue did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rescued {
+    /// Processes found dead.
+    pub processes: u64,
+    /// Messages freed as suspects.
+    pub messages: u64,
+    /// Messages parked because they killed their process once too often.
+    pub parked: u64,
+}

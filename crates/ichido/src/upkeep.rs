@@ -1,0 +1,173 @@
+//! The chores of a process: its sign of life, rescue of what dead processes had, return of what is due. They run on an OS
+//! thread with a runtime and a connection of their own, so that an action that blocks its thread does not look like a death.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{Clock, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
+
+/// The running chores; they end when this is stopped or dropped.
+pub(crate) struct Upkeep {
+    end: CancellationToken,
+    ended: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Upkeep {
+    pub(crate) fn start<S: Store>(
+        store: &S,
+        life: Arc<Life>,
+        clock: Arc<dyn Clock>,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let end = CancellationToken::new();
+        let (ending, ended) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (store, settings, token) = (store.clone(), settings.clone(), end.clone());
+        thread::Builder::new().name("ichido-upkeep".into()).spawn(move || {
+            runtime.block_on(async move {
+                let now = clock.now();
+                let chores =
+                    Chores { store: store.apart(), life, clock, settings, last_beat: now, last_success: now, steady_since: now };
+                chores.run(token, store).await;
+            });
+            let _ = ending.send(());
+        })?;
+        Ok(Upkeep { end, ended })
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.end.cancel();
+        let _ = (&mut self.ended).await;
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+struct Chores<S: Store> {
+    store: S,
+    life: Arc<Life>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    last_beat: Instant,
+    last_success: Instant,
+    steady_since: Instant,
+}
+
+impl<S: Store> Chores<S> {
+    async fn run(mut self, end: CancellationToken, original: S) {
+        let tick = self.settings.poll.min(self.settings.lease / 3);
+        let mut progress = Progress { since: self.clock.now(), done: 0 };
+        loop {
+            tokio::select! {
+                () = end.cancelled() => return,
+                () = self.clock.sleep(tick) => {}
+                () = self.life.buried.notified() => self.rebirth().await,
+            }
+            // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
+            let chores = tokio::time::timeout(self.settings.lease, self.tick());
+            tokio::select! {
+                () = end.cancelled() => return,
+                done = chores => if done.is_err() { self.store = original.apart() },
+            }
+            progress.report(&self.life, self.clock.as_ref(), self.settings.progress);
+        }
+    }
+
+    async fn tick(&mut self) {
+        if self.clock.now() - self.last_beat >= self.settings.lease / 3 {
+            self.beat().await;
+        }
+        let by = self.life.registration();
+        match self.store.return_due(&by).await {
+            Ok(0) => {}
+            Ok(returned) => tracing::debug!(returned, "parked messages returned"),
+            Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+        }
+        if self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease) {
+            self.rescue(&by).await;
+        }
+    }
+
+    async fn beat(&mut self) {
+        self.last_beat = self.clock.now();
+        match self.store.beat(self.life.id()).await {
+            Ok(true) => {
+                if self.clock.now() - self.last_success > self.settings.lease / 2 {
+                    self.steady_since = self.clock.now();
+                }
+                self.last_success = self.clock.now();
+                self.life.set_claiming(true);
+            }
+            Ok(false) => self.rebirth().await,
+            Err(error) => {
+                tracing::warn!(%error, "no sign of life given");
+                self.steady_since = self.clock.now();
+                if self.clock.now() - self.last_success > self.settings.lease / 2 {
+                    self.life.set_claiming(false);
+                }
+            }
+        }
+    }
+
+    /// This id counts as dead: free what it still has, and go on under a new one. Workers that are still busy find
+    /// their claims gone and roll back.
+    async fn rebirth(&mut self) {
+        self.life.set_claiming(false);
+        let old = self.life.registration();
+        let new = Registration { id: ProcessId::random(), ..old.clone() };
+        let reborn = async {
+            self.store.leave(old.id).await?;
+            self.store.register(&new).await
+        };
+        match reborn.await {
+            Ok(()) => {
+                tracing::warn!(old = %old.id, new = %new.id, "this process counted as dead; it goes on under a new id");
+                self.life.reborn(new);
+                let now = self.clock.now();
+                (self.last_beat, self.last_success, self.steady_since) = (now, now, now);
+                self.life.set_claiming(true);
+            }
+            Err(error) => tracing::warn!(%error, "this process counts as dead and cannot register anew yet"),
+        }
+    }
+
+    async fn rescue(&self, by: &Registration) {
+        match self.store.rescue(by).await {
+            Ok(rescued) if rescued.processes > 0 => {
+                let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
+                tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "cannot look for dead processes"),
+        }
+    }
+}
+
+/// The line that tells how far the process has come.
+struct Progress {
+    since: Instant,
+    done: u64,
+}
+
+impl Progress {
+    fn report(&mut self, life: &Life, clock: &dyn Clock, every: Duration) {
+        let elapsed = clock.now() - self.since;
+        let done = life.done.load(Ordering::Relaxed);
+        if every.is_zero() || elapsed < every || done == self.done {
+            return;
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
+        let rate = ((done - self.done) as f64 / elapsed.as_secs_f64()).round();
+        tracing::info!(done, failed = life.failed.load(Ordering::Relaxed), per_second = rate, "progress");
+        *self = Progress { since: clock.now(), done };
+    }
+}
