@@ -1,1 +1,43 @@
-//! x
+//! The command line of ichido: one file per command in `commands/`, each thin. `config/` reads `ichido.toml`, `open` turns it
+//! into a store, `program` into a process; `output` is the only place that prints results.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+pub mod config;
+mod failure;
+mod logging;
+mod open;
+mod output;
+mod program;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+
+use crate::{args::Cli, failure::USAGE};
+
+/// Runs the command line and returns the exit code.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; everything else is a bad command line.
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("ichido: the runtime does not start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(commands::run(cli)).unwrap_or_else(|failure| failure.report());
+    // A thread that waits for a lock must not hold up the end of the process.
+    runtime.shutdown_background();
+    code.into()
+}

@@ -1,1 +1,43 @@
-//! x
+//! ichido on SQLite: one [`Store`](ichido::Store), on sqlx, with SQLite built in. The files have the same names as in
+//! `ichido-postgres`, so that a diff of the two folders shows the dialects.
+//!
+//! SQLite has one writer. Every transaction of ichido's takes its turn (`turn`) and begins with `BEGIN IMMEDIATE`; an open
+//! business transaction holds up all others, so keep actions short. A process is alive while it holds the lock on its lock
+//! file (`alive`), because an open transaction would hold up every sign of life in a table.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `connect` | one connection that writes, a few that read |
+//! | `turn`, `alive` | locks on files beside the database: whose turn it is to write, and who is alive |
+//! | `schema`, `migrations/` | ichido's own tables and their version |
+//! | `catalog` | looks at a queue's table and refuses what cannot work |
+//! | `statements` | every statement about a queue's rows, built once per queue |
+//! | `transaction` | begin, complete, commit, roll back; the guard that lets nobody else commit |
+//! | `messages` | send, claim, release |
+//! | `parked` | park, return, retry, discard |
+//! | `processes` | register, sign of life, leave, rescue |
+//! | `inspect` | what operators see |
+//! | `sql_action` | the built-in action `sql` |
+//! | `fault` | is the database at fault, or the message? |
+//! | `quote` | identifiers and literals |
+
+#![forbid(unsafe_code)]
+
+mod alive;
+mod catalog;
+mod connect;
+mod fault;
+mod inspect;
+mod messages;
+mod parked;
+mod processes;
+mod quote;
+mod schema;
+mod sql_action;
+mod statements;
+mod store;
+mod transaction;
+mod turn;
+mod value;
+
+pub use self::{connect::Sqlite, schema::VERSION, transaction::Tx};

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use crate::{BoxFuture, Context, Outcome, Result, Store};
+use crate::{BoxFuture, Context, Error, Outcome, Result, Store};
 
 /// What an action can be handed: anything serde can read.
 #[diagnostic::on_unimplemented(
@@ -90,6 +90,9 @@ pub(crate) trait DynAction<S: Store>: Send + Sync {
 impl<S: Store, A: Action<S>> DynAction<S> for A {
     fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
+            if let Some(why) = &cx.delivery()?.refused {
+                return Err(Error::Undecodable(why.clone()));
+            }
             let message = A::Message::decode(cx.message()?)?;
             self.handle(cx, message).await
         })

@@ -17,6 +17,8 @@ pub struct Delivery {
     pub claim: Option<Claim>,
     /// How often the database failed under this delivery, in this process.
     pub faults: u32,
+    /// Why no action may see the payload.
+    pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
     /// Held while a suspect runs, so that a process runs one at a time.
@@ -53,13 +55,24 @@ impl Delivery {
     /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
     #[must_use]
     pub fn unclaimed(message: Message) -> Self {
-        Delivery { message, attempt: 1, claim: None, faults: 0, mark: None, alone: None }
+        Delivery { message, attempt: 1, claim: None, faults: 0, refused: None, mark: None, alone: None }
     }
 
     /// A delivery of a claimed message that has failed `failures` times before.
     #[must_use]
     pub fn claimed(message: Message, claim: Claim, failures: u32) -> Self {
         Delivery { attempt: failures.saturating_add(1), claim: Some(claim), ..Delivery::unclaimed(message) }
+    }
+
+    /// The same delivery, its payload taken out if it is larger than this.
+    #[must_use]
+    pub fn within(mut self, payload_limit: usize) -> Self {
+        let size = self.message.payload.len();
+        if size > payload_limit {
+            self.refused = Some(format!("{size} bytes are over the limit of {payload_limit}"));
+            self.message.payload = [].into();
+        }
+        self
     }
 
     /// Did a process die while it had this message claimed?
@@ -71,6 +84,6 @@ impl Delivery {
     /// The same delivery for a task of its own: what the store needs to write about it.
     #[must_use]
     pub fn copy(&self) -> Self {
-        Delivery { message: self.message.clone(), claim: self.claim.clone(), alone: None, ..*self }
+        Delivery { message: self.message.clone(), claim: self.claim.clone(), refused: self.refused.clone(), alone: None, ..*self }
     }
 }

@@ -147,6 +147,23 @@ pub struct PastFailure {
 /// How many failures are remembered per message.
 pub const HISTORY: usize = 10;
 
+/// Of a long error text this many bytes are kept.
+const LONGEST_ERROR: usize = 4096;
+
+/// The error of a message that ran alone when its process died.
+pub const DIED_RUNNING: &str = "its process died while running it";
+
+/// A message's history with one more failure, in the JSON that stores keep.
+#[must_use]
+pub fn history(past: Option<&str>, attempt: u32, at: String, error: &str) -> String {
+    let mut history: Vec<PastFailure> = past.and_then(|past| serde_json::from_str(past).ok()).unwrap_or_default();
+    let error: String = error.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect();
+    let end = error.floor_char_boundary(LONGEST_ERROR);
+    history.push(PastFailure { attempt, at, error: error[..end].to_owned() });
+    let kept = history.len().saturating_sub(HISTORY);
+    serde_json::to_string(&history[kept..]).unwrap_or_default()
+}
+
 /// What a parked message waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -229,5 +246,21 @@ impl Migration {
     #[must_use]
     pub fn new(from: u32, to: u32, statements: Vec<String>) -> Self {
         Migration { from, to, statements }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_keeps_the_last_ten_failures_and_nothing_a_database_refuses() {
+        let mut kept = String::new();
+        for attempt in 1..=12 {
+            kept = history(Some(&kept), attempt, "now".into(), &format!("a\0b {}", "é".repeat(4000)));
+        }
+        let read: Vec<PastFailure> = serde_json::from_str(&kept).unwrap();
+        assert_eq!(read.iter().map(|failure| failure.attempt).collect::<Vec<_>>(), (3..=12).collect::<Vec<_>>());
+        assert!(read.iter().all(|failure| failure.error.len() <= LONGEST_ERROR && !failure.error.contains('\0')));
     }
 }

@@ -28,6 +28,7 @@ pub mod handlers;
 mod inspect;
 mod life;
 mod message;
+mod nearest;
 mod outcome;
 mod pool;
 mod process;
@@ -54,10 +55,11 @@ pub use self::{
     error::{Cause, Error, Result},
     handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
     inspect::{
-        HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure, ProcessState,
-        QueueCounts, Statement,
+        DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure, ProcessState,
+        QueueCounts, Statement, history,
     },
     message::{Headers, Key, Message, MessageId},
+    nearest::{nearest, suggestion},
     outcome::Outcome,
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::Process,
@@ -65,5 +67,5 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     retry::RetryPolicy,
-    store::{Failure, NewMessage, ProcessId, Registration, Rescued, Store},
+    store::{Failure, NewMessage, ProcessId, Registration, Rescued, Store, host},
 };

@@ -105,8 +105,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
 
-    /// Returns parked messages whose time has come; drops what is known about messages that are gone.
+    /// Returns parked messages whose time has come.
     fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Forgets what is known about messages that are gone or were set to new by hand.
+    fn tidy(&self, by: &Registration) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// A process, new at each start.
@@ -186,6 +189,14 @@ impl Registration {
     pub fn new(request_id: impl Into<String>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
         Registration { id: ProcessId::random(), request_id: request_id.into(), lease, queues }
     }
+}
+
+/// The name of this machine, for operators.
+#[must_use]
+pub fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+    name.trim().to_owned()
 }
 
 /// Why a message is put aside, and for how long.

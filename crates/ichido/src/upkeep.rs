@@ -32,7 +32,7 @@ impl Upkeep {
             runtime.block_on(async move {
                 let now = clock.now();
                 let chores =
-                    Chores { store: store.apart(), life, clock, settings, last_beat: now, last_success: now, steady_since: now };
+                    Chores { store: store.apart(), life, clock, settings, last_beat: now, last_success: now, steady_since: now, last_tidy: now };
                 chores.run(token, store).await;
             });
             let _ = ending.send(());
@@ -60,6 +60,7 @@ struct Chores<S: Store> {
     last_beat: Instant,
     last_success: Instant,
     steady_since: Instant,
+    last_tidy: Instant,
 }
 
 impl<S: Store> Chores<S> {
@@ -91,6 +92,12 @@ impl<S: Store> Chores<S> {
             Ok(0) => {}
             Ok(returned) => tracing::debug!(returned, "parked messages returned"),
             Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+        }
+        if self.clock.now() - self.last_tidy >= self.settings.lease {
+            self.last_tidy = self.clock.now();
+            if let Err(error) = self.store.tidy(&by).await {
+                tracing::warn!(%error, "cannot tidy up parked messages");
+            }
         }
         if self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease) {
             self.rescue(&by).await;

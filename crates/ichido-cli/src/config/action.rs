@@ -1,5 +1,5 @@
-//! The `[actions.A]` sections: which queue is worked on, with how many workers, and what is done with
-//! a message.
+//! The `[actions.A]` sections: which queue is worked on, with how many workers, and what is done
+//! with a message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::handlers::{self, HandlerEntry};
 use super::lanes::{LaneSet, Queues};
-use super::nearest::suggestion;
+use ichido::suggestion;
 use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;

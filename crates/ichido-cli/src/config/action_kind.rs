@@ -1,5 +1,5 @@
-//! What an action does with a message: SQL statements, an HTTP call, a program, or Rust code that is
-//! registered under the action's name.
+//! What an action does with a message: SQL statements, an HTTP call, a program, or Rust code that
+//! is registered under the action's name.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The keys of queues that a broker keeps, `RabbitMQ` and SQS, and of the mutex that guards them in the
-//! database.
+//! The keys of queues that a broker keeps, `RabbitMQ` and SQS, and of the mutex that guards them in
+//! the database.
 
 use std::time::Duration;
 

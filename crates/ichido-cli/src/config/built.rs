@@ -1,5 +1,5 @@
-//! What can be written and is not built yet. Runs last, on a configuration that is otherwise right; a
-//! later version that builds an item deletes its line here.
+//! What can be written and is not built yet. Runs last, on a configuration that is otherwise right;
+//! a later version that builds an item deletes its line here.
 
 use super::document::Node;
 use super::error::ConfigError;

@@ -1,5 +1,5 @@
-//! The `[database]` section: where the business tables and ichido's own tables are. The command line
-//! connects with it.
+//! The `[database]` section: where the business tables and ichido's own tables are. The command
+//! line connects with it.
 
 use super::error::ConfigError;
 use super::field::Field;
@@ -10,7 +10,7 @@ use super::url::Url;
 const KEYS: [&str; 4] = ["url", "pool", "schema", "single_writer"];
 pub(super) const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
 
-/// Connections that ichido keeps for itself: the heartbeat's and the claiming one.
+/// Connections that ichido keeps for itself, whatever the workers do.
 pub(super) const OWN_CONNECTIONS: u32 = 2;
 
 /// Where the database is and how it is connected to.

@@ -14,14 +14,12 @@ use super::variables::{self, Environment};
 pub(super) type Table = BTreeMap<String, Entry>;
 
 /// A value and the line where it, or its key, stands.
-#[derive(Debug)]
 pub(super) struct Entry {
     pub(super) line: usize,
     pub(super) node: Node,
 }
 
 /// A value of the document.
-#[derive(Debug)]
 pub(super) enum Node {
     Text { text: String, from_variable: bool },
     Integer(i64),
@@ -43,8 +41,15 @@ pub(super) fn parse(
         lines: Lines::of(text),
         environment,
     };
-    let parsed = DeTable::parse(text).map_err(|error| converter.syntax(text, &error))?;
-    converter.table(parsed.get_ref(), "")
+    let (parsed, errors) = DeTable::parse_recoverable(text);
+    // The parser reports a bad string after the lines that it has garbled.
+    let first = errors
+        .iter()
+        .min_by_key(|error| error.span().unwrap_or_default().start);
+    match first {
+        Some(error) => Err(converter.syntax(text, error)),
+        None => converter.table(parsed.get_ref(), ""),
+    }
 }
 
 struct Converter<'a> {

@@ -5,16 +5,16 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::document::Node;
+use super::document::{Entry, Node};
 use super::error::ConfigError;
-use super::nearest::suggestion;
+use ichido::suggestion;
 use super::scalar::Scalar;
 use super::spelling;
 use super::units;
 use super::url::masked;
 
 /// A value of the document, and where it stands.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Field<'a> {
     pub(super) file: &'a str,
     pub(super) line: usize,
@@ -54,10 +54,11 @@ impl<'a> Field<'a> {
     /// One of the given words.
     pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
         let words = || choices.iter().map(|(word, _)| *word);
-        let expected = words()
-            .map(|word| format!("{word:?}"))
-            .collect::<Vec<_>>()
-            .join(" or ");
+        let quoted: Vec<String> = words().map(|word| format!("{word:?}")).collect();
+        let expected = match &quoted[..] {
+            [first, second] => format!("{first} or {second}"),
+            _ => format!("one of {}", quoted.join(", ")),
+        };
         let Node::Text { text, .. } = self.node else {
             return Err(self.wrong(&expected));
         };
@@ -142,7 +143,7 @@ impl<'a> Field<'a> {
                 let hint = format!("{number} has no unit; write it like \"{number}s\"");
                 return Err(self.invalid(hint));
             }
-            Node::Text { .. } => self.parsed(units::duration)?,
+            Node::Text { .. } => self.parsed(units::parse_duration)?,
             _ => return Err(self.wrong("a duration like \"30s\"")),
         };
         if duration < least {
@@ -156,7 +157,7 @@ impl<'a> Field<'a> {
     pub(super) fn size(&self, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
         let size = match self.integer() {
             Some(number) => u64::try_from(number).unwrap_or(0),
-            None if matches!(self.node, Node::Text { .. }) => self.parsed(units::size)?,
+            None if matches!(self.node, Node::Text { .. }) => self.parsed(units::parse_size)?,
             None => return Err(self.wrong("a size like \"256KiB\"")),
         };
         if !range.contains(&size) {
@@ -184,7 +185,7 @@ impl<'a> Field<'a> {
         let Node::List(entries) = self.node else {
             return Err(self.wrong("a list in square brackets"));
         };
-        let element = |(index, entry): (usize, &'a super::document::Entry)| {
+        let element = |(index, entry): (usize, &'a Entry)| {
             read(&Field {
                 file: self.file,
                 line: entry.line,

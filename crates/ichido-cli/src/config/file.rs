@@ -117,7 +117,8 @@ impl Config {
         })
     }
 
-    /// Puts another address in place of `database.url`; `origin` is the flag or variable it is from.
+    /// Puts another address in place of `database.url`; `origin` is the flag or variable it came
+    /// from.
     ///
     /// # Errors
     /// When the scheme is unknown or not in this version. Only the scheme is shown.

@@ -1,5 +1,5 @@
-//! The `[lanes.L]` sections: queues ordered by service level, and the policy that shares the slots of
-//! an action among them.
+//! The `[lanes.L]` sections: queues ordered by service level, and the policy that shares the slots
+//! of an action among them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub struct LaneSet {
     pub look: Duration,
     /// Whether idle slots of a level help the others.
     pub borrow: bool,
-    /// After what wait a message is treated as one of the next higher level.
+    /// After what wait a message is no longer held back by higher levels.
     pub age_after: Option<Duration>,
     /// How the level is read from the message itself.
     pub level_by: Option<LevelBy>,

@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::lanes::{Policy, Queues, needs_sent_at};
 use super::names;
-use super::nearest::suggestion;
+use ichido::suggestion;
 use super::section::Section;
 use super::spelling::quoted;
 

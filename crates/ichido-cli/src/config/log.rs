@@ -1,5 +1,5 @@
-//! The `[log]` and `[retention]` sections: what a process says, and how long ichido's own records of
-//! finished work are kept.
+//! The `[log]` and `[retention]` sections: what a process says, and how long ichido's own records
+//! of finished work are kept.
 
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
-//! The configuration file, `ichido.toml`: read, completed with its defaults and checked. The command
-//! line loads it once at the start and builds everything from it; nothing here talks to a database.
+//! The configuration file, `ichido.toml`: read, completed with its defaults and checked. The
+//! command line loads it once at the start and builds everything from it; nothing here talks to a
+//! database.
 //!
 //! A file passes four steps: `document` parses TOML and replaces variables, each section reads and
-//! checks its own keys through `section` and `field`, names are followed from section to section, and
-//! `built` refuses what this version does not build yet.
+//! checks its own keys through `section` and `field`, names are followed from section to section,
+//! and `built` refuses what this version does not build yet.
 
 mod action;
 mod action_kind;
@@ -20,7 +21,6 @@ mod lanes;
 mod level;
 mod log;
 mod names;
-mod nearest;
 mod process;
 mod queue;
 mod scalar;
@@ -46,10 +46,9 @@ pub use lanes::{LaneSet, Policy};
 pub use level::{Level, LevelBy};
 pub use log::{Log, LogFormat, LogLevel, Retention};
 pub use names::TableName;
-pub use nearest::nearest;
 pub use process::{Process, ProcessRetry, RetryLimit};
 pub use queue::{Queue, QueueKind};
 pub use scalar::Scalar;
 pub use table::{OnDone, Order, Status, TableQueue};
-pub use units::duration;
+pub use units::parse_duration;
 pub use url::{Url, masked};

@@ -1,5 +1,5 @@
-//! The rules for names: those of queues, lane sets and actions, and those of tables and columns. The
-//! stores quote what passed here; nothing else from a file reaches SQL.
+//! The rules for names: those of queues, lane sets and actions, and those of tables and columns.
+//! The stores quote what passed here; nothing else from a file reaches SQL.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,8 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} is no name; a name has 1 to {LONGEST_NAME} letters, digits, `_`, `.` or `-` and starts with a letter or `_`",
+        "{} is no name; a name has 1 to {LONGEST_NAME} letters, digits, `_`, `.` or `-` \
+         and starts with a letter or `_`",
         quoted(name)
     ))
 }
@@ -85,7 +86,8 @@ impl TableName {
                 name,
             }),
             (_, Some(_)) => Err(format!(
-                "{} has more than two parts; write \"schema.name\", a part with a dot in double quotes",
+                "{} has more than two parts; write \"schema.name\", \
+                 a part with a dot in double quotes",
                 quoted(text)
             )),
         }

@@ -1,5 +1,5 @@
-//! The `[queues.Q]` sections: where messages wait. What is peculiar to a table is in `table.rs`, to a
-//! broker in `broker.rs`; lanes and actions refer to queues by name.
+//! The `[queues.Q]` sections: where messages wait. What is peculiar to a table is in `table.rs`, to
+//! a broker in `broker.rs`; lanes and actions refer to queues by name.
 
 use super::broker::{RabbitMq, Sqs};
 use super::error::ConfigError;

@@ -7,13 +7,13 @@ use super::document::{Node, Table};
 use super::error::ConfigError;
 use super::field::Field;
 use super::names;
-use super::nearest::suggestion;
+use ichido::suggestion;
 use super::spelling;
 
 static NOTHING: Table = BTreeMap::new();
 
 /// A table of the document, and where it stands.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Section<'a> {
     pub(super) file: &'a str,
     pub(super) line: usize,

@@ -1,5 +1,5 @@
-//! The keys of a table queue: a business table of the user's own, and which of its columns say what.
-//! The stores build their statements from it.
+//! The keys of a table queue: a business table of the user's own, and which of its columns say
+//! what. The stores build their statements from it.
 
 use std::collections::BTreeMap;
 

@@ -27,7 +27,7 @@ const SIZES: [(&str, u64); 4] = [
 ///
 /// # Errors
 /// A text that says what was found and what to write.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut milliseconds = Some(0_u64);
     if rest.is_empty() {
@@ -36,24 +36,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let (number, after) = split(rest, |c| c.is_ascii_digit());
         let (unit, after) = split(after, |c| !c.is_ascii_digit());
-        let unit = unit.trim();
-        if number.is_empty() {
-            return Err(no_duration(text));
-        }
-        if unit.is_empty() {
-            return Err(format!(
-                "{} has no unit; write it like \"{number}s\"",
-                quoted(text)
-            ));
-        }
-        let (_, factor) = TIMES
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or_else(|| no_duration(text))?;
+        let factor = factor(text, number, unit.trim())?;
         let part = number
             .parse::<u64>()
             .ok()
-            .and_then(|number| number.checked_mul(*factor));
+            .and_then(|number| number.checked_mul(factor));
         milliseconds = milliseconds
             .zip(part)
             .and_then(|(sum, part)| sum.checked_add(part));
@@ -65,13 +52,26 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| format!("{} is too long; at most \"36500d\"", quoted(text)))
 }
 
+/// The milliseconds in one unit.
+fn factor(text: &str, number: &str, unit: &str) -> Result<u64, String> {
+    let known = TIMES.iter().find(|(name, _)| *name == unit);
+    match known {
+        Some((_, factor)) if !number.is_empty() => Ok(*factor),
+        None if unit.is_empty() => Err(format!(
+            "{} has no unit; write it like \"{number}s\"",
+            quoted(text)
+        )),
+        _ => Err(no_duration(text)),
+    }
+}
+
 fn no_duration(text: &str) -> String {
     let found = quoted(text);
     format!("{found} is no duration; write a whole number with ms, s, m, h or d, like \"30s\"")
 }
 
 /// Reads a size in bytes: a whole number, or one with `B`, `KiB`, `MiB` or `GiB`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text.trim(), |c| c.is_ascii_digit());
     let unit = Some(unit.trim())
         .filter(|unit| !unit.is_empty())

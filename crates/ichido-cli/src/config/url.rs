@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::nearest::suggestion;
+use ichido::suggestion;
 
 const SECRET_PARAMETERS: [&str; 4] = ["password", "passwd", "pwd", "sslpassword"];
 
@@ -83,18 +83,20 @@ fn is_scheme(text: &str) -> bool {
 /// `password=…`. When in doubt about where a password ends it masks more, never less.
 #[must_use]
 pub fn masked(url: &str) -> String {
-    mask_user_part(&mask_parameters(url))
-}
-
-fn mask_user_part(url: &str) -> String {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    // The last `@`, wherever it is: a password may itself contain `@`, `/` or `?`.
-    let Some(end) = url[start..].rfind('@').map(|at| start + at) else {
-        return url.to_owned();
+    let shown = mask_parameters(url);
+    let ats = |text: &str| text.matches('@').count();
+    let scheme = shown.find("://").filter(|at| is_scheme(&shown[..*at]));
+    let start = scheme.map_or(0, |at| at + 3);
+    // The last `@`, wherever it is: a password may itself contain `@`, `/` or `?`. And when a
+    // parameter took an `@` with it, that parameter may have been part of the password.
+    let end = match shown[start..].rfind('@') {
+        _ if ats(&shown) < ats(url) => shown.len(),
+        Some(at) => start + at,
+        None => return shown,
     };
-    match url[start..end].find(':') {
-        Some(colon) => format!("{}:***{}", &url[..start + colon], &url[end..]),
-        None => url.to_owned(),
+    match shown[start..end].find(':') {
+        Some(colon) => format!("{}:***{}", &shown[..start + colon], &shown[end..]),
+        None => shown,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Replaces `${VAR}` and `${VAR:-default}` in one string value. The document calls it after TOML has
-//! been parsed, so that what a variable contains can never become a key.
+//! Replaces `${VAR}` and `${VAR:-default}` in one string value. The document calls it after TOML
+//! has been parsed, so that what a variable contains can never become a key.
 
 /// Where variables come from: the process's environment, or what a test says it is.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -36,7 +36,8 @@ fn value(variable: &str, environment: Environment) -> Result<String, String> {
     };
     if !is_name(name) {
         return Err(format!(
-            "`${{{}}}` is no variable; write `${{NAME}}` or `${{NAME:-default}}`, and `$${{` for a literal `${{`",
+            "`${{{}}}` is no variable; write `${{NAME}}` or `${{NAME:-default}}`, \
+             and `$${{` for a literal `${{`",
             variable.escape_debug()
         ));
     }

@@ -1,0 +1,161 @@
+//! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Exactly-once work from your database tables.
+#[derive(Debug, Parser)]
+#[command(name = "ichido", version, after_help = AFTER, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// The configuration file
+    #[arg(long, global = true, env = "ICHIDO_CONFIG", default_value = "ichido.toml", value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// The database, in place of the one in the configuration [env: ICHIDO_DATABASE_URL]
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// Say more; twice for every detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Only say what went wrong
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER: &str = "\
+First steps:
+  ichido demo                      see it work on a database of its own
+  ichido migrate                   create ichido's tables in the database of ichido.toml
+  ichido check                     is everything in place?
+  ichido run ACTION/REQUEST_ID     process messages until you press Ctrl-C
+
+Exit codes: 0 fine; 1 ran and found something; 13 unknown action; 20 server not reachable or internal error;
+127 bad command line or configuration; 180 the database stayed away; 100-199 an action ended the process.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// See the whole story on a database of its own: send, run three processes, kill one, count
+    Demo(Demo),
+    /// Create or upgrade ichido's own tables; safe to run at any time and from several hosts at once
+    Migrate(Migrate),
+    /// Check the configuration, the database and the handler queue; change nothing
+    Check(Check),
+    /// Process messages: one action, or all of them
+    Run(Run),
+    /// Send one message, or one per line of a file
+    Send(Send),
+    /// Show queues and processes
+    Status(Json),
+    /// Look at and repair messages that have failed
+    #[command(subcommand)]
+    Failed(Failed),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How many orders
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub(crate) orders: u64,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Keep the database for a look, in this folder (it must not exist yet)
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Only print what would be run
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print the statements that are run for each queue
+    #[arg(long)]
+    pub(crate) sql: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// What to run, ACTION or ACTION/REQUEST_ID; nothing: all actions of the configuration
+    #[arg(value_name = "ACTION[/REQUEST_ID]")]
+    pub(crate) path: Option<String>,
+    /// The same as the argument
+    #[arg(long, value_name = "ACTION/REQUEST_ID", conflicts_with = "path")]
+    pub(crate) request_path: Option<String>,
+    /// On whose behalf, for the log and for actions
+    #[arg(long, value_name = "USER")]
+    pub(crate) user_id: Option<String>,
+    /// End when no message is unprocessed and none waits for a retry
+    #[arg(long)]
+    pub(crate) drain: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The queue
+    pub(crate) queue: String,
+    /// The message; for a table queue an object whose fields are columns
+    #[arg(value_name = "JSON", required_unless_present = "file", conflicts_with = "file")]
+    pub(crate) message: Option<String>,
+    /// One message per line, all or none; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Json {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Failed {
+    /// List messages that have failed for good
+    List {
+        /// Of this queue only
+        #[arg(long)]
+        queue: Option<String>,
+        /// Also messages that wait for a retry
+        #[arg(long)]
+        waiting: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one message with its errors
+    Show {
+        /// Its id, like orders/42
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put messages back into circulation, as attempt one
+    Retry {
+        /// Their ids, like orders/42
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Give messages up for good; a note is kept in `ichido_audit`
+    Discard {
+        /// Their ids, like orders/42
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}

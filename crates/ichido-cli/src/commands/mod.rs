@@ -1,0 +1,38 @@
+//! The commands, one file each.
+
+mod check;
+mod demo;
+mod failed;
+mod migrate;
+mod run;
+mod send;
+mod status;
+
+use crate::{
+    args::{Cli, Command},
+    config::Config,
+    failure::Failure,
+    logging,
+    open::on_store,
+};
+
+/// Runs a command and returns the exit code.
+pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
+    if let Command::Demo(demo) = cli.command {
+        return demo::run(demo).await;
+    }
+    let mut config = Config::load(&cli.config)?;
+    if let Some(url) = &cli.database_url {
+        config.override_url(url, "--database-url")?;
+    }
+    logging::start(&config.log, cli.verbose, cli.quiet);
+    match cli.command {
+        Command::Demo(_) => unreachable!("done above"),
+        Command::Migrate(migrate) => on_store(&config, migrate).await,
+        Command::Check(check) => on_store(&config, check).await,
+        Command::Run(run) => on_store(&config, run).await,
+        Command::Send(send) => on_store(&config, send).await,
+        Command::Status(status) => on_store(&config, status).await,
+        Command::Failed(failed) => on_store(&config, failed).await,
+    }
+}

@@ -1,0 +1,198 @@
+//! Every kind of queue with all its keys, and with as few as possible.
+
+use std::time::Duration;
+
+use super::super::{
+    Claim, Guard, OnBusy, OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue,
+    Url,
+};
+use super::{accepted, with_table};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn table(text: &str) -> TableQueue {
+    match accepted(text).queues.remove("q").map(|queue| queue.kind) {
+        Some(QueueKind::Table(table)) => *table,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_of_a_table_queue_is_read() {
+    let table = table(
+        r#"
+[queues.q]
+table = "shop.received_order"
+key = ["tenant", "id"]
+status = { column = "state", new = 0, done = true, failed = "failed" }
+owner = "process_id"
+order_by = ["-priority", "id"]
+sent_at = "created_at"
+group_by = "customer"
+on_done = "delete"
+only = { kind = "order", shop = 7, live = true }
+payload_limit = "1MiB"
+"#,
+    );
+    assert_eq!(
+        table.table,
+        TableName {
+            schema: Some("shop".into()),
+            name: "received_order".into()
+        }
+    );
+    assert_eq!(table.key, Some(vec!["tenant".to_owned(), "id".to_owned()]));
+    assert_eq!(table.status.new.text(), "0");
+    assert_eq!(
+        table.status.done.map(|done| done.text()),
+        Some("true".to_owned())
+    );
+    let order = |column: &str, descending| Order {
+        column: column.to_owned(),
+        descending,
+    };
+    assert_eq!(
+        table.order_by,
+        [order("priority", true), order("id", false)]
+    );
+    assert_eq!(table.sent_at.as_deref(), Some("created_at"));
+    assert_eq!(table.group_by.as_deref(), Some("customer"));
+    assert_eq!(table.on_done, OnDone::Delete);
+    assert_eq!(table.only["shop"], Scalar::Integer(7));
+    assert_eq!(table.only["live"], Scalar::Flag(true));
+    assert_eq!(table.only["kind"], Scalar::Text("order".into()));
+}
+
+#[test]
+fn a_done_value_may_be_left_out_where_done_rows_are_deleted() {
+    let text = "[queues.q]\ntable = \"t\"\nowner = \"o\"\non_done = \"delete\"\n\
+                status = { column = \"s\", new = \"0\" }";
+    assert_eq!(table(text).status.done, None);
+    assert_eq!(table(&with_table("")).key, None);
+}
+
+#[test]
+fn a_quoted_part_of_a_table_name_may_contain_dots_and_quotes() {
+    let name = |text: &str| TableName::parse(text).unwrap();
+    let both = |schema: &str, name: &str| TableName {
+        schema: Some(schema.to_owned()),
+        name: name.to_owned(),
+    };
+    assert_eq!(name(r#""a.b".c"#), both("a.b", "c"));
+    assert_eq!(name(r#"a."b.c""#), both("a", "b.c"));
+    assert_eq!(name(r#""say ""hi""".t"#), both("say \"hi\"", "t"));
+    assert_eq!(
+        name(r#""a.b""#),
+        TableName {
+            schema: None,
+            name: "a.b".into()
+        }
+    );
+    assert_eq!(
+        name("order line"),
+        TableName {
+            schema: None,
+            name: "order line".into()
+        }
+    );
+}
+
+#[test]
+fn every_key_of_a_rabbitmq_queue_is_read() {
+    let text = r#"
+[queues.q.rabbitmq]
+url = ["amqp://a/", "amqps://b/"]
+queue = "orders"
+exchange = "shop"
+routing_key = "order.new"
+type = "mirrored"
+management = "http://a:15672"
+prefetch = 100
+declare = false
+publish_deadline = "10s"
+guard = "inbox"
+claim = "lease"
+lock_timeout = 0
+on_busy = "dead-letter"
+busy_delay = "1s"
+relay_after = "2s"
+"#;
+    let QueueKind::RabbitMq(queue) = accepted(text).queues.remove("q").unwrap().kind else {
+        panic!("no RabbitMQ queue");
+    };
+    assert_eq!(
+        queue.url.iter().map(Url::scheme).collect::<Vec<_>>(),
+        ["amqp", "amqps"]
+    );
+    assert_eq!(
+        (queue.exchange.as_str(), queue.routing_key.as_str()),
+        ("shop", "order.new")
+    );
+    assert_eq!(
+        (queue.r#type, queue.prefetch),
+        (RabbitMqType::Mirrored, Some(100))
+    );
+    assert!(!queue.declare && queue.management.is_some());
+    assert_eq!(
+        (queue.mutex.guard, queue.mutex.claim),
+        (Guard::Inbox, Claim::Lease)
+    );
+    assert_eq!(queue.mutex.on_busy, OnBusy::DeadLetter);
+    assert_eq!(queue.mutex.lock_timeout, Duration::ZERO);
+    assert_eq!(queue.mutex.publish_deadline, 10 * SECOND);
+}
+
+#[test]
+fn a_rabbitmq_queue_needs_only_its_address_and_name() {
+    let text = "[queues.q]\nrabbitmq = { url = \"amqp://host\", queue = \"orders\" }";
+    let QueueKind::RabbitMq(queue) = accepted(text).queues.remove("q").unwrap().kind else {
+        panic!("no RabbitMQ queue");
+    };
+    assert_eq!(
+        (queue.exchange.as_str(), queue.routing_key.as_str()),
+        ("", "orders")
+    );
+    assert_eq!(
+        (queue.r#type, queue.prefetch, queue.declare),
+        (RabbitMqType::Quorum, None, true)
+    );
+    assert_eq!(
+        (queue.mutex.guard, queue.mutex.claim),
+        (Guard::Mutex, Claim::Lock)
+    );
+    assert_eq!(
+        (queue.mutex.on_busy, queue.mutex.busy_delay),
+        (OnBusy::Delay, 5 * SECOND)
+    );
+    assert_eq!(
+        (queue.mutex.lock_timeout, queue.mutex.relay_after),
+        (5 * SECOND, 5 * SECOND)
+    );
+}
+
+#[test]
+fn every_key_of_an_sqs_queue_is_read() {
+    let text = r#"
+[queues.q]
+payload_limit = 1024
+[queues.q.sqs]
+url = "https://sqs.eu-central-1.amazonaws.com"
+queue = "orders"
+guard = "inbox"
+claim = "lease"
+lock_timeout = "1s"
+on_busy = "delay"
+busy_delay = "1s"
+relay_after = "2s"
+publish_deadline = "3s"
+"#;
+    let queue = accepted(text).queues.remove("q").unwrap();
+    assert_eq!(queue.payload_limit, 1024);
+    let QueueKind::Sqs(sqs) = queue.kind else {
+        panic!("no SQS queue")
+    };
+    assert_eq!(
+        (sqs.queue.as_str(), sqs.mutex.publish_deadline),
+        ("orders", 3 * SECOND)
+    );
+}

@@ -1,0 +1,59 @@
+//! How a command fails: one message for people, one exit code for scripts (spec.md, section 5).
+
+use ichido::{Error, Store};
+
+use crate::config::ConfigError;
+
+/// A bad command line or configuration.
+pub(crate) const USAGE: u8 = 127;
+
+/// The server is not reachable.
+pub(crate) const UNREACHABLE: u8 = 20;
+
+/// The command ran and found something.
+pub(crate) const FOUND: u8 = 1;
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) text: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Failure { code: USAGE, text: text.into() }
+    }
+
+    pub(crate) fn found(text: impl Into<String>) -> Self {
+        Failure { code: FOUND, text: text.into() }
+    }
+
+    /// What a store said.
+    pub(crate) fn of<S: Store>(error: &Error) -> Self {
+        let code = match &error {
+            Error::Setup(_) => USAGE,
+            error if error.is_fault::<S>() => UNREACHABLE,
+            _ => FOUND,
+        };
+        Failure { code, text: error.to_string() }
+    }
+
+    /// Tells the user and returns the exit code.
+    pub(crate) fn report(self) -> u8 {
+        eprintln!("ichido: {}", self.text);
+        self.code
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::usage(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure::found(error.to_string())
+    }
+}

@@ -1,0 +1,67 @@
+//! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all.
+
+use ichido::{Operate, Place, Queue, sql::RunSql};
+use ichido_postgres::Postgres;
+use ichido_sqlite::Sqlite;
+
+use crate::{
+    config::{Config, OnDone, QueueKind, TableQueue},
+    failure::Failure,
+};
+
+/// What the command line needs of a store.
+pub(crate) trait Backend: Operate + RunSql {}
+
+impl<S: Operate + RunSql> Backend for S {}
+
+/// A command that works on any store.
+pub(crate) trait OnStore {
+    /// Runs it and returns the exit code.
+    fn run<S: Backend>(self, store: S, config: &Config) -> impl Future<Output = Result<u8, Failure>> + Send;
+}
+
+/// Opens the store of the configuration and runs a command on it.
+pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
+    let url = config.database.url.as_str();
+    let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue)).collect();
+    match config.database.url.scheme() {
+        "sqlite" => {
+            let store = Sqlite::new(url, queues).map_err(|error| Failure::of::<Sqlite>(&error))?;
+            command.run(store, config).await
+        }
+        _ => {
+            let schema = config.database.schema.as_deref();
+            let store = Postgres::new(url, schema, config.pool(), queues);
+            command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
+        }
+    }
+}
+
+/// The queue as the library knows it; brokers were refused when the configuration was read.
+fn queue_of(name: &str, queue: &crate::config::Queue) -> Option<Queue> {
+    let place = match &queue.kind {
+        QueueKind::Managed => Place::Managed,
+        QueueKind::Table(table) => Place::Table(table_of(table)),
+        QueueKind::RabbitMq(_) | QueueKind::Sqs(_) => return None,
+    };
+    let mut made = Queue::managed(name).payload_limit(usize::try_from(queue.payload_limit).unwrap_or(usize::MAX));
+    made.place = place;
+    Some(made)
+}
+
+fn table_of(table: &TableQueue) -> ichido::Table {
+    let text = |value: &Option<crate::config::Scalar>| value.as_ref().map(crate::config::Scalar::text);
+    let mut status = ichido::Status::new(&table.status.column, table.status.new.text(), "");
+    status.done = text(&table.status.done);
+    status.failed = text(&table.status.failed);
+    let mut made = ichido::Table::new(&table.table.name, &table.owner, status);
+    made.schema.clone_from(&table.table.schema);
+    made.key = table.key.clone().unwrap_or_default();
+    let order = |order: &crate::config::Order| ichido::Order { column: order.column.clone(), descending: order.descending };
+    made.order_by = table.order_by.iter().map(order).collect();
+    made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
+    if table.on_done == OnDone::Delete {
+        made = made.delete_done();
+    }
+    made
+}

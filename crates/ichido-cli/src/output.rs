@@ -1,0 +1,44 @@
+//! What goes to standard output: tables for people, JSON for programs.
+
+use std::io::{self, Write, stdout};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints rows under headings, each column as wide as it must be.
+pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Result<(), Failure> {
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([headings[at].chars().count()]).max().unwrap_or_default()
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |cells: [&str; N]| {
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    print(&line(headings))?;
+    for row in rows {
+        print(&line(row.each_ref().map(String::as_str)))?;
+    }
+    Ok(())
+}
+
+/// Prints a value as JSON, on one line.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&serde_json::to_string(value).map_err(|error| Failure::found(error.to_string()))?)
+}
+
+/// Prints a line. A reader that has gone away (`| head`) is no failure.
+pub(crate) fn print(line: &str) -> Result<(), Failure> {
+    match writeln!(stdout().lock(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// One line of what may be many, for tables.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.chars().count() <= most { line } else { line.chars().take(most.saturating_sub(1)).chain(['…']).collect() }
+}

@@ -1,0 +1,79 @@
+//! From the configuration to a process: its actions, their pools, the process's settings.
+
+use ichido::{
+    Error, Pool, Process, RetryPolicy, Settings,
+    handlers::{Limit, Retry},
+    sql::SqlAction,
+};
+
+use crate::{
+    config::{Action, ActionKind, Config, RetryLimit},
+    failure::Failure,
+    open::Backend,
+};
+
+/// The process that the configuration describes, not started yet.
+pub(crate) fn process<S: Backend>(store: S, config: &Config, drain: bool) -> Result<Process<S>, Failure> {
+    let mut process = Process::new(store).settings(settings(config, drain)).retry(retry(config));
+    for (name, action) in &config.actions {
+        let ActionKind::Sql(texts) = &action.kind else {
+            let reason = "this program has no Rust action of that name; give it `sql`, or register it in a program of your own";
+            return Err(Failure::usage(format!("actions.{name}: {reason}")));
+        };
+        let made = SqlAction::new(texts).map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?;
+        process = process.action(pool(name, action, config), made);
+    }
+    Ok(process)
+}
+
+fn settings(config: &Config, drain: bool) -> Settings {
+    let process = &config.process;
+    Settings { lease: process.lease, poll: process.poll, grace: process.grace, drain, progress: config.log.progress }
+}
+
+fn retry(config: &Config) -> Retry {
+    let retry = &config.process.retry;
+    let limit = match retry.limit {
+        RetryLimit::Count(count) => Limit::Count(count),
+        RetryLimit::Time(time) => Limit::Time(time),
+    };
+    Retry { limit, interval: retry.interval, window: retry.window, exit: retry.exit }
+}
+
+fn pool(name: &str, action: &Action, config: &Config) -> Pool {
+    let retry = &action.retry;
+    let policy = RetryPolicy { attempts: retry.attempts, first: retry.first, max: retry.max, factor: retry.factor };
+    let ahead = config.read_ahead(action.concurrency);
+    let pool = Pool::new(name).from(action.from.as_str()).concurrency(action.concurrency as usize);
+    pool.read_ahead(ahead as usize).retry(policy)
+}
+
+/// Asks the server about the statements of all actions, and the tables about their names: what would be refused for every
+/// message is refused at start.
+pub(crate) async fn check_statements<S: Backend>(store: &S, config: &Config) -> Result<(), Error> {
+    for (name, action) in &config.actions {
+        if let ActionKind::Sql(texts) = &action.kind {
+            let sql = SqlAction::new(texts)?;
+            check_action(store, &action.from, &sql).await.map_err(|error| match error {
+                Error::Setup(text) => Error::Setup(format!("actions.{name}.sql: {text}")),
+                fault => fault,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Result<(), Error> {
+    let columns = store.columns(queue).await?;
+    for statement in sql.statements() {
+        for name in statement.names() {
+            let known = || columns.iter().flatten().map(String::as_str);
+            if columns.is_some() && !known().any(|column| column == name) {
+                let hint = ichido::suggestion(name, known());
+                return Err(Error::Setup(format!("`:{name}` is no column of the queue `{queue}`{hint}")));
+            }
+        }
+        store.check_sql(statement).await?;
+    }
+    Ok(())
+}

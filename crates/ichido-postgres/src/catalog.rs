@@ -1,0 +1,167 @@
+//! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
+//! What it finds goes to `statements`.
+
+use ichido::{Error, Place, Queue, Result, Table};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use crate::{connect::setup_error, quote, schema::Schema, statements::{Column, Rows, Statements}};
+
+/// An owner column must hold a UUID as text.
+const OWNER_WIDTH: i32 = 36;
+
+/// Builds the statements of a queue after a look at its table.
+pub(crate) async fn look(connection: &mut PgConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
+    let rows = match &queue.place {
+        Place::Table(table) => business_table(connection, queue, table).await?,
+        _ => Rows::managed(schema, &queue.name)?,
+    };
+    Statements::new(schema, queue, rows)
+}
+
+/// The same rows must not belong to two queues.
+pub(crate) fn refuse_overlaps(all: &[Statements]) -> Result<()> {
+    for (at, one) in all.iter().enumerate() {
+        if let Some(other) = all[..at].iter().find(|other| other.rows.place == one.rows.place) {
+            let (one, other) = (&one.queue, &other.queue);
+            return Err(Error::Setup(format!("the queues `{other}` and `{one}` have the same rows of the same table")));
+        }
+    }
+    Ok(())
+}
+
+async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Result<Rows> {
+    let full_name = match &table.schema {
+        Some(schema) => format!("{}.{}", quote::name(schema)?, quote::name(&table.name)?),
+        None => quote::name(&table.name)?,
+    };
+    let columns = columns(connection, queue, table, &full_name).await?;
+    let key = key(connection, queue, table, &full_name).await?;
+    let find = |name: &str| find(queue, &table.name, &columns, name);
+    let rows = Rows {
+        key: key.iter().map(|name| find(name)).collect::<Result<_>>()?,
+        owner: find(&table.owner)?,
+        status: Some((find(&table.status.column)?.quoted, table.status.clone())),
+        order_by: table.order_by.iter().map(|order| Ok((find(&order.column)?.quoted, order.descending))).collect::<Result<_>>()?,
+        only: table.only.iter().map(|(column, value)| Ok((find(column)?.quoted, value.clone()))).collect::<Result<_>>()?,
+        on_done: table.on_done,
+        place: place(table),
+        table: full_name,
+        columns,
+        managed: false,
+    };
+    refuse_owner(connection, queue, table, &rows).await?;
+    refuse_status(connection, queue, &rows).await?;
+    Ok(rows)
+}
+
+fn place(table: &Table) -> String {
+    let schema = table.schema.as_deref().unwrap_or_default();
+    format!("{schema}.{}:{}={}:{}:{:?}", table.name, table.status.column, table.status.new, table.owner, table.only)
+}
+
+async fn columns(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<Column>> {
+    let found = sqlx::query(
+        "select a.attname::text, format_type(a.atttypid, -1) \
+         from pg_attribute a where a.attrelid = to_regclass($1) and a.attnum > 0 and not a.attisdropped order by a.attnum",
+    );
+    let found = found.bind(full_name).fetch_all(&mut *connection).await.map_err(setup_error)?;
+    if found.is_empty() {
+        return Err(no_table(connection, queue, table).await);
+    }
+    found.iter().map(|row| Column::new(row.try_get(0)?, row.try_get(1)?)).collect()
+}
+
+async fn no_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Error {
+    let tables = sqlx::query(
+        "select c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+         where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')",
+    );
+    let tables: Vec<String> = match tables.fetch_all(connection).await {
+        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
+        Err(error) => return error.into(),
+    };
+    let hint = ichido::suggestion(&table.name, tables.iter().map(String::as_str));
+    Error::Setup(format!("queues.{}.table: there is no table `{}`{}", queue.name, table.name, hint))
+}
+
+fn find(queue: &Queue, table: &str, columns: &[Column], name: &str) -> Result<Column> {
+    columns.iter().find(|column| column.name == name).cloned().ok_or_else(|| {
+        let hint = ichido::suggestion(name, columns.iter().map(|column| column.name.as_str()));
+        Error::Setup(format!("queues.{}: the table `{table}` has no column `{name}`{}", queue.name, hint))
+    })
+}
+
+/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
+async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<String>> {
+    let unique = sqlx::query(
+        "select i.indisprimary, array(select a.attname::text from unnest(i.indkey::int2[]) with ordinality k(n, at) \
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n order by k.at), \
+            (select bool_and(a.attnotnull) from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any(i.indkey::int2[])) \
+         from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indpred is null and i.indexprs is null",
+    );
+    let unique = unique.bind(full_name).fetch_all(connection).await.map_err(setup_error)?;
+    let mut primary = None;
+    for row in unique {
+        let (is_primary, columns, not_null): (bool, Vec<String>, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let mut sorted = (columns.clone(), table.key.clone());
+        sorted.0.sort_unstable();
+        sorted.1.sort_unstable();
+        if not_null && sorted.0 == sorted.1 {
+            return Ok(table.key.clone());
+        }
+        if is_primary {
+            primary = Some(columns);
+        }
+    }
+    let given = table.key.join(", ");
+    match primary {
+        Some(primary) if table.key.is_empty() => Ok(primary),
+        _ if table.key.is_empty() => Err(Error::Setup(format!(
+            "queues.{}: the table `{}` has no primary key; name the columns of a NOT NULL unique index in `key`",
+            queue.name, table.name
+        ))),
+        _ => {
+            let hint = primary.map(|key| format!("; its primary key is ({})", key.join(", "))).unwrap_or_default();
+            Err(Error::Setup(format!(
+                "queues.{}.key: the table `{}` has no NOT NULL unique index on exactly ({given}){hint}",
+                queue.name, table.name
+            )))
+        }
+    }
+}
+
+async fn refuse_owner(connection: &mut PgConnection, queue: &Queue, table: &Table, rows: &Rows) -> Result<()> {
+    let about = sqlx::query(
+        "select attnotnull, case when atttypid in ('bpchar'::regtype, 'varchar'::regtype) and atttypmod > 4 then atttypmod - 4 end \
+         from pg_attribute where attrelid = to_regclass($1) and attname = $2",
+    );
+    let about = about.bind(&rows.table).bind(&table.owner).fetch_one(connection).await.map_err(setup_error)?;
+    let (not_null, width): (bool, Option<i32>) = (about.try_get(0)?, about.try_get(1)?);
+    let reason = match (&*rows.owner.kind, width) {
+        _ if not_null => "must be nullable",
+        ("bpchar" | "character varying", Some(width)) if width < OWNER_WIDTH => "must have room for 36 characters",
+        ("uuid" | "text" | "bpchar" | "character varying", _) => return Ok(()),
+        _ => "must be UUID, TEXT, VARCHAR(36) or CHAR(36)",
+    };
+    Err(Error::Setup(format!("queues.{}.owner: the column `{}` {reason}", queue.name, table.owner)))
+}
+
+/// The status values must be values of the column, and differ for the database (collation, padding).
+async fn refuse_status(connection: &mut PgConnection, queue: &Queue, rows: &Rows) -> Result<()> {
+    let Some((column, status)) = &rows.status else { return Ok(()) };
+    let kind = rows.columns.iter().find(|candidate| candidate.quoted == *column).map_or("text", |found| &*found.kind);
+    let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
+    let values: Vec<_> = values.into_iter().flatten().collect();
+    for (at, one) in values.iter().enumerate() {
+        for other in &values[..at] {
+            let same = format!("select cast($1::text as {kind}) = cast($2::text as {kind})");
+            let same = sqlx::query(AssertSqlSafe(same)).bind(one.as_str()).bind(other.as_str());
+            let same = same.fetch_one(&mut *connection).await;
+            let same = same.map_err(|error| Error::Setup(format!("queues.{}.status: {error}", queue.name)))?;
+            if same.try_get(0)? {
+                return Err(Error::Setup(format!("queues.{}.status: `{one}` and `{other}` are equal for the column {column}", queue.name)));
+            }
+        }
+    }
+    Ok(())
+}

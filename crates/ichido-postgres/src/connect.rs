@@ -1,0 +1,127 @@
+//! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
+//! never waits for a claim, and a claim never waits for the workers.
+
+use std::{sync::Arc, time::Duration};
+
+use ichido::{Error, Queue, Result};
+use sqlx::{
+    PgPool, Transaction,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tokio::sync::OnceCell;
+
+use crate::{fault, schema::Schema, sql_action::Rendered, statements::Statements};
+
+/// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
+const OWN: u32 = 2;
+
+/// Nobody waits longer than this for a connection.
+const ACQUIRE: Duration = Duration::from_secs(5);
+
+/// A PostgreSQL database that holds the business tables and ichido's own.
+#[derive(Clone)]
+pub struct Postgres {
+    pub(crate) business: PgPool,
+    pub(crate) own: PgPool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all clones of a store share.
+pub(crate) struct Shared {
+    options: PgConnectOptions,
+    pub(crate) schema: Schema,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) statements: OnceCell<Vec<Statements>>,
+    pub(crate) rendered: Rendered,
+}
+
+impl Postgres {
+    /// The database at this URL, with room for `pool` connections, two of which are ichido's own. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
+    pub fn new(url: &str, schema: Option<&str>, pool: u32, queues: Vec<Queue>) -> Result<Self> {
+        let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
+            Error::Setup(format!("the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"))
+        })?;
+        let options = options.application_name("ichido");
+        let shared = Shared {
+            options,
+            schema: Schema::new(schema)?,
+            queues,
+            statements: OnceCell::new(),
+            rendered: Rendered::default(),
+        };
+        Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
+    }
+
+    /// The same database and queues through one connection of its own.
+    pub(crate) fn alone(&self) -> Self {
+        Postgres::with(self.shared.clone(), 1, 1)
+    }
+
+    fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
+        // Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
+        // transaction cannot leave writes behind that commit by themselves (design.md, invariant 5).
+        let guarded = shared.options.clone().options([("default_transaction_read_only", "on")]);
+        // A claim is one statement without BEGIN: REPEATABLE READ as the server's default would make it fail under load.
+        let plain = shared.options.clone().options([("default_transaction_isolation", "read committed")]);
+        Postgres { business: pool(business, guarded), own: pool(own, plain), shared }
+    }
+
+    /// A short transaction of ichido's own, whatever isolation the server has as its default.
+    pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
+        let begin = "begin isolation level read committed read write";
+        self.own.begin_with(begin).await.map_err(|error| self.unreachable(error))
+    }
+
+    /// Where the database is, without the password.
+    pub(crate) fn address(&self) -> String {
+        let options = &self.shared.options;
+        let database = options.get_database().unwrap_or_default();
+        format!("{}:{}/{database}", options.get_host(), options.get_port())
+    }
+
+    /// An error of connecting or beginning, which is never a message's.
+    pub(crate) fn unreachable(&self, error: sqlx::Error) -> Error {
+        Error::Unreachable { address: self.address(), source: error.into() }
+    }
+
+    /// The statements of a queue.
+    pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
+        let all = self.queues().await?;
+        all.iter().find(|statements| &*statements.queue == name).ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|statements| statements.queue.as_ref()).collect();
+            Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
+        })
+    }
+
+    /// The statements of all queues, made at first use.
+    pub(crate) async fn queues(&self) -> Result<&[Statements]> {
+        let made = self.shared.statements.get_or_try_init(|| async {
+            let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+            self.shared.schema.check(&mut connection).await?;
+            let mut made = Vec::new();
+            for queue in &self.shared.queues {
+                made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
+            }
+            crate::catalog::refuse_overlaps(&made)?;
+            Ok::<_, Error>(made)
+        });
+        made.await.map(Vec::as_slice)
+    }
+}
+
+fn pool(size: u32, options: PgConnectOptions) -> PgPool {
+    // No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
+    PgPoolOptions::new()
+        .max_connections(size)
+        .acquire_timeout(ACQUIRE)
+        .test_before_acquire(false)
+        .connect_lazy_with(options)
+}
+
+/// An error of the schema or the catalog: what the server refuses there, somebody must change.
+pub(crate) fn setup_error(error: sqlx::Error) -> Error {
+    if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+}

@@ -1,0 +1,39 @@
+//! Is the database at fault, or the message? By SQLSTATE, never by text.
+
+use std::error::Error as StdError;
+
+/// Does this error say that the database is gone, in conflict or out of resources?
+pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    match cause.downcast_ref::<sqlx::Error>() {
+        Some(Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
+        Some(Database(error)) => error.code().is_some_and(|code| is_fault_code(&code)),
+        _ => false,
+    }
+}
+
+/// 08 connection, 40 conflict with other transactions, 53 out of resources, 57P shutdown, 58 system error; a lock or an
+/// idle session that timed out.
+fn is_fault_code(code: &str) -> bool {
+    ["08", "40", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) || matches!(code, "55P03" | "25P03")
+}
+
+/// The SQLSTATE of an error, if the server sent one.
+pub(crate) fn code(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error()?.code().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_fault_code;
+
+    #[test]
+    fn conflicts_and_outages_are_faults_and_violations_are_not() {
+        for code in ["40001", "40P01", "08006", "57P01", "57P03", "53100", "53300", "55P03", "25P03"] {
+            assert!(is_fault_code(code), "{code}");
+        }
+        for code in ["23505", "22P02", "42P01", "25P02", "25006", "P0001", "57014"] {
+            assert!(!is_fault_code(code), "{code}");
+        }
+    }
+}

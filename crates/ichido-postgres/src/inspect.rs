@@ -1,0 +1,126 @@
+//! What operators see: counts, processes, parked messages, statements and warnings.
+
+use ichido::{
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result, Statement,
+};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::{Postgres, parked::UTC};
+
+impl Inspect for Postgres {
+    async fn overview(&self) -> Result<Overview> {
+        let mut queues = Vec::new();
+        for queue in self.queues().await? {
+            let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.own).await?;
+            let parked = format!(
+                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead') from {} where queue = $1",
+                self.shared.schema.parked
+            );
+            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).fetch_one(&self.own).await?;
+            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
+            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
+            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+        }
+        Ok(Overview::new(queues, self.process_states().await?))
+    }
+
+    async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
+        let states: &[&str] = if filter.waiting { &["dead", "waiting"] } else { &["dead"] };
+        let parked = format!(
+            "select queue, key, state, attempts::bigint, to_char(due_at at time zone 'utc', {UTC}), to_char(parked_at at time zone 'utc', {UTC}), history \
+             from {} where state = any($1) and ($2::text is null or queue = $2) and ($3::text is null or key = $3) order by parked_at limit $4",
+            self.shared.schema.parked
+        );
+        let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+        let key = filter.id.as_ref().map(|id| id.key.to_string());
+        let parked = sqlx::query(AssertSqlSafe(parked)).bind(states).bind(queue).bind(key).bind(i64::from(filter.limit));
+        let parked = parked.fetch_all(&self.own).await?;
+        let read = |row: &sqlx::postgres::PgRow| {
+            let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
+            Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
+        };
+        parked.iter().map(read).collect()
+    }
+
+    async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
+        let mut payload = sqlx::query(AssertSqlSafe(self.queue(&id.queue).await?.payload.clone()));
+        for column in id.key.columns() {
+            payload = payload.bind(column);
+        }
+        Ok(payload.fetch_optional(&self.own).await?.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>> {
+        let queues = self.queues().await?.iter();
+        let all = queues.flat_map(|queue| {
+            queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql: sql.to_string() })
+        });
+        Ok(all.collect())
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        for (setting, consequence) in [("fsync", "a crash of the server can destroy the database"), ("synchronous_commit", "a crash of the server can lose the last commits")] {
+            let row = sqlx::query("select current_setting($1)").bind(setting).fetch_one(&self.own).await?;
+            if row.try_get::<&str, _>(0)? == "off" {
+                warnings.push(format!("{setting} is off: {consequence}"));
+            }
+        }
+        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+            let indexed = sqlx::query(
+                "select exists (select 1 from pg_index where indrelid = to_regclass($1) and indpred is not null and indisvalid \
+                 and pg_get_expr(indpred, indrelid) ilike '%' || $2 || '% is null%')",
+            );
+            let indexed = indexed.bind(&queue.rows.table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
+            if !indexed.try_get::<bool, _>(0)? {
+                warnings.push(format!("queue `{}` has no index on its claimable rows; with many done rows a claim reads them all", queue.queue));
+            }
+        }
+        Ok(warnings)
+    }
+
+    async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
+        let rows = &self.queue(queue).await?.rows;
+        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+    }
+}
+
+impl Postgres {
+    async fn process_states(&self) -> Result<Vec<ProcessState>> {
+        let states = format!(
+            "select id::text, request_id, host, pid, extract(epoch from clock_timestamp() - started_at)::bigint, \
+             heartbeat_at > clock_timestamp() - lease from {} order by started_at",
+            self.shared.schema.process
+        );
+        let states = sqlx::query(AssertSqlSafe(states)).fetch_all(&self.own).await?;
+        let read = |row: &sqlx::postgres::PgRow| {
+            Ok(ProcessState {
+                id: row.try_get(0)?,
+                request_id: row.try_get(1)?,
+                host: row.try_get(2)?,
+                pid: row.try_get(3)?,
+                age_seconds: row.try_get(4)?,
+                alive: row.try_get(5)?,
+            })
+        };
+        states.iter().map(read).collect()
+    }
+}
+
+impl Operate for Postgres {
+    async fn migrate(&self) -> Result<Migration> {
+        self.migrate_schema().await
+    }
+
+    async fn pending(&self) -> Result<Migration> {
+        self.pending_schema().await
+    }
+
+    async fn retry(&self, id: &MessageId) -> Result<bool> {
+        self.retry_message(id).await
+    }
+
+    async fn discard(&self, id: &MessageId) -> Result<bool> {
+        self.discard_message(id).await
+    }
+}

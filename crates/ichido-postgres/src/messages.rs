@@ -1,0 +1,223 @@
+//! Sending, claiming and releasing messages.
+
+use std::collections::BTreeMap;
+
+use ichido::{Claim, Delivery, Error, Key, Message, MessageId, NewMessage, ParkedState, ProcessId, Result};
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
+
+use crate::{Postgres, statements::Statements};
+
+/// What the parked table knows about a claimed message.
+struct Past {
+    failures: u32,
+    suspect: bool,
+}
+
+impl Postgres {
+    pub(crate) async fn send_in(
+        &self,
+        connection: &mut PgConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        let queue = self.queue(queue).await?;
+        for message in messages {
+            refuse(queue, message)?;
+        }
+        let keys = if queue.rows.managed {
+            self.send_managed(connection, queue, messages).await?
+        } else {
+            send_rows(connection, queue, messages).await?
+        };
+        Ok(keys.into_iter().map(|key| MessageId { queue: queue.queue.clone(), key }).collect())
+    }
+
+    async fn send_managed(&self, connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
+        let payloads: Vec<_> = messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect();
+        let headers: Vec<_> = messages.iter().map(|message| serde_json::to_string(&message.headers)).collect::<Result<_, _>>()?;
+        let insert = format!(
+            "insert into {} (queue, payload, headers) select $1, p, h from unnest($2::text[], $3::text[]) with ordinality as m(p, h, at) order by at returning id::text",
+            self.shared.schema.message
+        );
+        let sent = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(payloads).bind(headers);
+        let sent = sent.fetch_all(connection).await?;
+        sent.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(count);
+        let found = claim.fetch_all(&self.own).await?;
+        let Some(first) = found.first() else { return Err(Error::LostClaim) };
+        if !first.try_get::<bool, _>(0)? {
+            return Err(Error::LostClaim);
+        }
+        let any_parked = first.try_get(1)?;
+        let claimed: Vec<_> = found.iter().filter(|row| row.try_get::<Option<&str>, _>("k0").is_ok_and(|key| key.is_some())).collect();
+        self.deliveries(queue, process, &claimed, any_parked).await
+    }
+
+    pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
+        let own = own.fetch_all(&self.own).await?;
+        self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
+    }
+
+    async fn deliveries(&self, queue: &Statements, process: ProcessId, rows: &[&PgRow], any_parked: bool) -> Result<Vec<Delivery>> {
+        let messages: Vec<_> = rows.iter().map(|row| message(queue, row)).collect::<Result<_>>()?;
+        let past = if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
+        let deliveries = messages.into_iter().map(|message| {
+            let past = past.get(&message.key.to_string());
+            let suspect = past.is_some_and(|past| past.suspect);
+            let claim = Claim { owner: process, parked: past.is_some(), suspect };
+            let delivery = Delivery::claimed(message, claim, past.map_or(0, |past| past.failures));
+            delivery.within(queue.payload_limit)
+        });
+        Ok(deliveries.collect())
+    }
+
+    /// A row that had failed for good and is claimable was set to new by hand: attempt one.
+    async fn past(&self, queue: &Statements, messages: &[Message]) -> Result<BTreeMap<String, Past>> {
+        let keys: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
+        let known = format!(
+            "select key, attempts, suspect, state from {} where queue = $1 and key = any($2)",
+            self.shared.schema.parked
+        );
+        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys).fetch_all(&self.own).await?;
+        let past = known.iter().map(|row| {
+            let by_hand = matches!(ParkedState::read(row.try_get(3)?), ParkedState::Dead | ParkedState::Discarded);
+            let failures = if by_hand { 0 } else { row.try_get::<i32, _>(1)?.unsigned_abs() };
+            Ok((row.try_get(0)?, Past { failures, suspect: row.try_get::<bool, _>(2)? && !by_hand }))
+        });
+        past.collect()
+    }
+
+    pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
+        let queue = self.queue(queue).await?;
+        let drained = sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
+        Ok(drained.try_get(0)?)
+    }
+
+    pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
+        let mut groups: BTreeMap<(&str, ProcessId), Vec<&Key>> = BTreeMap::new();
+        for delivery in deliveries {
+            if let Some(claim) = &delivery.claim {
+                groups.entry((&delivery.message.queue, claim.owner)).or_default().push(&delivery.message.key);
+            }
+        }
+        for ((queue, owner), keys) in groups {
+            let queue = self.queue(queue).await?;
+            let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
+            for column in key_columns(queue, &keys) {
+                release = release.bind(column);
+            }
+            release.execute(&self.own).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys turned into one array per key column.
+pub(crate) fn key_columns(queue: &Statements, keys: &[&Key]) -> Vec<Vec<String>> {
+    let column = |at: usize| keys.iter().filter_map(|key| key.columns().get(at).cloned()).collect();
+    (0..queue.rows.key.len()).map(column).collect()
+}
+
+/// The key in the columns `k0`, `k1`, … of a row.
+pub(crate) fn key(queue: &Statements, row: &PgRow) -> Result<Key> {
+    let columns = (0..queue.rows.key.len()).map(|at| row.try_get::<String, _>(format!("k{at}").as_str()));
+    Ok(Key::new(columns.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn message(queue: &Statements, row: &PgRow) -> Result<Message> {
+    let payload: String = row.try_get("payload")?;
+    let mut message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
+    message.headers = serde_json::from_str(row.try_get("headers")?).unwrap_or_default();
+    Ok(message)
+}
+
+fn refuse(queue: &Statements, message: &NewMessage) -> Result<()> {
+    let size = message.payload.len();
+    if size > queue.payload_limit {
+        let (name, limit) = (&queue.queue, queue.payload_limit);
+        return Err(Error::Setup(format!("a message of {size} bytes is over the limit of `{name}`, {limit} bytes")));
+    }
+    Ok(())
+}
+
+/// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
+/// their defaults, so messages are grouped by the columns they name.
+async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
+    let rows = &queue.rows;
+    let mut sent = Vec::with_capacity(messages.len());
+    let mut at = 0;
+    while at < messages.len() {
+        let columns = named_columns(queue, &messages[at])?;
+        let mut end = at + 1;
+        while end < messages.len() && named_columns(queue, &messages[end])? == columns {
+            end += 1;
+        }
+        let array: Vec<_> = messages[at..end].iter().map(|message| String::from_utf8_lossy(&message.payload)).collect();
+        let insert = sqlx::query(AssertSqlSafe(insert_rows(queue, &columns)?)).bind(format!("[{}]", array.join(",")));
+        let found = insert.fetch_all(&mut *connection).await?;
+        sent.extend(found.iter().map(|row| key(queue, row)).collect::<Result<Vec<_>>>()?);
+        at = end;
+    }
+    debug_assert!(rows.status.is_some());
+    Ok(sent)
+}
+
+fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>> {
+    let text = String::from_utf8_lossy(&message.payload);
+    let fields: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text)
+        .map_err(|_| Error::Setup(format!("a message for the table queue `{}` is a JSON object whose fields are columns", queue.queue)))?;
+    for name in fields.keys() {
+        let known = || queue.rows.columns.iter().map(|column| column.name.as_str());
+        if !known().any(|column| column == name) {
+            let hint = ichido::suggestion(name, known());
+            return Err(Error::Setup(format!("the table of the queue `{}` has no column `{name}`{hint}", queue.queue)));
+        }
+    }
+    Ok(fields.into_keys().collect())
+}
+
+fn insert_rows(queue: &Statements, fields: &[String]) -> Result<String> {
+    let rows = &queue.rows;
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    if let Some((column, status)) = &rows.status {
+        names.push(column.clone());
+        values.push(crate::quote::literal(&status.new)?);
+    }
+    for (column, value) in &rows.only {
+        names.push(column.clone());
+        values.push(crate::quote::literal(value)?);
+    }
+    for column in rows.columns.iter().filter(|column| fields.contains(&column.name)) {
+        // A send is a new, unowned message, whatever its fields say.
+        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
+            names.push(column.quoted.clone());
+            values.push(match column.kind.as_str() {
+                "bytea" => format!("decode(e.value ->> {}, 'base64')", crate::quote::literal(&column.name)?),
+                _ => format!("r.{}", column.quoted),
+            });
+        }
+    }
+    let keys: Vec<_> = rows.key.iter().enumerate().map(|(at, column)| format!("{}::text as k{at}", column.quoted)).collect();
+    Ok(format!(
+        "insert into {table} ({}) select {} from jsonb_array_elements($1::jsonb) with ordinality as e(value, at), \
+         jsonb_populate_record(null::{table}, e.value {without}) as r order by e.at returning {}",
+        names.join(", "),
+        values.join(", "),
+        keys.join(", "),
+        table = rows.table,
+        without = without_bytes(queue)?,
+    ))
+}
+
+/// Bytes are base64 in JSON, which the record would read as text: they are decoded apart.
+fn without_bytes(queue: &Statements) -> Result<String> {
+    let bytes = queue.rows.columns.iter().filter(|column| column.kind == "bytea");
+    Ok(bytes.map(|column| Ok(format!("- {}::text", crate::quote::literal(&column.name)?))).collect::<Result<Vec<_>>>()?.join(" "))
+}

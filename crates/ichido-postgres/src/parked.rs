@@ -1,0 +1,195 @@
+//! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the
+//! queue's row always change in one transaction.
+
+use ichido::{Delivery, Failure, Key, MessageId, ParkedState, Registration, Result};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use crate::{Postgres, messages, statements::Statements};
+
+/// A point in time as operators read it.
+pub(crate) const UTC: &str = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
+
+/// What is written about a message that is put aside or freed.
+pub(crate) struct Note<'a> {
+    pub(crate) state: ParkedState,
+    pub(crate) attempts: u32,
+    pub(crate) suspect: bool,
+    pub(crate) wait_ms: Option<i64>,
+    /// Added to the history, if anything failed.
+    pub(crate) error: Option<&'a str>,
+}
+
+impl Postgres {
+    pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let Some(claim) = &delivery.claim else { return Ok(false) };
+        let queue = self.queue(&delivery.message.queue).await?;
+        let dead = failure.retry_after.is_none();
+        let statement = if dead { &queue.park_dead } else { &queue.park_waiting };
+        let mut tx = self.begin_own().await?;
+        let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
+        for column in delivery.message.key.columns() {
+            park = park.bind(column);
+        }
+        if park.execute(&mut *tx).await?.rows_affected() != 1 {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        let note = Note {
+            state: if dead { ParkedState::Dead } else { ParkedState::Waiting },
+            attempts: failure.failures,
+            suspect: false,
+            wait_ms: failure.retry_after.map(|wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+            error: Some(&failure.error),
+        };
+        self.write_note(&mut tx, queue, &delivery.message.key, note).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Writes what is known about a message, keeping its last failures.
+    pub(crate) async fn write_note(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, note: Note<'_>) -> Result<()> {
+        let key = key.to_string();
+        let parked = &self.shared.schema.parked;
+        let history = match note.error {
+            None => None,
+            Some(error) => {
+                let past = format!(
+                    "select to_char(clock_timestamp() at time zone 'utc', {UTC}), (select history from {parked} where queue = $1 and key = $2)"
+                );
+                let past = sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(&key).fetch_one(&mut *tx).await?;
+                let (at, past): (String, Option<String>) = (past.try_get(0)?, past.try_get(1)?);
+                Some(ichido::history(past.as_deref(), note.attempts, at, error))
+            }
+        };
+        let write = format!(
+            "insert into {parked} as p (queue, key, state, attempts, suspect, due_at, history) \
+             values ($1, $2, $3, $4, $5, now() + $6 * interval '1 millisecond', coalesce($7, '[]')) \
+             on conflict (queue, key) do update set state = excluded.state, attempts = excluded.attempts, suspect = excluded.suspect, \
+             due_at = excluded.due_at, parked_at = now(), history = coalesce($7, p.history)"
+        );
+        let write = sqlx::query(AssertSqlSafe(write)).bind(&*queue.queue).bind(&key).bind(note.state.as_str());
+        let write = write.bind(i32::try_from(note.attempts).unwrap_or(i32::MAX)).bind(note.suspect).bind(note.wait_ms).bind(history);
+        write.execute(tx).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn return_all_due(&self, by: &Registration) -> Result<u64> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let due = format!(
+            "select distinct queue from {} where state = 'waiting' and due_at <= now() and queue = any($1)",
+            self.shared.schema.parked
+        );
+        let due = sqlx::query(AssertSqlSafe(due)).bind(queues).fetch_all(&self.own).await?;
+        let mut returned = 0;
+        for row in due {
+            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
+        }
+        Ok(returned)
+    }
+
+    /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten.
+    async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
+        let parked = &self.shared.schema.parked;
+        let mut tx = self.begin_own().await?;
+        let due = format!(
+            "select key from {parked} where queue = $1 and state = 'waiting' and due_at <= now() order by due_at limit 500 for update skip locked"
+        );
+        let due = sqlx::query(AssertSqlSafe(due)).bind(&*queue.queue).fetch_all(&mut *tx).await?;
+        let due: Vec<String> = due.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        let keys: Vec<Key> = due.iter().map(|key| key.parse()).collect::<Result<_>>()?;
+        let mut back = sqlx::query(AssertSqlSafe(queue.return_due.clone()));
+        for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
+            back = back.bind(column);
+        }
+        let back = back.fetch_all(&mut *tx).await?;
+        let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
+        let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
+        let release = format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
+        sqlx::query(AssertSqlSafe(release)).bind(&*queue.queue).bind(&back).execute(&mut *tx).await?;
+        let forget = format!("delete from {parked} where queue = $1 and key = any($2)");
+        sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(gone).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(back.len() as u64)
+    }
+
+    pub(crate) async fn tidy_all(&self, by: &Registration) -> Result<()> {
+        for queue in by.queues.keys() {
+            self.tidy_queue(self.queue(queue).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
+    async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
+        let parked = &self.shared.schema.parked;
+        let known = format!(
+            "select key, state, parked_at::text from {parked} where queue = $1 and state in ('dead', 'released') order by parked_at limit 500"
+        );
+        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).fetch_all(&self.own).await?;
+        let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
+        let mut there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone()));
+        for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
+            there = there.bind(column);
+        }
+        let mut fits = std::collections::BTreeSet::new();
+        for row in there.fetch_all(&self.own).await? {
+            let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
+            let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
+            fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));
+        }
+        let forget = format!("delete from {parked} where queue = $1 and key = $2 and state = $3 and parked_at::text = $4");
+        for row in &known {
+            let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            if !fits.contains(&(key.to_owned(), state)) {
+                let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(key).bind(state).bind(parked_at);
+                forget.execute(&self.own).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An operator's retry: back into circulation as attempt one; its past is kept.
+    pub(crate) async fn retry_message(&self, id: &MessageId) -> Result<bool> {
+        let queue = self.queue(&id.queue).await?;
+        let past = format!(
+            "update {} set state = 'released', attempts = 0, suspect = false, due_at = null where queue = $1 and key = $2",
+            self.shared.schema.parked
+        );
+        self.by_hand("retry", queue, &id.key, &queue.revive, &past).await
+    }
+
+    /// An operator's discard: out of sight, with a note.
+    pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
+        let queue = self.queue(&id.queue).await?;
+        let parked = &self.shared.schema.parked;
+        let stays_new = !queue.rows.managed && queue.rows.status.as_ref().is_some_and(|(_, status)| status.failed.is_none());
+        let past = if stays_new {
+            format!("update {parked} set state = 'discarded' where queue = $1 and key = $2")
+        } else {
+            format!("delete from {parked} where queue = $1 and key = $2")
+        };
+        self.by_hand("discard", queue, &id.key, &queue.discard, &past).await
+    }
+
+    /// One message, re-checked under its row's lock, with a note in the audit.
+    async fn by_hand(&self, verb: &str, queue: &Statements, key: &Key, row: &std::sync::Arc<str>, past: &str) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        let text = key.to_string();
+        let dead = format!("select history from {} where queue = $1 and key = $2 and state = 'dead' for update", self.shared.schema.parked);
+        let dead = sqlx::query(AssertSqlSafe(dead)).bind(&*queue.queue).bind(&text).fetch_optional(&mut *tx).await?;
+        let Some(dead) = dead else { return Ok(false) };
+        let mut change = sqlx::query(AssertSqlSafe(row.clone()));
+        for column in key.columns() {
+            change = change.bind(column);
+        }
+        if change.execute(&mut *tx).await?.rows_affected() != 1 {
+            return Ok(false);
+        }
+        sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
+        let audit = format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
+        let audit = sqlx::query(AssertSqlSafe(audit)).bind(verb).bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
+        audit.execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,204 @@
+//! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
+
+use ichido::{Key, MessageId, ParkedState, ProcessId, Registration, Rescued, Result};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use crate::{Postgres, messages, parked::Note, statements::Statements};
+
+impl Postgres {
+    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        let insert = format!(
+            "insert into {} (id, request_id, host, pid, version, lease) values ($1::text::uuid, $2, $3, $4, $5, $6 * interval '1 millisecond')",
+            self.shared.schema.process
+        );
+        let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&process.request_id).bind(ichido::host());
+        let insert = insert.bind(i64::from(std::process::id())).bind(env!("CARGO_PKG_VERSION")).bind(lease);
+        insert.execute(&mut *tx).await?;
+        for queue in process.queues.keys() {
+            let insert = format!("insert into {} values ($1::text::uuid, $2, $3)", self.shared.schema.process_queue);
+            let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
+            insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// A process that is past its lease stays dead: it must come back under another id.
+    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+        let beat = format!(
+            "update {} set heartbeat_at = clock_timestamp() where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease",
+            self.shared.schema.process
+        );
+        let beat = sqlx::query(AssertSqlSafe(beat)).bind(process.to_string()).execute(&self.own).await?;
+        Ok(beat.rows_affected() == 1)
+    }
+
+    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+        let mark = format!("update {} set running = $2 where id = $1::text::uuid", self.shared.schema.process);
+        let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(suspect.map(ToString::to_string));
+        mark.execute(&self.own).await?;
+        Ok(())
+    }
+
+    /// Frees what the process has, except rows that are being completed right now; those are rescued later.
+    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        for queue in self.served(&mut tx, process).await? {
+            loop {
+                let keys = owned(&mut tx, queue, process).await?;
+                if keys.is_empty() {
+                    break;
+                }
+                free(&mut tx, queue, process, &keys).await?;
+            }
+            self.forget_queue(&mut tx, queue, process).await?;
+        }
+        self.forget_process(&mut tx, process).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The queues that a process has registered and that we know as the same rows.
+    async fn served(&self, tx: &mut PgConnection, process: ProcessId) -> Result<Vec<&Statements>> {
+        let served = format!("select queue, place from {} where process = $1::text::uuid", self.shared.schema.process_queue);
+        let served = sqlx::query(AssertSqlSafe(served)).bind(process.to_string()).fetch_all(tx).await?;
+        let known = self.queues().await?;
+        let ours = served.iter().filter_map(|row| {
+            let (queue, place): (&str, &str) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            known.iter().find(|known| &*known.queue == queue && known.rows.place == place)
+        });
+        Ok(ours.collect())
+    }
+
+    /// Forgets that a process served a queue, when it owns nothing there any more.
+    async fn forget_queue(&self, tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<()> {
+        let left = sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
+        if !left.try_get::<bool, _>(0)? {
+            let forget = format!("delete from {} where process = $1::text::uuid and queue = $2", self.shared.schema.process_queue);
+            sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(&*queue.queue).execute(tx).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_process(&self, tx: &mut PgConnection, process: ProcessId) -> Result<bool> {
+        let forget = format!(
+            "delete from {} where id = $1::text::uuid and not exists (select 1 from {} where process = $1::text::uuid)",
+            self.shared.schema.process, self.shared.schema.process_queue
+        );
+        let forgotten = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).execute(tx).await?;
+        Ok(forgotten.rows_affected() == 1)
+    }
+
+    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
+        let dead = format!(
+            "select id::text from {} where heartbeat_at <= clock_timestamp() - lease and id <> $1::text::uuid",
+            self.shared.schema.process
+        );
+        let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
+        let mut rescued = Rescued::default();
+        for row in dead {
+            let process: ProcessId = row.try_get::<&str, _>(0)?.parse()?;
+            let mut connection = self.own.acquire().await?;
+            let served = self.served(&mut connection, process).await?;
+            drop(connection);
+            for queue in served {
+                if let Some(attempts) = by.queues.get(&queue.queue) {
+                    self.rescue_queue(process, queue, *attempts, &mut rescued).await?;
+                }
+            }
+            rescued.processes += u64::from(self.bury_empty(process).await?);
+        }
+        Ok(rescued)
+    }
+
+    /// Frees a dead process's rows as suspects. Rows that are still locked by a stopped process's transaction are left
+    /// for another time, and so is a process that somebody else is rescuing.
+    async fn rescue_queue(&self, dead: ProcessId, queue: &Statements, attempts: u32, rescued: &mut Rescued) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        let Some(running) = self.lock_dead(&mut tx, dead).await? else { return Ok(()) };
+        let keys = owned(&mut tx, queue, dead).await?;
+        let mut freed = Vec::new();
+        for key in keys {
+            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+            let killed = running.as_deref() == Some(id.to_string().as_str());
+            if killed && self.bury_killer(&mut tx, queue, dead, &key, attempts).await? {
+                rescued.parked += 1;
+            } else {
+                self.suspect(&mut tx, queue, &key, killed).await?;
+                freed.push(key);
+            }
+        }
+        free(&mut tx, queue, dead, &freed).await?;
+        rescued.messages += freed.len() as u64;
+        self.forget_queue(&mut tx, queue, dead).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// What the dead process was running, if it is still dead and nobody else is at it.
+    async fn lock_dead(&self, tx: &mut PgConnection, dead: ProcessId) -> Result<Option<Option<String>>> {
+        let lock = format!(
+            "select running from {} where id = $1::text::uuid and heartbeat_at <= clock_timestamp() - lease for update skip locked",
+            self.shared.schema.process
+        );
+        let locked = sqlx::query(AssertSqlSafe(lock)).bind(dead.to_string()).fetch_optional(tx).await?;
+        Ok(locked.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    async fn bury_empty(&self, dead: ProcessId) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        if self.lock_dead(&mut tx, dead).await?.is_none() {
+            return Ok(false);
+        }
+        let buried = self.forget_process(&mut tx, dead).await?;
+        tx.commit().await?;
+        Ok(buried)
+    }
+
+    async fn past_attempts(&self, tx: &mut PgConnection, queue: &Statements, key: &Key) -> Result<u32> {
+        let past = format!(
+            "select attempts from {} where queue = $1 and key = $2 and state not in ('dead', 'discarded') for update",
+            self.shared.schema.parked
+        );
+        let past = sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(key.to_string()).fetch_optional(tx).await?;
+        Ok(past.map(|row| row.try_get::<i32, _>(0)).transpose()?.unwrap_or_default().unsigned_abs())
+    }
+
+    /// A message that ran alone when its process died, for the last time: parked for good.
+    async fn bury_killer(&self, tx: &mut PgConnection, queue: &Statements, dead: ProcessId, key: &Key, most: u32) -> Result<bool> {
+        let attempts = self.past_attempts(tx, queue, key).await? + 1;
+        if attempts < most {
+            return Ok(false);
+        }
+        let mut park = sqlx::query(AssertSqlSafe(queue.park_dead.clone())).bind(dead.to_string());
+        for column in key.columns() {
+            park = park.bind(column);
+        }
+        park.execute(&mut *tx).await?;
+        let error = Some(ichido::DIED_RUNNING);
+        self.write_note(tx, queue, key, Note { state: ParkedState::Dead, attempts, suspect: false, wait_ms: None, error }).await?;
+        Ok(true)
+    }
+
+    async fn suspect(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, killed: bool) -> Result<()> {
+        let attempts = self.past_attempts(tx, queue, key).await? + u32::from(killed);
+        let error = killed.then_some(ichido::DIED_RUNNING);
+        self.write_note(tx, queue, key, Note { state: ParkedState::Released, attempts, suspect: true, wait_ms: None, error }).await
+    }
+}
+
+async fn owned(tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+    let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
+    owned.iter().map(|row| messages::key(queue, row)).collect()
+}
+
+async fn free(tx: &mut PgConnection, queue: &Statements, process: ProcessId, keys: &[Key]) -> Result<()> {
+    let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(process.to_string());
+    for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
+        release = release.bind(column);
+    }
+    release.execute(tx).await?;
+    Ok(())
+}

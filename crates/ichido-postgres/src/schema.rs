@@ -1,0 +1,113 @@
+//! ichido's own tables: their names, their version, and the way from one version to the next. A binary works with the
+//! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
+
+use ichido::{Error, Migration, Result};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use crate::{Postgres, connect::setup_error, quote};
+
+/// The version of the schema that this binary was written for.
+pub const VERSION: u32 = 1;
+
+/// Each version's statements, and the oldest binary that still works with it.
+const MIGRATIONS: [(u32, u32, &str); 1] = [(1, 1, include_str!("migrations/0001.sql"))];
+
+/// Any number that nobody else uses: migrations of one database wait for each other.
+const LOCK: i64 = 0x6963_6869_646f;
+
+/// Where ichido's own tables are.
+pub(crate) struct Schema {
+    name: Option<String>,
+    pub(crate) process: String,
+    pub(crate) process_queue: String,
+    pub(crate) message: String,
+    pub(crate) parked: String,
+    pub(crate) audit: String,
+    version: String,
+}
+
+impl Schema {
+    pub(crate) fn new(schema: Option<&str>) -> Result<Self> {
+        let name = schema.map(quote::name).transpose()?;
+        let table = |table: &str| match &name {
+            Some(schema) => format!("{schema}.{table}"),
+            None => table.to_owned(),
+        };
+        Ok(Schema {
+            process: table("ichido_process"),
+            process_queue: table("ichido_process_queue"),
+            message: table("ichido_message"),
+            parked: table("ichido_parked"),
+            audit: table("ichido_audit"),
+            version: table("ichido_schema"),
+            name,
+        })
+    }
+
+    /// Refuses a schema that is missing, too old or too new for this binary.
+    pub(crate) async fn check(&self, connection: &mut PgConnection) -> Result<()> {
+        let (version, oldest) = self.version(connection).await?;
+        match version {
+            0 => Err(Error::Setup("ichido's tables are not there; run `ichido migrate`".into())),
+            version if version < VERSION => Err(Error::Setup(format!(
+                "ichido's tables have version {version}, this binary needs {VERSION}; run `ichido migrate`"
+            ))),
+            version if oldest > VERSION => Err(Error::Setup(format!(
+                "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {VERSION}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The version in the database and the oldest binary that works with it; zeros if there is none.
+    async fn version(&self, connection: &mut PgConnection) -> Result<(u32, u32)> {
+        let there = sqlx::query("select to_regclass($1) is not null").bind(&self.version);
+        if !there.fetch_one(&mut *connection).await.map_err(setup_error)?.try_get::<bool, _>(0)? {
+            return Ok((0, 0));
+        }
+        let newest = format!("select version, oldest from {} order by version desc limit 1", self.version);
+        let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
+        let Some(row) = newest else { return Ok((0, 0)) };
+        Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
+    }
+
+    fn steps(&self, from: u32) -> Vec<String> {
+        let mut steps = Vec::new();
+        if let Some(schema) = &self.name {
+            steps.push(format!("create schema if not exists {schema}"));
+            steps.push(format!("set local search_path to {schema}"));
+        }
+        steps.push(format!(
+            "create table if not exists {} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())",
+            self.version
+        ));
+        for (version, oldest, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > from) {
+            steps.push((*sql).to_owned());
+            steps.push(format!("insert into {} (version, oldest) values ({version}, {oldest})", self.version));
+        }
+        steps
+    }
+}
+
+impl Postgres {
+    /// What [`Postgres::migrate_schema`] would do.
+    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+        let (from, _) = self.shared.schema.version(&mut connection).await?;
+        let steps = if from < VERSION { self.shared.schema.steps(from) } else { Vec::new() };
+        Ok(Migration::new(from, VERSION.max(from), steps))
+    }
+
+    /// Creates or upgrades ichido's tables, all in one transaction, one process at a time.
+    pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
+        let mut tx = self.begin_own().await?;
+        sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
+        let (from, _) = self.shared.schema.version(&mut tx).await?;
+        let steps = if from < VERSION { self.shared.schema.steps(from) } else { Vec::new() };
+        for step in &steps {
+            sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+        }
+        tx.commit().await?;
+        Ok(Migration::new(from, VERSION.max(from), steps))
+    }
+}

@@ -1,0 +1,63 @@
+//! Who is alive. A process holds the lock on a file of its own for as long as it lives; whoever gets that lock knows that it
+//! is dead. A stopped process keeps its lock, and so its messages.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use ichido::ProcessId;
+
+use crate::turn::{open, try_lock};
+
+/// The lock files of processes.
+pub(crate) struct Alive {
+    folder: PathBuf,
+    ours: Mutex<HashMap<ProcessId, File>>,
+}
+
+impl Alive {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Alive { folder: folder.into(), ours: Mutex::default() }
+    }
+
+    /// From now on this process is alive.
+    pub(crate) fn begin(&self, process: ProcessId) -> io::Result<()> {
+        let file = open(&self.path(process))?;
+        file.lock()?;
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner).insert(process, file);
+        Ok(())
+    }
+
+    pub(crate) fn is_ours(&self, process: ProcessId) -> bool {
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&process)
+    }
+
+    /// From now on it is not.
+    pub(crate) fn end(&self, process: ProcessId) {
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner).remove(&process);
+        self.remove(process);
+    }
+
+    /// The lock of a dead process, held so that nobody else rescues it; none if it is alive.
+    pub(crate) fn dead(&self, process: ProcessId) -> io::Result<Option<File>> {
+        if self.is_ours(process) {
+            return Ok(None);
+        }
+        let file = open(&self.path(process))?;
+        Ok(try_lock(&file)?.then_some(file))
+    }
+
+    pub(crate) fn remove(&self, process: ProcessId) {
+        if let Err(error) = std::fs::remove_file(self.path(process)) {
+            tracing::debug!(%error, "lock file of {process} not removed");
+        }
+    }
+
+    fn path(&self, process: ProcessId) -> PathBuf {
+        self.folder.join(format!("{process}.lock"))
+    }
+}

@@ -1,0 +1,154 @@
+//! Looks at a queue's table and refuses what cannot work, naming the thing and the nearest match. What it finds goes to
+//! `statements`.
+
+use ichido::{Error, Place, Queue, Result, Table};
+use sqlx::{Row, SqliteConnection};
+
+use crate::{
+    connect::setup_error,
+    quote,
+    statements::{Column, Rows, Statements},
+};
+
+/// Builds the statements of a queue after a look at its table.
+pub(crate) async fn look(connection: &mut SqliteConnection, queue: &Queue) -> Result<Statements> {
+    let rows = match &queue.place {
+        Place::Table(table) => business_table(connection, queue, table).await?,
+        _ => Rows::managed(&queue.name)?,
+    };
+    Statements::new(queue, rows)
+}
+
+/// The same rows must not belong to two queues.
+pub(crate) fn refuse_overlaps(all: &[Statements]) -> Result<()> {
+    for (at, one) in all.iter().enumerate() {
+        if let Some(other) = all[..at].iter().find(|other| other.rows.place == one.rows.place) {
+            let (one, other) = (&one.queue, &other.queue);
+            return Err(Error::Setup(format!("the queues `{other}` and `{one}` have the same rows of the same table")));
+        }
+    }
+    Ok(())
+}
+
+async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<Rows> {
+    if table.schema.as_deref().is_some_and(|schema| schema != "main") {
+        return Err(Error::Setup(format!("queues.{}.table: SQLite's business tables are in the schema `main`", queue.name)));
+    }
+    let (columns, primary) = columns(connection, queue, table).await?;
+    let find = |name: &str| find(queue, &table.name, &columns, name);
+    let key: Vec<Column> = if table.key.is_empty() { primary.clone() } else { table.key.iter().map(|name| find(name)).collect::<Result<_>>()? };
+    refuse_key(connection, queue, table, &key, &primary).await?;
+    let owner = find(&table.owner)?;
+    if owner.not_null {
+        return Err(Error::Setup(format!("queues.{}.owner: the column `{}` must be nullable", queue.name, table.owner)));
+    }
+    refuse_status(queue, table, &find(&table.status.column)?)?;
+    Ok(Rows {
+        table: quote::name(&table.name)?,
+        status: Some((find(&table.status.column)?.quoted, table.status.clone())),
+        order_by: table.order_by.iter().map(|order| Ok((find(&order.column)?.quoted, order.descending))).collect::<Result<_>>()?,
+        only: table.only.iter().map(|(column, value)| Ok((find(column)?.quoted, value.clone()))).collect::<Result<_>>()?,
+        on_done: table.on_done,
+        place: place(table),
+        key,
+        owner,
+        columns,
+        managed: false,
+    })
+}
+
+fn place(table: &Table) -> String {
+    format!("{}:{}={}:{}:{:?}", table.name, table.status.column, table.status.new, table.owner, table.only)
+}
+
+/// All columns, and those of the primary key in its order.
+async fn columns(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<(Vec<Column>, Vec<Column>)> {
+    let found = sqlx::query("select name, type, \"notnull\", pk from pragma_table_xinfo(?) where hidden <> 1 order by cid");
+    let found = found.bind(&table.name).fetch_all(&mut *connection).await.map_err(setup_error)?;
+    if found.is_empty() {
+        return Err(no_table(connection, queue, table).await);
+    }
+    let mut columns = Vec::new();
+    let mut primary = Vec::new();
+    for row in &found {
+        let column = Column::new(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+        let place: i64 = row.try_get(3)?;
+        if place > 0 {
+            primary.push((place, column.clone()));
+        }
+        columns.push(column);
+    }
+    primary.sort_by_key(|(place, _)| *place);
+    Ok((columns, primary.into_iter().map(|(_, column)| column).collect()))
+}
+
+async fn no_table(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Error {
+    let tables = sqlx::query("select name from sqlite_schema where type = 'table'").fetch_all(connection).await;
+    let tables: Vec<String> = match tables {
+        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
+        Err(error) => return error.into(),
+    };
+    let hint = ichido::suggestion(&table.name, tables.iter().map(String::as_str));
+    Error::Setup(format!("queues.{}.table: there is no table `{}`{}", queue.name, table.name, hint))
+}
+
+fn find(queue: &Queue, table: &str, columns: &[Column], name: &str) -> Result<Column> {
+    let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)).cloned();
+    found.ok_or_else(|| {
+        let hint = ichido::suggestion(name, columns.iter().map(|column| column.name.as_str()));
+        Error::Setup(format!("queues.{}: the table `{table}` has no column `{name}`{}", queue.name, hint))
+    })
+}
+
+/// The key must be the primary key, or the columns of a unique index that cannot be null.
+async fn refuse_key(connection: &mut SqliteConnection, queue: &Queue, table: &Table, key: &[Column], primary: &[Column]) -> Result<()> {
+    if key.is_empty() {
+        return Err(Error::Setup(format!(
+            "queues.{}: the table `{}` has no primary key; name the columns of a NOT NULL unique index in `key`",
+            queue.name, table.name
+        )));
+    }
+    let names = |columns: &[Column]| {
+        let mut names: Vec<_> = columns.iter().map(|column| column.name.clone()).collect();
+        names.sort_unstable();
+        names
+    };
+    if names(key) == names(primary) {
+        return Ok(());
+    }
+    let unique = sqlx::query(
+        "select (select json_group_array(name) from (select i.name from pragma_index_info(l.name) i order by i.name)) \
+         from pragma_index_list(?) l where l.\"unique\" and not l.partial",
+    );
+    for row in unique.bind(&table.name).fetch_all(connection).await.map_err(setup_error)? {
+        let columns: Vec<Option<String>> = serde_json::from_str(row.try_get(0)?)?;
+        if columns == names(key).into_iter().map(Some).collect::<Vec<_>>() && key.iter().all(|column| column.not_null) {
+            return Ok(());
+        }
+    }
+    Err(Error::Setup(format!(
+        "queues.{}.key: the table `{}` has no NOT NULL unique index on exactly ({}); its primary key is ({})",
+        queue.name,
+        table.name,
+        names(key).join(", "),
+        names(primary).join(", ")
+    )))
+}
+
+/// Values that differ as text can still be one number for the column.
+fn refuse_status(queue: &Queue, table: &Table, column: &Column) -> Result<()> {
+    let status = &table.status;
+    let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
+    let values: Vec<_> = values.into_iter().flatten().collect();
+    let same = |one: &str, other: &str| match (one.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(one), Ok(other)) if column.is_numeric() => one.to_bits() == other.to_bits(),
+        _ => one == other,
+    };
+    for (at, one) in values.iter().enumerate() {
+        if let Some(other) = values[..at].iter().find(|other| same(one, other)) {
+            let column = &column.name;
+            return Err(Error::Setup(format!("queues.{}.status: `{one}` and `{other}` are equal for the column `{column}`", queue.name)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Connections: one that writes, with the guard that lets nobody but ichido commit, and a few that only read.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use ichido::{Error, Queue, Result};
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::sync::OnceCell;
+
+use crate::{
+    alive::Alive, fault, schema, sql_action::Rendered, statements::Statements, transaction::Guard, turn::{self, Line},
+};
+
+/// How long SQLite itself waits for writers that do not stand in our line.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Nobody waits longer than this for the connection that writes.
+const ACQUIRE: Duration = Duration::from_secs(30);
+
+/// A SQLite database that holds the business tables and ichido's own.
+#[derive(Clone)]
+pub struct Sqlite {
+    pub(crate) writer: SqlitePool,
+    pub(crate) readers: SqlitePool,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all clones of a store share.
+pub(crate) struct Shared {
+    path: PathBuf,
+    options: SqliteConnectOptions,
+    pub(crate) line: Line,
+    pub(crate) alive: Alive,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) statements: OnceCell<Vec<Statements>>,
+    pub(crate) rendered: Rendered,
+}
+
+impl Sqlite {
+    /// The database in this file (`sqlite://ichido.db`). Nothing is opened yet, and only `migrate` creates the file.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if the URL cannot be read, or names a database in memory, which no other process could share.
+    pub fn new(url: &str, queues: Vec<Queue>) -> Result<Self> {
+        let unreadable = |why: &dyn std::fmt::Display| {
+            Error::Setup(format!("the database's URL `{url}` cannot be read ({why}); write sqlite://ichido.db"))
+        };
+        let options: SqliteConnectOptions = url.parse().map_err(|error: sqlx::Error| unreadable(&error))?;
+        let path = options.get_filename().to_path_buf();
+        if path.as_os_str().is_empty() || url.contains(":memory:") || url.contains("mode=memory") {
+            return Err(unreadable(&"it names no file"));
+        }
+        let options = options
+            .create_if_missing(false)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY);
+        let folder = turn::folder(&path);
+        let shared = Shared {
+            line: Line::new(&folder),
+            alive: Alive::new(&folder),
+            path,
+            options,
+            queues,
+            statements: OnceCell::new(),
+            rendered: Rendered::default(),
+        };
+        Ok(Sqlite::with(Arc::new(shared)))
+    }
+
+    /// The same database and queues through connections of its own.
+    pub(crate) fn alone(&self) -> Self {
+        Sqlite::with(self.shared.clone())
+    }
+
+    fn with(shared: Arc<Shared>) -> Self {
+        let guard = Arc::new(Guard::default());
+        let (installed, options) = (guard.clone(), shared.options.clone());
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE)
+            .test_before_acquire(false)
+            .after_connect(move |connection, _| {
+                let guard = installed.clone();
+                Box::pin(async move { guard.install(connection).await })
+            })
+            .connect_lazy_with(options.clone());
+        let readers = SqlitePoolOptions::new()
+            .max_connections(2)
+            .acquire_timeout(ACQUIRE)
+            .test_before_acquire(false)
+            .connect_lazy_with(options.pragma("query_only", "on"));
+        Sqlite { writer, readers, guard, shared }
+    }
+
+    /// The options of a connection that may create the file.
+    pub(crate) fn creating(&self) -> SqliteConnectOptions {
+        self.shared.options.clone().create_if_missing(true)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// An error of opening or beginning, which is never a message's.
+    pub(crate) fn unreachable(&self, error: impl Into<ichido::Cause>) -> Error {
+        Error::Unreachable { address: self.path().display().to_string(), source: error.into() }
+    }
+
+    /// An error of opening the file: that it is not there yet is a matter for `migrate`.
+    pub(crate) fn not_opened(&self, error: sqlx::Error) -> Error {
+        if self.path().exists() {
+            return self.unreachable(error);
+        }
+        Error::Setup(format!("there is no database {}; run `ichido migrate`", self.path().display()))
+    }
+
+    /// The statements of a queue.
+    pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
+        let all = self.queues().await?;
+        all.iter().find(|statements| &*statements.queue == name).ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(|statements| statements.queue.as_ref()).collect();
+            Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
+        })
+    }
+
+    /// The statements of all queues, made at first use.
+    pub(crate) async fn queues(&self) -> Result<&[Statements]> {
+        let made = self.shared.statements.get_or_try_init(|| async {
+            let mut connection = self.readers.acquire().await.map_err(|error| self.not_opened(error))?;
+            schema::check(&mut connection).await?;
+            let mut made = Vec::new();
+            for queue in &self.shared.queues {
+                made.push(crate::catalog::look(&mut connection, queue).await?);
+            }
+            crate::catalog::refuse_overlaps(&made)?;
+            Ok::<_, Error>(made)
+        });
+        made.await.map(Vec::as_slice)
+    }
+}
+
+/// An error of the schema or the catalog: what SQLite refuses there, somebody must change.
+pub(crate) fn setup_error(error: sqlx::Error) -> Error {
+    if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+}

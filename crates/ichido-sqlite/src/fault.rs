@@ -1,0 +1,38 @@
+//! Is the database at fault, or the message? By result code, never by text.
+
+use std::error::Error as StdError;
+
+/// Does this error say that the database is busy, full or gone?
+pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, WorkerCrashed};
+    match cause.downcast_ref::<sqlx::Error>() {
+        Some(Io(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
+        Some(error @ Database(_)) => code(error).is_some_and(is_fault_code),
+        _ => false,
+    }
+}
+
+/// BUSY, LOCKED, NOMEM, IOERR, FULL, CANTOPEN, PROTOCOL: the low byte of the extended result code.
+fn is_fault_code(code: u32) -> bool {
+    matches!(code & 0xff, 5 | 6 | 7 | 10 | 13 | 14 | 15)
+}
+
+/// The extended result code.
+pub(crate) fn code(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_fault_code;
+
+    #[test]
+    fn busy_full_and_io_errors_are_faults_and_constraints_are_not() {
+        for code in [5, 6, 10, 13, 14, 261, 517, 266, 778] {
+            assert!(is_fault_code(code), "{code}");
+        }
+        for code in [1, 19, 20, 531, 1555, 2067] {
+            assert!(!is_fault_code(code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What operators see: counts, processes, parked messages, statements and warnings.
+
+use ichido::{
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result, Statement,
+};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::{Sqlite, value};
+
+impl Inspect for Sqlite {
+    async fn overview(&self) -> Result<Overview> {
+        let mut queues = Vec::new();
+        for queue in self.queues().await? {
+            let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.readers).await?;
+            let parked = sqlx::query(
+                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead') from ichido_parked where queue = ?",
+            );
+            let parked = parked.bind(&*queue.queue).fetch_one(&self.readers).await?;
+            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
+            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
+            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+        }
+        Ok(Overview::new(queues, self.process_states().await?))
+    }
+
+    async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
+        self.queues().await?;
+        let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+        let key = filter.id.as_ref().map(|id| id.key.to_string());
+        let parked = sqlx::query(
+            "select queue, key, state, attempts, due_at, parked_at, history from ichido_parked \
+             where (state = 'dead' or (state = 'waiting' and ?1)) and (?2 is null or queue = ?2) and (?3 is null or key = ?3) \
+             order by parked_at limit ?4",
+        );
+        let parked = parked.bind(filter.waiting).bind(queue).bind(key).bind(filter.limit).fetch_all(&self.readers).await?;
+        let read = |row: &sqlx::sqlite::SqliteRow| {
+            let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
+            Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
+        };
+        parked.iter().map(read).collect()
+    }
+
+    async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
+        let queue = self.queue(&id.queue).await?;
+        let mut payload = sqlx::query(AssertSqlSafe(queue.payload.clone()));
+        for column in id.key.columns() {
+            payload = payload.bind(column);
+        }
+        let Some(row) = payload.fetch_optional(&self.readers).await? else { return Ok(None) };
+        if queue.rows.managed {
+            return Ok(Some(row.try_get(1)?));
+        }
+        let columns = value::object(&row, queue.rows.key.len(), &queue.rows.columns)?;
+        Ok(Some(serde_json::to_string(&columns)?))
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>> {
+        let queues = self.queues().await?.iter();
+        let all = queues.flat_map(|queue| {
+            queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql: sql.to_string() })
+        });
+        Ok(all.collect())
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+            let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {}", queue.pick))).bind(1);
+            let plan = plan.fetch_all(&self.readers).await?;
+            let scans = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok()).any(|step| {
+                step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")
+            });
+            if scans {
+                warnings.push(format!("queue `{}` has no index on its claimable rows; with many done rows a claim reads them all", queue.queue));
+            }
+        }
+        Ok(warnings)
+    }
+
+    async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
+        let rows = &self.queue(queue).await?.rows;
+        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+    }
+}
+
+impl Sqlite {
+    async fn process_states(&self) -> Result<Vec<ProcessState>> {
+        let states = sqlx::query(
+            "select id, request_id, host, pid, cast((julianday('now') - julianday(started_at)) * 86400 as integer) \
+             from ichido_process order by started_at",
+        );
+        let states = states.fetch_all(&self.readers).await?;
+        let read = |row: &sqlx::sqlite::SqliteRow| {
+            let id: String = row.try_get(0)?;
+            Ok(ProcessState {
+                alive: self.shared.alive.dead(id.parse()?)?.is_none(),
+                id,
+                request_id: row.try_get(1)?,
+                host: row.try_get(2)?,
+                pid: row.try_get(3)?,
+                age_seconds: row.try_get(4)?,
+            })
+        };
+        states.iter().map(read).collect()
+    }
+}
+
+impl Operate for Sqlite {
+    async fn migrate(&self) -> Result<Migration> {
+        self.migrate_schema().await
+    }
+
+    async fn pending(&self) -> Result<Migration> {
+        self.pending_schema().await
+    }
+
+    async fn retry(&self, id: &MessageId) -> Result<bool> {
+        self.retry_message(id).await
+    }
+
+    async fn discard(&self, id: &MessageId) -> Result<bool> {
+        self.discard_message(id).await
+    }
+}

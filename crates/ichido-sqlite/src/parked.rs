@@ -1,0 +1,191 @@
+//! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the
+//! queue's row always change in one transaction.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ichido::{Delivery, Failure, Key, MessageId, ParkedState, Registration, Result};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection};
+
+use crate::{Sqlite, messages, statements::Statements};
+
+/// What is written about a message that is put aside or freed.
+pub(crate) struct Note<'a> {
+    pub(crate) state: ParkedState,
+    pub(crate) attempts: u32,
+    pub(crate) suspect: bool,
+    pub(crate) wait_ms: Option<u64>,
+    /// Added to the history, if anything failed.
+    pub(crate) error: Option<&'a str>,
+}
+
+impl Sqlite {
+    pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let Some(claim) = &delivery.claim else { return Ok(false) };
+        let queue = self.queue(&delivery.message.queue).await?;
+        let dead = failure.retry_after.is_none();
+        let statement = if dead { &queue.park_dead } else { &queue.park_waiting };
+        let mut tx = self.begin_tx().await?;
+        let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
+        for column in delivery.message.key.columns() {
+            park = park.bind(column);
+        }
+        if park.execute(tx.connection()).await?.rows_affected() != 1 {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        let note = Note {
+            state: if dead { ParkedState::Dead } else { ParkedState::Waiting },
+            attempts: failure.failures,
+            suspect: false,
+            wait_ms: failure.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            error: Some(&failure.error),
+        };
+        write_note(tx.connection(), queue, &delivery.message.key, note).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    pub(crate) async fn return_all_due(&self, by: &Registration) -> Result<u64> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let due = sqlx::query(
+            "select distinct queue from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+             and queue in (select value from json_each(?))",
+        );
+        let due = due.bind(serde_json::to_string(&queues)?).fetch_all(&self.readers).await?;
+        let mut returned = 0;
+        for row in due {
+            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
+        }
+        Ok(returned)
+    }
+
+    /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten.
+    async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
+        let mut tx = self.begin_tx().await?;
+        let due = sqlx::query(
+            "select key from ichido_parked where queue = ? and state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+             order by due_at limit 500",
+        );
+        let due = due.bind(&*queue.queue).fetch_all(tx.connection()).await?;
+        let due: Vec<String> = due.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        let keys: Vec<Key> = due.iter().map(|key| key.parse()).collect::<Result<_>>()?;
+        let back = sqlx::query(AssertSqlSafe(queue.return_due.clone())).bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+        let back = back.fetch_all(tx.connection()).await?;
+        let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
+        let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
+        let release = sqlx::query(
+            "update ichido_parked set state = 'released', due_at = null where queue = ? and key in (select value from json_each(?))",
+        );
+        release.bind(&*queue.queue).bind(serde_json::to_string(&back)?).execute(tx.connection()).await?;
+        let forget = sqlx::query("delete from ichido_parked where queue = ? and key in (select value from json_each(?))");
+        forget.bind(&*queue.queue).bind(serde_json::to_string(&gone)?).execute(tx.connection()).await?;
+        tx.commit().await?;
+        Ok(back.len() as u64)
+    }
+
+    pub(crate) async fn tidy_all(&self, by: &Registration) -> Result<()> {
+        for queue in by.queues.keys() {
+            self.tidy_queue(self.queue(queue).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
+    async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
+        let known = sqlx::query(
+            "select key, state from ichido_parked where queue = ? and state in ('dead', 'released') order by parked_at limit 500",
+        );
+        if known.bind(&*queue.queue).fetch_optional(&self.readers).await?.is_none() {
+            return Ok(());
+        }
+        let mut tx = self.begin_tx().await?;
+        let known = sqlx::query(
+            "select key, state from ichido_parked where queue = ? and state in ('dead', 'released') order by parked_at limit 500",
+        );
+        let known = known.bind(&*queue.queue).fetch_all(tx.connection()).await?;
+        let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
+        let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone())).bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+        let mut fits = BTreeSet::new();
+        for row in there.fetch_all(tx.connection()).await? {
+            let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
+            let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
+            fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));
+        }
+        for row in &known {
+            let (key, state): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+            if !fits.contains(&(key.to_owned(), state)) {
+                let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue).bind(key);
+                forget.execute(tx.connection()).await?;
+            }
+        }
+        tx.commit().await
+    }
+
+    /// An operator's retry: back into circulation as attempt one; its past is kept.
+    pub(crate) async fn retry_message(&self, id: &MessageId) -> Result<bool> {
+        let queue = self.queue(&id.queue).await?;
+        let past = "update ichido_parked set state = 'released', attempts = 0, suspect = 0, due_at = null where queue = ? and key = ?";
+        self.by_hand("retry", queue, &id.key, &queue.revive, past).await
+    }
+
+    /// An operator's discard: out of sight, with a note.
+    pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
+        let queue = self.queue(&id.queue).await?;
+        let stays_new = !queue.rows.managed && queue.rows.status.as_ref().is_some_and(|(_, status)| status.failed.is_none());
+        let past = if stays_new {
+            "update ichido_parked set state = 'discarded' where queue = ? and key = ?"
+        } else {
+            "delete from ichido_parked where queue = ? and key = ?"
+        };
+        self.by_hand("discard", queue, &id.key, &queue.discard, past).await
+    }
+
+    /// One message, re-checked in the transaction that changes it, with a note in the audit.
+    async fn by_hand(&self, verb: &str, queue: &Statements, key: &Key, row: &Arc<str>, past: &'static str) -> Result<bool> {
+        let mut tx = self.begin_tx().await?;
+        let text = key.to_string();
+        let dead = sqlx::query("select history from ichido_parked where queue = ? and key = ? and state = 'dead'");
+        let dead = dead.bind(&*queue.queue).bind(&text).fetch_optional(tx.connection()).await?;
+        let mut change = sqlx::query(AssertSqlSafe(row.clone()));
+        for column in key.columns() {
+            change = change.bind(column);
+        }
+        let changed = if dead.is_some() { change.execute(tx.connection()).await?.rows_affected() } else { 0 };
+        let (Some(dead), 1) = (dead, changed) else {
+            tx.rollback().await?;
+            return Ok(false);
+        };
+        sqlx::query(past).bind(&*queue.queue).bind(&text).execute(tx.connection()).await?;
+        let audit = sqlx::query("insert into ichido_audit (verb, queue, key, detail) values (?, ?, ?, ?)").bind(verb);
+        let audit = audit.bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
+        audit.execute(tx.connection()).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Writes what is known about a message, keeping its last failures.
+pub(crate) async fn write_note(tx: &mut SqliteConnection, queue: &Statements, key: &Key, note: Note<'_>) -> Result<()> {
+    let key = key.to_string();
+    let history = match note.error {
+        None => None,
+        Some(error) => {
+            let past = sqlx::query(
+                "select strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), (select history from ichido_parked where queue = ?1 and key = ?2)",
+            );
+            let past = past.bind(&*queue.queue).bind(&key).fetch_one(&mut *tx).await?;
+            let (at, past): (String, Option<String>) = (past.try_get(0)?, past.try_get(1)?);
+            Some(ichido::history(past.as_deref(), note.attempts, at, error))
+        }
+    };
+    let wait = note.wait_ms.map(|ms| format!("+{}.{:03} seconds", ms / 1000, ms % 1000));
+    let write = sqlx::query(
+        "insert into ichido_parked (queue, key, state, attempts, suspect, due_at, history) \
+         values (?1, ?2, ?3, ?4, ?5, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?6), coalesce(?7, '[]')) \
+         on conflict (queue, key) do update set state = excluded.state, attempts = excluded.attempts, suspect = excluded.suspect, \
+         due_at = excluded.due_at, parked_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), history = coalesce(?7, history)",
+    );
+    let write = write.bind(&*queue.queue).bind(&key).bind(note.state.as_str()).bind(note.attempts).bind(note.suspect);
+    write.bind(wait).bind(history).execute(tx).await?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
+
+use ichido::{Key, MessageId, ParkedState, ProcessId, Registration, Rescued, Result};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection};
+
+use crate::{
+    Sqlite, messages,
+    parked::{Note, write_note},
+    statements::Statements,
+};
+
+impl Sqlite {
+    /// The lock comes first: a process that is known is alive.
+    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        self.shared.alive.begin(process.id)?;
+        let mut tx = self.begin_tx().await?;
+        let insert = sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
+        let insert = insert.bind(process.id.to_string()).bind(&process.request_id).bind(ichido::host());
+        insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
+        for queue in process.queues.keys() {
+            let place = self.queue(queue).await?.rows.place.clone();
+            let insert = sqlx::query("insert into ichido_process_queue values (?, ?, ?)").bind(process.id.to_string());
+            insert.bind(&**queue).bind(place).execute(tx.connection()).await?;
+        }
+        tx.commit().await
+    }
+
+    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let mark = sqlx::query("update ichido_process set running = ?2 where id = ?1").bind(process.to_string());
+        mark.bind(suspect.map(ToString::to_string)).execute(tx.connection()).await?;
+        tx.commit().await
+    }
+
+    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        for queue in self.served(tx.connection(), process).await? {
+            loop {
+                let keys = owned(tx.connection(), queue, process).await?;
+                if keys.is_empty() {
+                    break;
+                }
+                free(tx.connection(), queue, process, &keys).await?;
+            }
+            forget_queue(tx.connection(), queue, process).await?;
+        }
+        forget_process(tx.connection(), process).await?;
+        tx.commit().await?;
+        self.shared.alive.end(process);
+        Ok(())
+    }
+
+    /// The queues that a process has registered and that we know as the same rows.
+    async fn served(&self, connection: &mut SqliteConnection, process: ProcessId) -> Result<Vec<&Statements>> {
+        let served = sqlx::query("select queue, place from ichido_process_queue where process = ?").bind(process.to_string());
+        let served = served.fetch_all(connection).await?;
+        let known = self.queues().await?;
+        let ours = served.iter().filter_map(|row| {
+            let (queue, place): (&str, &str) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            known.iter().find(|known| &*known.queue == queue && known.rows.place == place)
+        });
+        Ok(ours.collect())
+    }
+
+    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
+        let others = sqlx::query("select id from ichido_process where id <> ?").bind(by.id.to_string());
+        let others = others.fetch_all(&self.readers).await?;
+        let mut rescued = Rescued::default();
+        for row in others {
+            let process: ProcessId = row.try_get::<&str, _>(0)?.parse()?;
+            // Held until the end of this round, so that nobody else rescues the same process.
+            if let Some(_lock) = self.shared.alive.dead(process)? {
+                self.rescue_process(process, by, &mut rescued).await?;
+            }
+        }
+        Ok(rescued)
+    }
+
+    /// Frees a dead process's rows as suspects, in the queues that the rescuer serves.
+    async fn rescue_process(&self, dead: ProcessId, by: &Registration, rescued: &mut Rescued) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let running = sqlx::query("select running from ichido_process where id = ?").bind(dead.to_string());
+        let Some(running) = running.fetch_optional(tx.connection()).await? else {
+            self.shared.alive.remove(dead);
+            return tx.rollback().await;
+        };
+        let running: Option<String> = running.try_get(0)?;
+        for queue in self.served(tx.connection(), dead).await? {
+            if let Some(attempts) = by.queues.get(&queue.queue) {
+                rescue_queue(tx.connection(), dead, queue, running.as_deref(), *attempts, rescued).await?;
+            }
+        }
+        let buried = forget_process(tx.connection(), dead).await?;
+        tx.commit().await?;
+        if buried {
+            rescued.processes += 1;
+            self.shared.alive.remove(dead);
+        }
+        Ok(())
+    }
+}
+
+async fn rescue_queue(
+    tx: &mut SqliteConnection,
+    dead: ProcessId,
+    queue: &Statements,
+    running: Option<&str>,
+    attempts: u32,
+    rescued: &mut Rescued,
+) -> Result<()> {
+    loop {
+        let keys = owned(tx, queue, dead).await?;
+        if keys.is_empty() {
+            break;
+        }
+        let mut freed = Vec::new();
+        for key in keys {
+            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+            let killed = running == Some(id.to_string().as_str());
+            if killed && bury_killer(tx, queue, dead, &key, attempts).await? {
+                rescued.parked += 1;
+            } else {
+                suspect(tx, queue, &key, killed).await?;
+                freed.push(key);
+            }
+        }
+        free(tx, queue, dead, &freed).await?;
+        rescued.messages += freed.len() as u64;
+    }
+    forget_queue(tx, queue, dead).await
+}
+
+/// A message that ran alone when its process died, for the last time: parked for good.
+async fn bury_killer(tx: &mut SqliteConnection, queue: &Statements, dead: ProcessId, key: &Key, most: u32) -> Result<bool> {
+    let attempts = past_attempts(tx, queue, key).await? + 1;
+    if attempts < most {
+        return Ok(false);
+    }
+    let mut park = sqlx::query(AssertSqlSafe(queue.park_dead.clone())).bind(dead.to_string());
+    for column in key.columns() {
+        park = park.bind(column);
+    }
+    park.execute(&mut *tx).await?;
+    let error = Some(ichido::DIED_RUNNING);
+    write_note(tx, queue, key, Note { state: ParkedState::Dead, attempts, suspect: false, wait_ms: None, error }).await?;
+    Ok(true)
+}
+
+async fn suspect(tx: &mut SqliteConnection, queue: &Statements, key: &Key, killed: bool) -> Result<()> {
+    let attempts = past_attempts(tx, queue, key).await? + u32::from(killed);
+    let error = killed.then_some(ichido::DIED_RUNNING);
+    write_note(tx, queue, key, Note { state: ParkedState::Released, attempts, suspect: true, wait_ms: None, error }).await
+}
+
+async fn past_attempts(tx: &mut SqliteConnection, queue: &Statements, key: &Key) -> Result<u32> {
+    let past = sqlx::query("select attempts from ichido_parked where queue = ? and key = ? and state not in ('dead', 'discarded')");
+    let past = past.bind(&*queue.queue).bind(key.to_string()).fetch_optional(tx).await?;
+    Ok(past.map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
+}
+
+async fn owned(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+    let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
+    owned.iter().map(|row| messages::key(queue, row)).collect()
+}
+
+async fn free(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId, keys: &[Key]) -> Result<()> {
+    let release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(process.to_string());
+    release.bind(messages::key_list(&keys.iter().collect::<Vec<_>>())).execute(tx).await?;
+    Ok(())
+}
+
+async fn forget_queue(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<()> {
+    let forget = sqlx::query("delete from ichido_process_queue where process = ? and queue = ?").bind(process.to_string());
+    forget.bind(&*queue.queue).execute(tx).await?;
+    Ok(())
+}
+
+async fn forget_process(tx: &mut SqliteConnection, process: ProcessId) -> Result<bool> {
+    let forget = sqlx::query(
+        "delete from ichido_process where id = ?1 and not exists (select 1 from ichido_process_queue where process = ?1)",
+    );
+    Ok(forget.bind(process.to_string()).execute(tx).await?.rows_affected() == 1)
+}

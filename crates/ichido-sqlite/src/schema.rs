@@ -1,0 +1,80 @@
+//! ichido's own tables: their version, and the way from one version to the next. A binary works with the schema it knows and
+//! with newer ones that say so (`oldest`), so that processes one version apart can share a database.
+
+use ichido::{Error, Migration, Result};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
+
+use crate::{Sqlite, connect::setup_error};
+
+/// The version of the schema that this binary was written for.
+pub const VERSION: u32 = 1;
+
+/// Each version's statements, and the oldest binary that still works with it.
+const MIGRATIONS: [(u32, u32, &str); 1] = [(1, 1, include_str!("migrations/0001.sql"))];
+
+const TABLE: &str = "create table if not exists ichido_schema (version integer primary key, oldest integer not null, \
+    applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) strict";
+
+/// Refuses a schema that is missing, too old or too new for this binary.
+pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
+    let (version, oldest) = version(connection).await?;
+    match version {
+        0 => Err(Error::Setup("ichido's tables are not there; run `ichido migrate`".into())),
+        version if version < VERSION => Err(Error::Setup(format!(
+            "ichido's tables have version {version}, this binary needs {VERSION}; run `ichido migrate`"
+        ))),
+        version if oldest > VERSION => Err(Error::Setup(format!(
+            "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {VERSION}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The version in the database and the oldest binary that works with it; zeros if there is none.
+async fn version(connection: &mut SqliteConnection) -> Result<(u32, u32)> {
+    let there = sqlx::query("select 1 from sqlite_schema where type = 'table' and name = 'ichido_schema'");
+    if there.fetch_optional(&mut *connection).await.map_err(setup_error)?.is_none() {
+        return Ok((0, 0));
+    }
+    let newest = sqlx::query("select version, oldest from ichido_schema order by version desc limit 1");
+    let Some(row) = newest.fetch_optional(connection).await.map_err(setup_error)? else { return Ok((0, 0)) };
+    Ok((row.try_get(0)?, row.try_get(1)?))
+}
+
+fn steps(from: u32) -> Vec<String> {
+    let mut steps = vec![TABLE.to_owned()];
+    for (version, oldest, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > from) {
+        steps.push((*sql).to_owned());
+        steps.push(format!("insert into ichido_schema (version, oldest) values ({version}, {oldest})"));
+    }
+    steps
+}
+
+impl Sqlite {
+    /// What [`Sqlite::migrate_schema`] would do.
+    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+        let from = if self.path().exists() {
+            let mut connection = self.readers.acquire().await.map_err(|error| self.unreachable(error))?;
+            version(&mut connection).await?.0
+        } else {
+            0
+        };
+        let steps = if from < VERSION { steps(from) } else { Vec::new() };
+        Ok(Migration::new(from, VERSION.max(from), steps))
+    }
+
+    /// Creates the file and ichido's tables, or upgrades them, all in one transaction, one process at a time.
+    pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
+        let _turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
+        let mut connection = self.creating().connect().await.map_err(|error| self.unreachable(error))?;
+        let mut tx = connection.begin_with("begin immediate").await.map_err(|error| self.unreachable(error))?;
+        let (from, _) = version(&mut tx).await?;
+        let steps = if from < VERSION { steps(from) } else { Vec::new() };
+        for step in &steps {
+            sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+        }
+        tx.commit().await?;
+        connection.close().await?;
+        Ok(Migration::new(from, VERSION.max(from), steps))
+    }
+}

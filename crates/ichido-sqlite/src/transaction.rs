@@ -1,0 +1,137 @@
+//! Transactions: begin, complete, commit, roll back. There is one connection that writes, and a guard on it: a commit hook
+//! that vetoes every COMMIT, also the silent one of a statement outside a transaction, unless ichido itself commits; and a
+//! rollback hook that remembers that the transaction ended behind our back.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use ichido::{Delivery, Error, Result};
+use sqlx::{AssertSqlSafe, Executor, SqliteConnection, pool::PoolConnection};
+
+use crate::{Sqlite, fault, statements::Statements, turn::Turn};
+
+/// SQLite says that a commit hook said no: the statement ran outside our transaction.
+const VETOED: u32 = 531;
+
+/// What the hooks of the connection that writes know.
+#[derive(Default)]
+pub(crate) struct Guard {
+    may_commit: AtomicBool,
+    rolled_back: AtomicBool,
+}
+
+impl Guard {
+    pub(crate) async fn install(self: Arc<Self>, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let mut handle = connection.lock_handle().await?;
+        let guard = self.clone();
+        handle.set_commit_hook(move || guard.may_commit.load(Ordering::SeqCst));
+        handle.set_rollback_hook(move || self.rolled_back.store(true, Ordering::SeqCst));
+        Ok(())
+    }
+}
+
+/// An open transaction, with the turn to write.
+pub struct Tx {
+    connection: Option<PoolConnection<sqlx::Sqlite>>,
+    guard: Arc<Guard>,
+    _turn: Turn,
+}
+
+impl Tx {
+    /// The connection; it is only missing while the transaction ends.
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        self.connection.as_mut().expect("a transaction that has not ended has its connection")
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<()> {
+        self.guard.may_commit.store(true, Ordering::SeqCst);
+        let committed = self.connection().execute("commit").await;
+        self.guard.may_commit.store(false, Ordering::SeqCst);
+        match committed {
+            Ok(_) => {
+                self.connection.take();
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn rollback(mut self) -> Result<()> {
+        // Nothing to roll back is fine: the transaction may have ended by itself.
+        if self.connection().execute("rollback").await.is_ok() || self.guard.rolled_back.load(Ordering::SeqCst) {
+            self.connection.take();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        // A connection in an unknown state is closed, which rolls back; it never goes back to the pool.
+        if let Some(connection) = self.connection.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+impl Sqlite {
+    /// Begins a transaction that writes; whatever keeps it from beginning is never a message's fault.
+    pub(crate) async fn begin_tx(&self) -> Result<Tx> {
+        let connection = self.writer.acquire().await.map_err(|error| self.not_opened(error))?;
+        let turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
+        let mut tx = Tx { connection: Some(connection), guard: self.guard.clone(), _turn: turn };
+        tx.connection().execute("begin immediate").await.map_err(|error| self.unreachable(error))?;
+        self.guard.rolled_back.store(false, Ordering::SeqCst);
+        Ok(tx)
+    }
+
+    pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+        for delivery in done {
+            let queue = self.queue(&delivery.message.queue).await?;
+            complete_one(tx, queue, delivery).await?;
+        }
+        Ok(())
+    }
+
+    /// There is no connection to lose: the row tells at once.
+    pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
+        let Some(claim) = &delivery.claim else { return Ok(false) };
+        let queue = self.queue(&delivery.message.queue).await?;
+        let mut tx = self.begin_tx().await?;
+        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
+        for column in delivery.message.key.columns() {
+            probe = probe.bind(column);
+        }
+        let there = probe.fetch_optional(tx.connection()).await?.is_some();
+        tx.rollback().await?;
+        Ok(there)
+    }
+}
+
+async fn complete_one(tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<()> {
+    let Some(claim) = &delivery.claim else { return Ok(()) };
+    if tx.guard.rolled_back.load(Ordering::SeqCst) {
+        return Err(Error::BrokenTransaction("it was rolled back, by the action or by an error that the action swallowed".into()));
+    }
+    if claim.parked {
+        let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
+        forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
+    }
+    let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string());
+    for column in delivery.message.key.columns() {
+        complete = complete.bind(column);
+    }
+    match complete.execute(tx.connection()).await.map_err(broken)?.rows_affected() {
+        1 => Ok(()),
+        _ => Err(Error::LostClaim),
+    }
+}
+
+fn broken(error: sqlx::Error) -> Error {
+    if fault::code(&error) == Some(VETOED) {
+        return Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
+    }
+    error.into()
+}

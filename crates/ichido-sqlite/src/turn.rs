@@ -1,0 +1,86 @@
+//! Whose turn it is to write. SQLite's own busy handler polls with growing pauses, so that among several processes the
+//! fastest takes nearly everything. Here writers stand in line on two file locks beside the database: who waits for the turn
+//! holds the gate, so that whoever had the last turn cannot slip in again before them. The kernel frees both when a process dies.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Nobody waits longer than this for a turn: then the database counts as busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The line of writers.
+#[derive(Clone)]
+pub(crate) struct Line {
+    gate: Arc<Path>,
+    turn: Arc<Path>,
+}
+
+/// The right to write, until it is dropped.
+pub(crate) struct Turn {
+    _file: File,
+}
+
+impl Line {
+    pub(crate) fn new(folder: &Path) -> Self {
+        Line { gate: folder.join("gate.lock").into(), turn: folder.join("turn.lock").into() }
+    }
+
+    /// Waits for the turn.
+    pub(crate) async fn wait(&self) -> io::Result<Turn> {
+        if let Some(turn) = self.try_now()? {
+            return Ok(turn);
+        }
+        let line = self.clone();
+        let waiting = tokio::task::spawn_blocking(move || line.wait_blocking());
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(turn) => turn?,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process has been writing for {PATIENCE:?}"))),
+        }
+    }
+
+    fn try_now(&self) -> io::Result<Option<Turn>> {
+        let gate = open(&self.gate)?;
+        let turn = open(&self.turn)?;
+        Ok((try_lock(&gate)? && try_lock(&turn)?).then_some(Turn { _file: turn }))
+    }
+
+    fn wait_blocking(&self) -> io::Result<Turn> {
+        let gate = open(&self.gate)?;
+        gate.lock()?;
+        let turn = open(&self.turn)?;
+        turn.lock()?;
+        Ok(Turn { _file: turn })
+    }
+}
+
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Opens a lock file, made if it is not there.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()
+        }
+        result => result,
+    }
+}
+
+/// The folder of lock files beside a database.
+pub(crate) fn folder(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push("-ichido");
+    name.into()
+}
