@@ -15,6 +15,9 @@ const PROBE: &str = "5s";
 /// The transaction was aborted by an error.
 const ABORTED: &str = "25P02";
 
+/// A write outside the transaction that was begun: business connections are read-only by default.
+const READ_ONLY: &str = "25006";
+
 /// An open business transaction.
 pub struct Tx {
     pub(crate) inner: Transaction<'static, sqlx::Postgres>,
@@ -104,12 +107,16 @@ impl From<sqlx::Error> for Completion {
 }
 
 fn broken(why: Completion) -> Error {
+    let ended = || Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
     match why {
         Completion::Lost => Error::LostClaim,
-        Completion::Ended => Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into()),
-        Completion::Failed(error) if fault::code(&error).as_deref() == Some(ABORTED) => {
-            Error::BrokenTransaction("the action went on after an SQL error; return the error instead".into())
-        }
-        Completion::Failed(error) => error.into(),
+        Completion::Ended => ended(),
+        Completion::Failed(error) => match fault::code(&error).as_deref() {
+            Some(READ_ONLY) => ended(),
+            Some(ABORTED) => {
+                Error::BrokenTransaction("the action went on after an SQL error; return the error instead".into())
+            }
+            _ => error.into(),
+        },
     }
 }

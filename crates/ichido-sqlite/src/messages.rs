@@ -38,6 +38,9 @@ impl Sqlite {
     /// comes first, so that an empty queue costs no write.
     pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
+        if !self.shared.alive.is_ours(process) {
+            return Err(Error::LostClaim);
+        }
         let look = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(1);
         if look.fetch_optional(&self.readers).await?.is_none() {
             return Ok(Vec::new());

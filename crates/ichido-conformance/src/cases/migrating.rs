@@ -1,0 +1,81 @@
+//! ichido's own tables, and refusals at start.
+
+use ichido::{Error, Inspect, Operate, Queue, Result, Status, Store, Table};
+
+use crate::fixture::{Fixture, Player, send};
+
+pub async fn many_processes_migrate_at_once<F: Fixture>() {
+    let fixture = F::empty().await;
+    let stores: Vec<_> = (0..8).map(|_| fixture.store()).collect();
+    let migrations: Vec<_> = stores.iter().map(|store| { let store = store.clone(); tokio::spawn(async move { store.migrate().await }) }).collect();
+    let mut created = 0;
+    for migration in migrations {
+        let migration = migration.await.unwrap().unwrap();
+        created += u32::from(migration.from == 0);
+        assert!(migration.to >= 1);
+    }
+    assert_eq!(created, 1, "one of them creates, the others find it done");
+    assert!(fixture.store().pending().await.unwrap().statements.is_empty());
+    send(&fixture, "mail", &["{}"]).await;
+}
+
+#[track_caller]
+fn setup_text<T>(result: Result<T>) -> String {
+    match result {
+        Err(Error::Setup(text)) => text,
+        Err(other) => panic!("expected a refusal, got {other:?}"),
+        Ok(_) => panic!("expected a refusal"),
+    }
+}
+
+pub async fn without_tables_everything_names_migrate<F: Fixture>() {
+    let fixture = F::empty().await;
+    let store = fixture.store();
+    assert!(setup_text(store.prepare().await).contains("ichido migrate"));
+    assert!(setup_text(store.overview().await).contains("ichido migrate"));
+    assert!(!store.pending().await.unwrap().statements.is_empty());
+    assert!(setup_text(store.prepare().await).contains("ichido migrate"), "looking changed nothing");
+    store.migrate().await.unwrap();
+    store.prepare().await.unwrap();
+}
+
+pub async fn a_newer_schema_that_admits_us_is_used<F: Fixture>() {
+    let fixture = F::fresh().await;
+    fixture.sql("insert into ichido_schema (version, oldest) values (2, 1)").await;
+    send(&fixture, "mail", &["{}"]).await;
+    let process = Player::join(&fixture).await;
+    process.finish(&process.claim_one("mail").await).await.unwrap();
+    assert_eq!(fixture.store().migrate().await.unwrap().to, 2, "a newer schema is left alone");
+}
+
+pub async fn a_newer_schema_that_does_not_admit_us_is_refused<F: Fixture>() {
+    let fixture = F::fresh().await;
+    fixture.sql("insert into ichido_schema (version, oldest) values (7, 7)").await;
+    let text = setup_text(fixture.store().prepare().await);
+    assert!(text.contains("version 7"), "{text}");
+}
+
+pub async fn what_is_not_there_is_named_with_its_nearest_match<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let status = || Status::new("status", "0", "1");
+    let refusal = async |table: Table| setup_text(fixture.store_with(vec![Queue::table("orders", table)]).prepare().await);
+    let text = refusal(Table::new("recieved_order", "process_id", status())).await;
+    assert!(text.contains("`recieved_order`") && text.contains("`received_order`"), "{text}");
+    let text = refusal(Table::new("received_order", "proces_id", status())).await;
+    assert!(text.contains("`proces_id`") && text.contains("`process_id`"), "{text}");
+    let text = refusal(Table::new("received_order", "process_id", Status::new("state", "0", "1"))).await;
+    assert!(text.contains("`state`"), "{text}");
+    let text = refusal(Table::new("received_order", "process_id", status()).key(["name"])).await;
+    assert!(text.contains("unique index"), "{text}");
+    let text = refusal(Table::new("ledger", "who", Status::new("message", "0", "1"))).await;
+    assert!(text.contains("no primary key"), "{text}");
+    let text = refusal(Table::new("received_order", "status", status())).await;
+    assert!(text.contains("nullable"), "{text}");
+    let text = refusal(Table::new("received_order", "process_id", status().failed("1"))).await;
+    assert!(text.contains("are equal"), "{text}");
+    let twice = || Queue::table("orders", Table::new("received_order", "process_id", status()));
+    let mut other = twice();
+    other.name = "again".into();
+    let text = setup_text(fixture.store_with(vec![twice(), other]).prepare().await);
+    assert!(text.contains("`orders`") && text.contains("`again`"), "{text}");
+}

@@ -1,0 +1,73 @@
+//! The cases, by theme. [`conformance!`](crate::conformance) makes a test of each of them for a fixture.
+
+#![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
+
+pub mod claiming;
+pub mod completing;
+pub mod migrating;
+pub mod parking;
+pub mod rescuing;
+pub mod running;
+pub mod sending;
+
+/// Runs every case for a fixture: a backend's `tests/conformance.rs` is this and the fixture.
+#[macro_export]
+macro_rules! conformance {
+    ($fixture:ty) => {
+        $crate::conformance!(@ $fixture, claiming: [
+            claims_come_in_order_and_no_more_than_asked_for, a_claimed_message_is_not_claimed_again,
+            two_processes_share_a_queue_and_never_a_message, a_queue_has_its_own_order_and_its_own_part_of_a_table,
+            a_released_message_is_claimable_and_nothing_is_counted, release_leaves_alone_what_is_not_ours,
+            a_process_that_is_not_alive_claims_nothing, a_claim_whose_reply_was_lost_is_found,
+            a_row_is_delivered_with_its_columns_and_its_owner, a_payload_over_the_limit_is_kept_from_the_action
+        ]);
+        $crate::conformance!(@ $fixture, completing: [
+            effect_and_completion_are_committed_together, a_message_passes_the_door_only_once,
+            a_claim_that_was_given_to_another_completes_nothing, a_row_that_was_changed_by_hand_completes_nothing,
+            a_swallowed_error_breaks_the_transaction, a_rollback_by_the_action_breaks_the_transaction,
+            a_commit_by_the_action_breaks_the_transaction, a_rolled_back_transaction_leaves_nothing,
+            the_row_tells_whether_a_commit_arrived, a_dropped_transaction_leaves_nothing_and_harms_nobody
+        ]);
+        $crate::conformance!(@ $fixture, sending: [
+            a_managed_message_arrives_as_it_was_sent, many_messages_keep_their_order,
+            fields_of_a_message_for_a_table_are_columns, a_send_is_rolled_back_with_its_transaction,
+            a_message_for_a_column_that_is_not_there_is_refused, a_message_over_the_limit_is_refused,
+            an_unknown_queue_is_refused
+        ]);
+        $crate::conformance!(@ $fixture, parking: [
+            a_waiting_message_is_claimable_when_it_is_due_with_its_attempts, a_message_that_failed_for_good_has_its_status_and_its_reason,
+            a_row_set_to_new_by_hand_runs_as_attempt_one, an_operator_retries_as_attempt_one, an_operator_discards_with_a_note,
+            a_failure_of_a_lost_claim_is_not_written, completion_forgets_the_past, a_table_without_a_failed_value_keeps_its_dead_out_of_circulation,
+            what_is_known_about_a_row_that_is_gone_is_forgotten, the_last_ten_failures_are_remembered, a_queue_is_drained_when_nothing_is_left_or_waits
+        ]);
+        $crate::conformance!(@ $fixture, rescuing: [
+            what_a_dead_process_had_becomes_suspect_without_an_attempt, a_death_under_the_mark_spends_an_attempt,
+            a_message_that_kills_its_process_is_parked_in_the_end, a_live_process_keeps_its_messages,
+            a_rescued_message_cannot_be_completed_by_its_old_owner, a_queue_that_the_rescuer_does_not_serve_is_left_alone,
+            of_two_rescuers_each_message_is_freed_once, a_process_that_leaves_frees_what_it_has
+        ]);
+        $crate::conformance!(@ $fixture, migrating: [
+            many_processes_migrate_at_once, without_tables_everything_names_migrate, a_newer_schema_that_admits_us_is_used,
+            a_newer_schema_that_does_not_admit_us_is_refused, what_is_not_there_is_named_with_its_nearest_match
+        ]);
+        $crate::conformance!(@ $fixture, running: [
+            every_message_is_run_exactly_once_and_the_queue_is_empty, a_bad_message_never_stops_its_neighbours,
+            an_action_that_breaks_its_transaction_is_parked_at_once, a_failing_message_runs_again_after_its_backoff,
+            an_abort_ends_the_process_with_its_code, a_stop_releases_what_is_not_begun, a_message_out_of_grace_is_released,
+            several_actions_run_side_by_side, an_unknown_action_is_exit_13, a_handler_of_the_users_own_sees_every_message,
+            a_reader_of_the_users_own_takes_the_place_of_a_queue, a_message_sent_by_an_action_is_sent_only_if_it_is_done,
+            an_action_that_opens_no_transaction_is_completed_too
+        ]);
+    };
+    (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {
+        mod $theme {
+            use super::*;
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $crate::cases::$theme::$case::<$fixture>().await;
+                }
+            )*
+        }
+    };
+}

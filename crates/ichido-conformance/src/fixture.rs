@@ -1,0 +1,163 @@
+//! What the cases need of a database: a fresh one with business tables, stores on it (each like a process of its own), and a
+//! way to look and to interfere from outside. Each store crate has one in its `tests/conformance.rs`.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ichido::{
+    Claim, Delivery, Error, Key, Message, NewMessage, Operate, Order, ProcessId, Queue, Registration, Result, Status, Store, Table,
+    sql::RunSql,
+};
+
+/// A fresh database of one kind.
+pub trait Fixture: Sized + Send + Sync + 'static {
+    /// The store under test.
+    type Store: Operate + RunSql;
+
+    /// A fresh database with [`TABLES`] and without ichido's own tables.
+    fn empty() -> impl Future<Output = Self> + Send;
+
+    /// Another store on the same database: another process.
+    fn store_with(&self, queues: Vec<Queue>) -> Self::Store;
+
+    /// Runs statements from outside, as an operator would.
+    fn sql(&self, statements: &str) -> impl Future<Output = ()> + Send;
+
+    /// The single number that a query gives, asked from outside.
+    fn number(&self, query: &str) -> impl Future<Output = i64> + Send;
+
+    /// Runs a statement through a connection that ichido lent to an action.
+    fn through(connection: &mut Connection<Self>, statement: String) -> impl Future<Output = Result<()>> + Send;
+
+    /// Makes a process die: nobody gives its sign of life any more.
+    fn die(&self, store: Self::Store, process: ProcessId) -> impl Future<Output = ()> + Send;
+
+    /// A fresh database with all tables.
+    fn fresh() -> impl Future<Output = Self> + Send {
+        async {
+            let fixture = Self::empty().await;
+            fixture.store().migrate().await.expect("a fresh database can be migrated");
+            fixture
+        }
+    }
+
+    /// Another store with the usual queues.
+    fn store(&self) -> Self::Store {
+        self.store_with(queues())
+    }
+}
+
+/// What actions write through.
+pub type Connection<F> = <<F as Fixture>::Store as Store>::Connection;
+
+/// The business tables; `ledger` has no unique key, so that a double effect is counted and not refused.
+pub const TABLES: &str = "
+create table received_order (id integer primary key, name varchar(100), status char(1) default '0' not null, process_id char(36));
+create table ticket (region varchar(20) not null, number integer not null, kind varchar(10) not null, priority integer default 0 not null,
+    state varchar(10) default 'new' not null, taken_by varchar(64), primary key (region, number));
+create table ledger (message varchar(200) not null, who varchar(200) not null);
+create table only_one (id integer primary key);
+";
+
+/// A table queue with all three values, a managed queue, and a table queue with a composite key, an order of its own, a part
+/// of the table, no failed value, and done rows that are deleted.
+#[must_use]
+pub fn queues() -> Vec<Queue> {
+    let orders = Table::new("received_order", "process_id", Status::new("status", "0", "1").failed("2")).key(["id"]);
+    let mut urgent = Table::new("ticket", "taken_by", Status::new("state", "new", "done")).only("kind", "urgent").delete_done();
+    urgent.order_by = vec![Order::parse("-priority"), Order::parse("region"), Order::parse("number")];
+    vec![Queue::table("orders", orders), Queue::managed("mail").payload_limit(1000), Queue::table("urgent", urgent)]
+}
+
+/// A registered process with its store: what a case plays with.
+pub struct Player<F: Fixture> {
+    /// Its store.
+    pub store: F::Store,
+    /// What it registered.
+    pub registration: Registration,
+}
+
+impl<F: Fixture> Player<F> {
+    /// Registers a new process that allows three attempts.
+    pub async fn join(fixture: &F) -> Self {
+        let queues: BTreeMap<_, _> = ["orders", "mail", "urgent"].map(|queue| (queue.into(), 3)).into();
+        let registration = Registration::new("conformance", Duration::from_secs(30), queues);
+        let store = fixture.store();
+        store.register(&registration).await.expect("a process can register");
+        Player { store, registration }
+    }
+
+    /// Claims messages.
+    pub async fn claim(&self, queue: &str, count: usize) -> Vec<Delivery> {
+        self.store.claim(self.registration.id, queue, count).await.expect("a live process can claim")
+    }
+
+    /// Claims exactly one message.
+    pub async fn claim_one(&self, queue: &str) -> Delivery {
+        let mut claimed = self.claim(queue, 1).await;
+        assert_eq!(claimed.len(), 1, "there is one message to claim in {queue}");
+        claimed.remove(0)
+    }
+
+    /// Runs a message to its end: the effect, the completion, COMMIT.
+    ///
+    /// # Errors
+    /// What completion said; the effect is rolled back then.
+    pub async fn finish(&self, delivery: &Delivery) -> Result<()> {
+        let mut tx = self.store.begin().await?;
+        effect::<F>(F::Store::connection(&mut tx), &delivery.message).await?;
+        match self.store.complete(&mut tx, std::slice::from_ref(delivery)).await {
+            Ok(()) => self.store.commit(tx).await,
+            Err(error) => {
+                self.store.rollback(tx).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Dies, with everything it has claimed.
+    pub async fn die(self, fixture: &F) {
+        fixture.die(self.store, self.registration.id).await;
+    }
+}
+
+/// Sends messages in a transaction of its own and returns their ids as text.
+pub async fn send<F: Fixture>(fixture: &F, queue: &str, payloads: &[&str]) -> Vec<String> {
+    let store = fixture.store();
+    let messages: Vec<_> = payloads.iter().map(|payload| NewMessage::new(*payload)).collect();
+    let mut tx = store.begin().await.expect("a transaction can begin");
+    let ids = store.send(F::Store::connection(&mut tx), queue, &messages).await.expect("messages can be sent");
+    store.commit(tx).await.expect("a send can be committed");
+    ids.iter().map(ToString::to_string).collect()
+}
+
+/// Sends so many orders, with ids from 1 on.
+pub async fn send_orders<F: Fixture>(fixture: &F, count: i64) {
+    let orders: Vec<_> = (1..=count).map(|id| format!(r#"{{"id":{id},"name":"order {id}"}}"#)).collect();
+    send(fixture, "orders", &orders.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+/// The business effect of a message: one line in the ledger.
+///
+/// # Errors
+/// What the database said.
+pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Message) -> Result<()> {
+    F::through(connection, format!("insert into ledger (message, who) values ('{}', 'action')", message.id())).await
+}
+
+/// A delivery of a row that this process never claimed.
+#[must_use]
+pub fn forged(queue: &str, key: &str, owner: ProcessId) -> Delivery {
+    let message = Message::new(queue, Key::new([key]), *b"{}");
+    Delivery::claimed(message, Claim { owner, parked: false, suspect: false }, 0)
+}
+
+/// How many lines the ledger has.
+pub async fn effects<F: Fixture>(fixture: &F) -> i64 {
+    fixture.number("select count(*) from ledger").await
+}
+
+/// Asserts that a claim is gone.
+#[track_caller]
+pub fn assert_lost(result: &Result<()>) {
+    assert!(matches!(result, Err(Error::LostClaim)), "expected a lost claim, got {result:?}");
+}

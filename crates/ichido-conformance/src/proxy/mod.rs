@@ -1,0 +1,198 @@
+//! A TCP proxy in front of `PostgreSQL` that fails on demand: it cuts a
+//! connection before or after a COMMIT, severs all of them, refuses new ones,
+//! or falls silent. Fault tests give its URL to the code under test and look
+//! at the outcome past it.
+//!
+//! It runs on a thread and a runtime of its own, so that a test may block.
+//! `plan` decides which COMMIT is cut, `switches` holds what can be switched,
+//! `connection` forwards and cuts, `frames` and `frontend` read the protocol.
+
+mod connection;
+mod frames;
+mod frontend;
+mod plan;
+mod switches;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime;
+use tokio::sync::oneshot;
+
+pub use plan::Cut;
+use plan::Plans;
+use switches::Switches;
+
+/// A proxy that runs until it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    plans: Arc<Plans>,
+    switches: Arc<Switches>,
+    thread: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Proxy {
+    /// Starts a proxy on a free port of 127.0.0.1 that forwards everything to `upstream`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no free port or no thread to be had.
+    #[must_use]
+    pub fn start(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        let plans = Arc::new(Plans::default());
+        let switches = Arc::new(Switches::default());
+        let (end, ended) = oneshot::channel();
+        let serve = serve(
+            listener,
+            upstream,
+            Arc::clone(&plans),
+            Arc::clone(&switches),
+        );
+        let thread = thread::Builder::new()
+            .name("proxy".to_owned())
+            .spawn(move || run(serve, ended))
+            .expect("a thread");
+        Self {
+            address,
+            plans,
+            switches,
+            thread: Some((end, thread)),
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL that reaches the same database through this proxy.
+    #[must_use]
+    pub fn url(&self, database_url: &str) -> String {
+        through(database_url, self.address)
+    }
+
+    /// From now on cuts every `every`-th COMMIT, until `times` have been cut.
+    /// Replaces what was asked before.
+    pub fn cut_commits(&self, cut: Cut, every: u32, times: u32) {
+        self.plans.replace(cut, every, times);
+    }
+
+    /// How many have been cut since the last call of `cut_commits`.
+    #[must_use]
+    pub fn cuts(&self) -> u32 {
+        self.plans.current().done()
+    }
+
+    /// Waits until all that were asked for have been cut.
+    pub async fn all_cut(&self) {
+        self.plans.current().all_done().await;
+    }
+
+    /// Closes every open connection. What a client sends afterwards does not arrive.
+    pub fn sever_all(&self) {
+        self.switches.sever();
+    }
+
+    /// Stops forwarding in both directions and leaves the connections open: a black hole.
+    pub fn hold(&self) {
+        self.switches.hold(true);
+    }
+
+    /// Waits until the black hole keeps something back.
+    pub async fn holding(&self) {
+        self.switches.holding().await;
+    }
+
+    /// Forwards what was kept back, and everything after it.
+    pub fn resume(&self) {
+        self.switches.hold(false);
+    }
+
+    /// Whether new connections are closed as soon as they are accepted.
+    pub fn refuse(&self, refuse: bool) {
+        self.switches.refuse(refuse);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.thread.take() {
+            drop(end);
+            drop(thread.join());
+        }
+    }
+}
+
+fn run(serve: impl Future<Output = io::Result<()>>, ended: oneshot::Receiver<()>) {
+    let runtime = runtime::Builder::new_current_thread().enable_io().build();
+    let served = runtime.and_then(|runtime| {
+        runtime.block_on(async {
+            tokio::select! {
+                served = serve => served,
+                _ = ended => Ok(()),
+            }
+        })
+    });
+    served.expect("the proxy runs until it is dropped");
+}
+
+async fn serve(
+    listener: TcpListener,
+    upstream: SocketAddr,
+    plans: Arc<Plans>,
+    switches: Arc<Switches>,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        let (client, _) = listener.accept().await?;
+        if switches.refuses() {
+            continue;
+        }
+        let gate = switches.gate();
+        tokio::spawn(connection::run(client, upstream, Arc::clone(&plans), gate));
+    }
+}
+
+fn through(database_url: &str, address: SocketAddr) -> String {
+    let start = database_url.find("://").map_or(0, |at| at + 3);
+    let end = database_url[start..]
+        .find(['/', '?'])
+        .map_or(database_url.len(), |at| start + at);
+    let host = database_url[start..end]
+        .rfind('@')
+        .map_or(start, |at| start + at + 1);
+    let (before, after) = (&database_url[..host], &database_url[end..]);
+    format!("{before}{address}{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_host_and_port_of_a_url_change() {
+        let proxy = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        for (url, expected) in [
+            (
+                "postgres://u:p@h:5432/d?x=y",
+                "postgres://u:p@127.0.0.1:9/d?x=y",
+            ),
+            (
+                "postgres://u:p%40@[::1]:1/d",
+                "postgres://u:p%40@127.0.0.1:9/d",
+            ),
+            ("postgres://h/d", "postgres://127.0.0.1:9/d"),
+            ("postgres://h:1?a=b@c", "postgres://127.0.0.1:9?a=b@c"),
+            ("postgres://h", "postgres://127.0.0.1:9"),
+        ] {
+            assert_eq!(through(url, proxy), expected);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The guardian of a server: a small shell process between the test process
+//! and the server, whose only task is that neither the server nor its folder
+//! outlives the test process, even one ended by SIGKILL. The servers beside
+//! this file give it their commands; `guardian.sh` is the shell's side.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::user::User;
+
+/// How often a process that is not our child is looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
+/// The folder of one server, and the process that ends the server and removes the folder.
+#[derive(Debug)]
+pub(super) struct Guardian {
+    folder: PathBuf,
+    shell: Child,
+    line: Mutex<Option<Line>>,
+}
+
+#[derive(Debug)]
+struct Line {
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Guardian {
+    /// A guardian with a new temporary folder, for a server that `end_signal` ends.
+    pub(super) fn new(server: &str, end_signal: &str) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("ichido-{server}-"))
+            .tempdir()
+            .expect("a temporary folder for a server");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", include_str!("guardian.sh"), "guardian"])
+            .arg(folder.path())
+            .arg(end_signal)
+            .current_dir(folder.path())
+            // Ctrl-C at the terminal is for the test process; its end then is our signal.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        plain_environment(&mut command).env("HOME", folder.path());
+        let owner = fs::metadata(folder.path()).expect("the new folder").uid();
+        if let Some(user) = User::for_servers(owner) {
+            chown(folder.path(), Some(user.uid), Some(user.gid)).expect("chown, being root");
+            command.uid(user.uid).gid(user.gid);
+        }
+        let mut shell = command.spawn().unwrap_or_else(|error| {
+            let folder = folder.path().display();
+            panic!("cannot start sh in {folder} (is TMPDIR open to all users?): {error}")
+        });
+        let line = Line {
+            orders: shell.stdin.take().expect("piped"),
+            answers: BufReader::new(shell.stdout.take().expect("piped")),
+        };
+        Self {
+            folder: folder.keep(),
+            shell,
+            line: Mutex::new(Some(line)),
+        }
+    }
+
+    /// The server's folder: its data, its log.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Runs a command to its end, output to the log, and tells whether it succeeded.
+    pub(super) fn run(&self, program: &Path, arguments: &[&str]) -> bool {
+        self.order("run", &quoted(program, arguments)) == "0"
+    }
+
+    /// Starts the server, output to the log, and returns its process id.
+    pub(super) fn start(&self, program: &Path, arguments: &[&str]) -> u32 {
+        let answer = self.order("start", &quoted(program, arguments));
+        answer.parse().expect("a process id")
+    }
+
+    /// Ends the server with a signal and returns when it has ended.
+    pub(super) fn stop(&self, signal: &str) {
+        self.order("stop", signal);
+    }
+
+    /// Ends the server and its child processes with SIGKILL and returns when all have ended.
+    pub(super) fn kill(&self) {
+        let children = self.order("kill", "");
+        for child in children.split_whitespace().flat_map(str::parse) {
+            while !has_ended(child) {
+                thread::sleep(LOOK);
+            }
+        }
+    }
+
+    /// The last lines of the log, for a message.
+    pub(super) fn log_tail(&self) -> String {
+        let log = fs::read(self.folder.join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    fn order(&self, order: &str, words: &str) -> String {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = line.as_mut().expect("open until drop");
+        let mut answer = String::new();
+        writeln!(line.orders, "{order} {words}")
+            .and_then(|()| line.answers.read_line(&mut answer))
+            .unwrap_or_else(|error| panic!("the guardian did not {order}: {error}"));
+        assert!(answer.ends_with('\n'), "the guardian ended at: {order}");
+        answer.trim().to_owned()
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        let line = self.line.get_mut();
+        drop(line.unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.shell.wait());
+    }
+}
+
+/// Gives a command an environment in which no variable of the caller changes what it does.
+pub(super) fn plain_environment(command: &mut Command) -> &mut Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("PATH", path).env("LC_ALL", "C")
+}
+
+/// Whether a process is gone, or only its entry is left because nobody has asked for its exit code.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    // The state follows the command's name, which is in parentheses and may hold anything.
+    stat.map_or(true, |stat| {
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+    })
+}
+
+fn quoted(program: &Path, arguments: &[&str]) -> String {
+    let mut words = String::new();
+    let program = program.to_str().expect("a path in UTF-8");
+    for word in std::iter::once(program).chain(arguments.iter().copied()) {
+        assert!(!word.contains('\n'), "an order is one line: {word}");
+        write!(words, "'{}' ", word.replace('\'', r"'\''")).expect("to a string");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_command_as_they_are() {
+        let guardian = Guardian::new("words", "TERM");
+        let hostile = ["a b", "it's", "$HOME", "`x`", r"\n", "", "*", "\"", "é;"];
+        let arguments: Vec<&str> = ["[%s]"].into_iter().chain(hostile).collect();
+        assert!(guardian.run(Path::new("printf"), &arguments));
+        let expected = hostile.map(|word| format!("[{word}]")).concat();
+        assert_eq!(guardian.log_tail(), expected);
+    }
+
+    #[test]
+    fn a_failing_command_is_told_from_a_good_one() {
+        let guardian = Guardian::new("codes", "TERM");
+        assert!(guardian.run(Path::new("true"), &[]));
+        assert!(!guardian.run(Path::new("false"), &[]));
+        assert!(!guardian.run(Path::new("no-such-command"), &[]));
+        assert!(guardian.log_tail().contains("no-such-command"));
+    }
+
+    #[test]
+    fn a_dropped_guardian_has_ended_its_server_and_removed_its_folder() {
+        let guardian = Guardian::new("drop", "TERM");
+        let folder = guardian.folder().to_owned();
+        let pid = guardian.start(Path::new("sleep"), &["3600"]);
+        assert!(!has_ended(pid));
+        drop(guardian);
+        assert!(has_ended(pid));
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_stopped_server_ends_too() {
+        let guardian = Guardian::new("stopped", "TERM");
+        let pid = guardian.start(Path::new("sleep"), &["3600"]);
+        let mut stop = Command::new("kill");
+        let stopped = stop.args(["-STOP", &pid.to_string()]).status();
+        assert!(stopped.expect("kill").success());
+        drop(guardian);
+        assert!(has_ended(pid));
+    }
+}

@@ -1,0 +1,16 @@
+//! Real servers for tests, started by the tests themselves on free ports of
+//! 127.0.0.1, each in a temporary folder of its own. One file per kind of
+//! server; what they share is `guardian` (the process that ends a server when
+//! the test process ends, however it ends), `user` (as whom a server runs),
+//! `port` and `programs` (where the server's commands are).
+//!
+//! A missing server makes the test fail with the command that installs it; it
+//! is never skipped.
+
+mod guardian;
+mod port;
+mod postgres;
+mod programs;
+mod user;
+
+pub use postgres::Postgres;

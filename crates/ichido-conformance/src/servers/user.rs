@@ -1,0 +1,54 @@
+//! As whom a server runs: servers like `PostgreSQL` refuse to run as root, so
+//! a test process that is root hands them to a user without rights. Read by the
+//! guardian only.
+
+use std::fs;
+
+/// A user of this machine.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+impl User {
+    /// Whom to run servers as, if the current user, `current`, is root; else nobody else.
+    pub(super) fn for_servers(current: u32) -> Option<Self> {
+        if current != 0 {
+            return None;
+        }
+        let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd");
+        let user = find(&passwd, "postgres").or_else(|| find(&passwd, "nobody"));
+        Some(user.expect("as root, tests run servers as user postgres or nobody; there is neither"))
+    }
+}
+
+fn find(passwd: &str, name: &str) -> Option<User> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next()? == name;
+        let uid = fields.nth(1)?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        found.then_some(User { uid, gid })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\n\npostgres2:x:7:8::/:\npostgres:x:101:104:a,,,:/:\n";
+        let user = User { uid: 101, gid: 104 };
+        assert_eq!(find(passwd, "postgres"), Some(user));
+        assert_eq!(find(passwd, "nobody"), None);
+    }
+
+    #[test]
+    fn only_root_changes_its_user() {
+        assert_eq!(User::for_servers(1000), None);
+        assert_ne!(User::for_servers(0).expect("a user").uid, 0);
+    }
+}

@@ -1,0 +1,50 @@
+//! The conformance cases on a private PostgreSQL, each with a database of its own.
+
+use ichido::{ProcessId, Queue, Result};
+use ichido_conformance::{
+    fixture::{Fixture, TABLES},
+    servers,
+};
+use ichido_postgres::Postgres;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+
+struct OnPostgres {
+    url: String,
+    outside: PgPool,
+}
+
+impl Fixture for OnPostgres {
+    type Store = Postgres;
+
+    async fn empty() -> Self {
+        let url = servers::Postgres::shared().fresh_database();
+        let outside = PgPool::connect(&url).await.unwrap();
+        sqlx::raw_sql(TABLES).execute(&outside).await.unwrap();
+        OnPostgres { url, outside }
+    }
+
+    fn store_with(&self, queues: Vec<Queue>) -> Postgres {
+        Postgres::new(&self.url, None, 6, queues).unwrap()
+    }
+
+    async fn sql(&self, statements: &str) {
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&self.outside).await.unwrap();
+    }
+
+    async fn number(&self, query: &str) -> i64 {
+        sqlx::query(AssertSqlSafe(query)).fetch_one(&self.outside).await.unwrap().get(0)
+    }
+
+    async fn through(connection: &mut PgConnection, statement: String) -> Result<()> {
+        sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Its last sign of life was long ago.
+    async fn die(&self, _: Postgres, process: ProcessId) {
+        let expire = format!("update ichido_process set heartbeat_at = now() - interval '1 hour' where id = '{process}'");
+        self.sql(&expire).await;
+    }
+}
+
+ichido_conformance::conformance!(OnPostgres);
