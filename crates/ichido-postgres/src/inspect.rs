@@ -25,6 +25,7 @@ impl Inspect for Postgres {
     }
 
     async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
+        self.queues().await?;
         let states: &[&str] = if filter.waiting { &["dead", "waiting"] } else { &["dead"] };
         let parked = format!(
             "select queue, key, state, attempts::bigint, to_char(due_at at time zone 'utc', {UTC}), to_char(parked_at at time zone 'utc', {UTC}), history \

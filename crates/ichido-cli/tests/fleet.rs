@@ -1,0 +1,100 @@
+//! Several processes on one database: they share the work, and survive each other.
+
+use std::time::{Duration, Instant};
+
+use ichido_conformance::size;
+
+mod testenv;
+
+use testenv::{Env, Kind};
+
+on_both!(
+    three_processes_share_the_work_and_do_each_order_once,
+    what_a_killed_process_had_is_done_by_others_within_the_lease,
+    a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_goes_on,
+    a_stopped_process_releases_what_it_has_not_begun,
+);
+
+const RUN: &[&str] = &["run", "ProjectCreation/R1", "--drain"];
+
+async fn three_processes_share_the_work_and_do_each_order_once(kind: Kind) {
+    let orders = size(1500, 5000);
+    let env = Env::new(kind).await;
+    env.send_orders(1..=orders).await;
+    let mut processes = ["one", "two", "three"].map(|name| env.start(name, RUN));
+    for process in &mut processes {
+        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    }
+    env.assert_exact(orders.into()).await;
+    let shares = "select count(*) from (select made_by from project group by made_by having count(*) * 10 >= (select count(*) from project)) s";
+    let by = "select count(distinct made_by) from project";
+    assert_eq!((env.number(shares).await, env.number(by).await), (3, 3), "each process did at least a tenth");
+}
+
+async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind) {
+    let orders = size(600, 3000);
+    let env = Env::new(kind).await;
+    env.slow_down(2);
+    env.send_orders(1..=orders).await;
+    let victim = env.start("victim", RUN);
+    let mut others = ["one", "two"].map(|name| env.start(name, RUN));
+    let claimed = format!("select count(*) from received_order where status = '0' and process_id = (select cast(id as char(36)) from ichido_process where pid = {})", victim.pid());
+    env.until("select count(*) from project", i64::from(orders / 4)).await;
+    env.until(&claimed, 1).await;
+    let id = format!("select count(*) from ichido_process where pid = {}", victim.pid());
+    victim.kill().await;
+    let killed = Instant::now();
+    let had = env.number(&claimed).await;
+    // The rows are free again when the process is forgotten; the lease is one second.
+    while env.number(&id).await > 0 {
+        assert!(killed.elapsed() < Duration::from_secs(6), "not rescued within lease + 5 s");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for process in &mut others {
+        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    }
+    env.assert_exact(orders.into()).await;
+    assert_eq!(env.number("select count(*) from ichido_parked").await, 0, "nothing failed, and suspects are forgotten");
+    println!("{kind:?}: killed with {had} claimed, exact after {:?}", killed.elapsed());
+}
+
+async fn a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_goes_on(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.slow_down(30);
+    env.send_orders(1..=80).await;
+    let sleeper = env.start("sleeper", &["run", "ProjectCreation/R1"]);
+    let mut other = env.start("other", &["run", "ProjectCreation/R1"]);
+    let by_sleeper = format!("select count(*) from received_order where process_id = (select cast(id as char(36)) from ichido_process where pid = {})", sleeper.pid());
+    env.until(&by_sleeper, 1).await;
+    env.until("select count(*) from project", 5).await;
+    sleeper.signal("-STOP").await;
+    // Three leases; nothing else can show that a stopped process stayed stopped.
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    sleeper.signal("-CONT").await;
+    env.until("select count(*) from received_order where status = '1'", 80).await;
+    env.assert_exact(80).await;
+    other.signal("-TERM").await;
+    assert_eq!(other.exit_code().await, 0);
+    env.send_orders(81..=100).await;
+    env.until("select count(*) from received_order where status = '1'", 100).await;
+    env.assert_exact(100).await;
+    assert_eq!(env.number("select count(*) from received_order where status = '2'").await, 0);
+    let mut sleeper = sleeper;
+    sleeper.signal("-TERM").await;
+    assert_eq!(sleeper.exit_code().await, 0, "{}", sleeper.log());
+}
+
+async fn a_stopped_process_releases_what_it_has_not_begun(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.slow_down(20);
+    env.send_orders(1..=100).await;
+    let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
+    env.until("select count(*) from project", 3).await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    let done = env.done().await;
+    assert!(done < 100, "it stopped in the middle");
+    assert_eq!(env.number("select count(*) from received_order where status = '0' and process_id is null").await, 100 - done);
+    assert_eq!(env.number("select count(*) from project").await, done);
+    assert_eq!(env.number("select count(*) from ichido_process").await, 0);
+}
