@@ -11,7 +11,7 @@ pub(crate) struct Cli {
     /// The configuration file
     #[arg(long, global = true, env = "ICHIDO_CONFIG", default_value = "ichido.toml", value_name = "FILE")]
     pub(crate) config: PathBuf,
-    /// The database, in place of the one in the configuration [env: ICHIDO_DATABASE_URL]
+    /// The database, in place of the one in the configuration [env: `ICHIDO_DATABASE_URL`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) database_url: Option<String>,
     /// Say more; twice for every detail
@@ -88,7 +88,7 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What to run, ACTION or ACTION/REQUEST_ID; nothing: all actions of the configuration
+    /// What to run, ACTION or `ACTION/REQUEST_ID`; nothing: all actions of the configuration
     #[arg(value_name = "ACTION[/REQUEST_ID]")]
     pub(crate) path: Option<String>,
     /// The same as the argument

@@ -36,7 +36,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(commands::run(cli)).unwrap_or_else(|failure| failure.report());
+    let code = runtime.block_on(commands::run(cli)).unwrap_or_else(failure::Failure::report);
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
     code.into()

@@ -24,16 +24,13 @@ pub(crate) trait OnStore {
 pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     let url = config.database.url.as_str();
     let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue)).collect();
-    match config.database.url.scheme() {
-        "sqlite" => {
-            let store = Sqlite::new(url, queues).map_err(|error| Failure::of::<Sqlite>(&error))?;
-            command.run(store, config).await
-        }
-        _ => {
-            let schema = config.database.schema.as_deref();
-            let store = Postgres::new(url, schema, config.pool(), queues);
-            command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
-        }
+    if config.database.url.scheme() == "sqlite" {
+        let store = Sqlite::new(url, queues).map_err(|error| Failure::of::<Sqlite>(&error))?;
+        command.run(store, config).await
+    } else {
+        let schema = config.database.schema.as_deref();
+        let store = Postgres::new(url, schema, config.pool(), queues);
+        command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
     }
 }
 
@@ -41,7 +38,7 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
 fn queue_of(name: &str, queue: &crate::config::Queue) -> Option<Queue> {
     let place = match &queue.kind {
         QueueKind::Managed => Place::Managed,
-        QueueKind::Table(table) => Place::Table(table_of(table)),
+        QueueKind::Table(table) => Place::Table(Box::new(table_of(table))),
         QueueKind::RabbitMq(_) | QueueKind::Sqs(_) => return None,
     };
     let mut made = Queue::managed(name).payload_limit(usize::try_from(queue.payload_limit).unwrap_or(usize::MAX));
@@ -57,7 +54,8 @@ fn table_of(table: &TableQueue) -> ichido::Table {
     let mut made = ichido::Table::new(&table.table.name, &table.owner, status);
     made.schema.clone_from(&table.table.schema);
     made.key = table.key.clone().unwrap_or_default();
-    let order = |order: &crate::config::Order| ichido::Order { column: order.column.clone(), descending: order.descending };
+    let order =
+        |order: &crate::config::Order| ichido::Order { column: order.column.clone(), descending: order.descending };
     made.order_by = table.order_by.iter().map(order).collect();
     made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
     if table.on_done == OnDone::Delete {

@@ -17,7 +17,8 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, drain: bool) -> Res
     let mut process = Process::new(store).settings(settings(config, drain)).retry(retry(config));
     for (name, action) in &config.actions {
         let ActionKind::Sql(texts) = &action.kind else {
-            let reason = "this program has no Rust action of that name; give it `sql`, or register it in a program of your own";
+            let reason =
+                "this program has no Rust action of that name; give it `sql`, or register it in a program of your own";
             return Err(Failure::usage(format!("actions.{name}: {reason}")));
         };
         let made = SqlAction::new(texts).map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?;

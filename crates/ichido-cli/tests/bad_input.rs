@@ -15,22 +15,36 @@ on_both!(
 async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kind) {
     let env = Env::new(kind).await;
     let changes: [(&str, &str, &[&str]); 5] = [
-        ("concurrency = 4", "concurency = 4", &["ichido.toml:", "actions.ProjectCreation.concurency", "did you mean `concurrency`"]),
+        (
+            "concurrency = 4",
+            "concurency = 4",
+            &["ichido.toml:", "actions.ProjectCreation.concurency", "did you mean `concurrency`"],
+        ),
         ("concurrency = 4", "concurrency = \"many\"", &["ichido.toml:", "actions.ProjectCreation.concurrency"]),
         ("from        = \"orders\"", "from = \"ordres\"", &["actions.ProjectCreation.from", "did you mean `orders`"]),
-        ("[queues.mail]", "[queues.mail]\nrabbitmq = { url = \"amqp://127.0.0.1\", queue = \"q\" }", &["queues.mail.rabbitmq", "not in this version"]),
+        (
+            "[queues.mail]",
+            "[queues.mail]\nrabbitmq = { url = \"amqp://127.0.0.1\", queue = \"q\" }",
+            &["queues.mail.rabbitmq", "not in this version"],
+        ),
         ("url = \"", "url = \"ftp://", &["database.url"]),
     ];
     for (from, to, parts) in changes {
         env.configure(|config| config.replacen(from, to, 1));
-        for command in [&["check"][..], &["run"], &["send", "orders", "{}"], &["status"], &["failed", "list"], &["migrate"]] {
+        for command in
+            [&["check"][..], &["run"], &["send", "orders", "{}"], &["status"], &["failed", "list"], &["migrate"]]
+        {
             env.run(command).await.assert_refused(127, parts);
         }
     }
     env.configure(|config| config);
     env.run(&["--config", "nowhere.toml", "status"]).await.assert_refused(127, &["nowhere.toml"]);
-    env.run(&["--database-url", "postgres://u:canary@127.0.0.1:1/x", "status"]).await.assert_refused(20, &["127.0.0.1:1"]);
-    assert!(!env.run(&["--database-url", "postgres://u:canary@127.0.0.1:1/x", "status"]).await.stderr.contains("canary"));
+    env.run(&["--database-url", "postgres://u:canary@127.0.0.1:1/x", "status"])
+        .await
+        .assert_refused(20, &["127.0.0.1:1"]);
+    assert!(
+        !env.run(&["--database-url", "postgres://u:canary@127.0.0.1:1/x", "status"]).await.stderr.contains("canary")
+    );
 }
 
 async fn what_is_not_in_the_database_is_named_with_what_was_meant(kind: Kind) {

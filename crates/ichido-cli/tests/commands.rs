@@ -4,7 +4,12 @@ mod testenv;
 
 use testenv::{Env, Kind};
 
-on_both!(from_nothing_to_done_in_four_commands, a_managed_queue_needs_only_a_name, check_prints_the_handler_queue_and_the_statements, migrate_tells_what_it_did);
+on_both!(
+    from_nothing_to_done_in_four_commands,
+    a_managed_queue_needs_only_a_name,
+    check_prints_the_handler_queue_and_the_statements,
+    migrate_tells_what_it_did
+);
 
 async fn from_nothing_to_done_in_four_commands(kind: Kind) {
     let env = Env::bare(kind).await;
@@ -24,12 +29,23 @@ async fn a_managed_queue_needs_only_a_name(kind: Kind) {
     env.configure(|config| {
         config + "\n[actions.Mail]\nfrom = \"mail\"\nretry = { attempts = 1 }\nsql = [\"insert into project (id, name, made_by) values (:n, :to, 'mail')\"]\n"
     });
-    let sent = env.run_with_input(&["send", "mail", "--file", "-"], b"{\"n\":1,\"to\":\"a\"}\n{\"n\":2,\"to\":\"b\"}\n{\"n\":3}\n7\n").await;
+    let sent = env
+        .run_with_input(
+            &["send", "mail", "--file", "-"],
+            b"{\"n\":1,\"to\":\"a\"}\n{\"n\":2,\"to\":\"b\"}\n{\"n\":3}\n7\n",
+        )
+        .await;
     assert_eq!(sent.stdout, "mail/1\nmail/2\nmail/3\nmail/4\n");
     env.ok(&["run", "--request-path", "Mail/M1", "--drain"]).await;
     assert_eq!(env.number("select count(*) from project where made_by = 'mail'").await, 2);
-    let list: serde_json::Value = serde_json::from_str(&env.ok(&["failed", "list", "--queue", "mail", "--json"]).await).unwrap();
-    let mut errors: Vec<_> = list.as_array().unwrap().iter().map(|parked| (parked["id"].as_str().unwrap(), parked["error"].as_str().unwrap())).collect();
+    let list: serde_json::Value =
+        serde_json::from_str(&env.ok(&["failed", "list", "--queue", "mail", "--json"]).await).unwrap();
+    let mut errors: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|parked| (parked["id"].as_str().unwrap(), parked["error"].as_str().unwrap()))
+        .collect();
     errors.sort_unstable();
     assert!(errors[0].0 == "mail/3" && errors[0].1.contains("no field `to`"), "{errors:?}");
     assert!(errors[1].0 == "mail/4" && errors[1].1.contains("not a JSON object"), "{errors:?}");
@@ -42,13 +58,29 @@ async fn check_prints_the_handler_queue_and_the_statements(kind: Kind) {
     let table = env.ok(&["check"]).await;
     let names: Vec<_> = table.lines().skip(1).map(|line| line[4..].split("  ").next().unwrap().trim()).collect();
     let expected = [
-        "status code", "context clear", "global error", "context", "retry", "connection", "transaction", "dispatch", "concurrency",
-        "connection", "loop", "process stop", "read", "transaction", "action",
+        "status code",
+        "context clear",
+        "global error",
+        "context",
+        "retry",
+        "connection",
+        "transaction",
+        "dispatch",
+        "concurrency",
+        "connection",
+        "loop",
+        "process stop",
+        "read",
+        "transaction",
+        "action",
     ];
     assert_eq!(names, expected);
     let report: serde_json::Value = serde_json::from_str(&env.ok(&["check", "--json"]).await).unwrap();
     assert_eq!(report["handlers"].as_array().map(Vec::len), Some(14));
-    assert_eq!((report["handlers"][8]["scope"].as_str(), report["handlers"][9]["scope"].as_str()), (Some("process"), Some("worker")));
+    assert_eq!(
+        (report["handlers"][8]["scope"].as_str(), report["handlers"][9]["scope"].as_str()),
+        (Some("process"), Some("worker"))
+    );
     let sql = env.ok(&["check", "--sql"]).await;
     assert!(sql.contains("-- orders: claim") && sql.contains("\"received_order\""), "{sql}");
     env.sql("drop index received_order_claim").await;

@@ -12,7 +12,8 @@ use testenv::{Env, Kind};
 on_both!(a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand, an_operator_retries_and_discards);
 
 /// `project` refuses the poisoned order until its constraint is gone.
-const POISON: &str = "create unique index poison on project (name) where name = 'poison'; insert into project values (0, 'poison', 'x')";
+const POISON: &str =
+    "create unique index poison on project (name) where name = 'poison'; insert into project values (0, 'poison', 'x')";
 
 async fn a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand(kind: Kind) {
     let env = Env::new(kind).await;
@@ -20,15 +21,22 @@ async fn a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand(kind:
     env.sql("update received_order set name = 'poison' where id = 7").await;
     env.sql(POISON).await;
     env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
-    assert_eq!(env.number("select count(*) from received_order where status = '2' and process_id is null and id = 7").await, 1);
+    assert_eq!(
+        env.number("select count(*) from received_order where status = '2' and process_id is null and id = 7").await,
+        1
+    );
     assert_eq!(env.done().await, 49);
     let shown = env.ok(&["failed", "show", "orders/7"]).await;
     assert!(shown.contains("attempts  3") && shown.to_lowercase().contains("unique"), "{shown}");
     let list = env.ok(&["failed", "list", "--json"]).await;
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
-    assert_eq!((list[0]["id"].as_str(), list[0]["attempts"].as_i64(), list[0]["state"].as_str()), (Some("orders/7"), Some(3), Some("dead")));
+    assert_eq!(
+        (list[0]["id"].as_str(), list[0]["attempts"].as_i64(), list[0]["state"].as_str()),
+        (Some("orders/7"), Some(3), Some("dead"))
+    );
     assert_eq!(list[0]["history"].as_array().map(Vec::len), Some(3));
-    env.sql("delete from project where id = 0; drop index poison; update received_order set status = '0' where id = 7").await;
+    env.sql("delete from project where id = 0; drop index poison; update received_order set status = '0' where id = 7")
+        .await;
     env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
     env.assert_exact(50).await;
     assert_eq!(env.ok(&["failed", "list"]).await.lines().count(), 1, "only the headings");
@@ -44,7 +52,9 @@ async fn an_operator_retries_and_discards(kind: Kind) {
     env.sql("delete from project where id = 0; drop index poison").await;
     assert_eq!(env.ok(&["failed", "retry", "orders/1"]).await, "orders/1 retried\n");
     assert_eq!(env.ok(&["failed", "discard", "orders/2"]).await, "orders/2 discarded\n");
-    env.run(&["failed", "retry", "orders/1", "orders/3"]).await.assert_refused(1, &["orders/1 has not failed", "orders/3 has not failed"]);
+    env.run(&["failed", "retry", "orders/1", "orders/3"])
+        .await
+        .assert_refused(1, &["orders/1 has not failed", "orders/3 has not failed"]);
     env.run(&["failed", "retry", "orders"]).await.assert_refused(127, &["queue/key"]);
     env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
     assert_eq!(env.number("select count(*) from project").await, 2);

@@ -38,7 +38,10 @@ async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind
     env.send_orders(1..=orders).await;
     let victim = env.start("victim", RUN);
     let mut others = ["one", "two"].map(|name| env.start(name, RUN));
-    let claimed = format!("select count(*) from received_order where status = '0' and process_id = (select cast(id as char(36)) from ichido_process where pid = {})", victim.pid());
+    let claimed = format!(
+        "select count(*) from received_order where status = '0' and process_id = (select cast(id as char(36)) from ichido_process where pid = {})",
+        victim.pid()
+    );
     env.until("select count(*) from project", i64::from(orders / 4)).await;
     env.until(&claimed, 1).await;
     let id = format!("select count(*) from ichido_process where pid = {}", victim.pid());
@@ -64,7 +67,10 @@ async fn a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_g
     env.send_orders(1..=80).await;
     let sleeper = env.start("sleeper", &["run", "ProjectCreation/R1"]);
     let mut other = env.start("other", &["run", "ProjectCreation/R1"]);
-    let by_sleeper = format!("select count(*) from received_order where process_id = (select cast(id as char(36)) from ichido_process where pid = {})", sleeper.pid());
+    let by_sleeper = format!(
+        "select count(*) from received_order where process_id = (select cast(id as char(36)) from ichido_process where pid = {})",
+        sleeper.pid()
+    );
     env.until(&by_sleeper, 1).await;
     env.until("select count(*) from project", 5).await;
     sleeper.signal("-STOP").await;
@@ -94,7 +100,10 @@ async fn a_stopped_process_releases_what_it_has_not_begun(kind: Kind) {
     assert_eq!(process.exit_code().await, 0, "{}", process.log());
     let done = env.done().await;
     assert!(done < 100, "it stopped in the middle");
-    assert_eq!(env.number("select count(*) from received_order where status = '0' and process_id is null").await, 100 - done);
+    assert_eq!(
+        env.number("select count(*) from received_order where status = '0' and process_id is null").await,
+        100 - done
+    );
     assert_eq!(env.number("select count(*) from project").await, done);
     assert_eq!(env.number("select count(*) from ichido_process").await, 0);
 }

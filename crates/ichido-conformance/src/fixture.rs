@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Claim, Delivery, Error, Key, Message, NewMessage, Operate, Order, ProcessId, Queue, Registration, Result, Status, Store, Table,
-    sql::RunSql,
+    Claim, Delivery, Error, Key, Message, NewMessage, Operate, Order, ProcessId, Queue, Registration, Result, Status,
+    Store, Table, sql::RunSql,
 };
 
 /// A fresh database of one kind.
@@ -32,6 +32,7 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     fn die(&self, store: Self::Store, process: ProcessId) -> impl Future<Output = ()> + Send;
 
     /// A fresh database with all tables.
+    #[must_use]
     fn fresh() -> impl Future<Output = Self> + Send {
         async {
             let fixture = Self::empty().await;
@@ -63,7 +64,8 @@ create table only_one (id integer primary key);
 #[must_use]
 pub fn queues() -> Vec<Queue> {
     let orders = Table::new("received_order", "process_id", Status::new("status", "0", "1").failed("2")).key(["id"]);
-    let mut urgent = Table::new("ticket", "taken_by", Status::new("state", "new", "done")).only("kind", "urgent").delete_done();
+    let mut urgent =
+        Table::new("ticket", "taken_by", Status::new("state", "new", "done")).only("kind", "urgent").delete_done();
     urgent.order_by = vec![Order::parse("-priority"), Order::parse("region"), Order::parse("number")];
     vec![Queue::table("orders", orders), Queue::managed("mail").payload_limit(1000), Queue::table("urgent", urgent)]
 }

@@ -9,6 +9,7 @@
 //! | [`proxy`] | a TCP proxy that cuts connections at the worst moments |
 
 #![forbid(unsafe_code)]
+#![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
 pub mod cases;
 pub mod fixture;

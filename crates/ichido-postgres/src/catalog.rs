@@ -1,10 +1,18 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{Error, Place, Queue, Result, Table};
+use ichido::{
+    Error, Place, Queue, Result, Table,
+    backend::{self, Mapping},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{connect::setup_error, quote, schema::Schema, statements::{Column, Rows, Statements}};
+use crate::{
+    connect::setup_error,
+    quote,
+    schema::Schema,
+    statements::{Column, Rows, Statements},
+};
 
 /// An owner column must hold a UUID as text.
 const OWNER_WIDTH: i32 = 36;
@@ -18,17 +26,6 @@ pub(crate) async fn look(connection: &mut PgConnection, schema: &Schema, queue: 
     Statements::new(schema, queue, rows)
 }
 
-/// The same rows must not belong to two queues.
-pub(crate) fn refuse_overlaps(all: &[Statements]) -> Result<()> {
-    for (at, one) in all.iter().enumerate() {
-        if let Some(other) = all[..at].iter().find(|other| other.rows.place == one.rows.place) {
-            let (one, other) = (&one.queue, &other.queue);
-            return Err(Error::Setup(format!("the queues `{other}` and `{one}` have the same rows of the same table")));
-        }
-    }
-    Ok(())
-}
-
 async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Result<Rows> {
     let full_name = match &table.schema {
         Some(schema) => format!("{}.{}", quote::name(schema)?, quote::name(&table.name)?),
@@ -36,27 +33,21 @@ async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Ta
     };
     let columns = columns(connection, queue, table, &full_name).await?;
     let key = key(connection, queue, table, &full_name).await?;
-    let find = |name: &str| find(queue, &table.name, &columns, name);
+    let find = |name: &str| find(queue, &columns, name);
+    let key: Vec<Column> = key.iter().map(|name| find(name)).collect::<Result<_>>()?;
+    let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let rows = Rows {
-        key: key.iter().map(|name| find(name)).collect::<Result<_>>()?,
+        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
         owner: find(&table.owner)?,
-        status: Some((find(&table.status.column)?.quoted, table.status.clone())),
-        order_by: table.order_by.iter().map(|order| Ok((find(&order.column)?.quoted, order.descending))).collect::<Result<_>>()?,
-        only: table.only.iter().map(|(column, value)| Ok((find(column)?.quoted, value.clone()))).collect::<Result<_>>()?,
-        on_done: table.on_done,
-        place: place(table),
+        place: table.place(),
         table: full_name,
+        key,
         columns,
         managed: false,
     };
     refuse_owner(connection, queue, table, &rows).await?;
     refuse_status(connection, queue, &rows).await?;
     Ok(rows)
-}
-
-fn place(table: &Table) -> String {
-    let schema = table.schema.as_deref().unwrap_or_default();
-    format!("{schema}.{}:{}={}:{}:{:?}", table.name, table.status.column, table.status.new, table.owner, table.only)
 }
 
 async fn columns(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<Column>> {
@@ -80,15 +71,12 @@ async fn no_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -
         Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
         Err(error) => return error.into(),
     };
-    let hint = ichido::suggestion(&table.name, tables.iter().map(String::as_str));
-    Error::Setup(format!("queues.{}.table: there is no table `{}`{}", queue.name, table.name, hint))
+    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
 }
 
-fn find(queue: &Queue, table: &str, columns: &[Column], name: &str) -> Result<Column> {
-    columns.iter().find(|column| column.name == name).cloned().ok_or_else(|| {
-        let hint = ichido::suggestion(name, columns.iter().map(|column| column.name.as_str()));
-        Error::Setup(format!("queues.{}: the table `{table}` has no column `{name}`{}", queue.name, hint))
-    })
+fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
+    let found = columns.iter().find(|column| column.name == name).cloned();
+    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
 /// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
@@ -102,7 +90,8 @@ async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_n
     let unique = unique.bind(full_name).fetch_all(connection).await.map_err(setup_error)?;
     let mut primary = None;
     for row in unique {
-        let (is_primary, columns, not_null): (bool, Vec<String>, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (is_primary, columns, not_null): (bool, Vec<String>, bool) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         let mut sorted = (columns.clone(), table.key.clone());
         sorted.0.sort_unstable();
         sorted.1.sort_unstable();
@@ -122,10 +111,11 @@ async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_n
         ))),
         _ => {
             let hint = primary.map(|key| format!("; its primary key is ({})", key.join(", "))).unwrap_or_default();
-            Err(Error::Setup(format!(
-                "queues.{}.key: the table `{}` has no NOT NULL unique index on exactly ({given}){hint}",
-                queue.name, table.name
-            )))
+            Err(backend::unfit(
+                queue,
+                "key",
+                format!("the table `{}` has no NOT NULL unique index on exactly ({given}){hint}", table.name),
+            ))
         }
     }
 }
@@ -143,12 +133,12 @@ async fn refuse_owner(connection: &mut PgConnection, queue: &Queue, table: &Tabl
         ("uuid" | "text" | "bpchar" | "character varying", _) => return Ok(()),
         _ => "must be UUID, TEXT, VARCHAR(36) or CHAR(36)",
     };
-    Err(Error::Setup(format!("queues.{}.owner: the column `{}` {reason}", queue.name, table.owner)))
+    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", table.owner)))
 }
 
 /// The status values must be values of the column, and differ for the database (collation, padding).
 async fn refuse_status(connection: &mut PgConnection, queue: &Queue, rows: &Rows) -> Result<()> {
-    let Some((column, status)) = &rows.status else { return Ok(()) };
+    let Some((column, status)) = &rows.mapping.status else { return Ok(()) };
     let kind = rows.columns.iter().find(|candidate| candidate.quoted == *column).map_or("text", |found| &*found.kind);
     let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
     let values: Vec<_> = values.into_iter().flatten().collect();
@@ -157,9 +147,13 @@ async fn refuse_status(connection: &mut PgConnection, queue: &Queue, rows: &Rows
             let same = format!("select cast($1::text as {kind}) = cast($2::text as {kind})");
             let same = sqlx::query(AssertSqlSafe(same)).bind(one.as_str()).bind(other.as_str());
             let same = same.fetch_one(&mut *connection).await;
-            let same = same.map_err(|error| Error::Setup(format!("queues.{}.status: {error}", queue.name)))?;
+            let same = same.map_err(|error| backend::unfit(queue, "status", format!("{error}")))?;
             if same.try_get(0)? {
-                return Err(Error::Setup(format!("queues.{}.status: `{one}` and `{other}` are equal for the column {column}", queue.name)));
+                return Err(backend::unfit(
+                    queue,
+                    "status",
+                    format!("`{one}` and `{other}` are equal for the column {column}"),
+                ));
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{Error, Queue, Result};
+use ichido::{Error, Queue, Result, backend};
 use sqlx::{
     PgPool, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -18,7 +18,7 @@ const OWN: u32 = 2;
 /// Nobody waits longer than this for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
 
-/// A PostgreSQL database that holds the business tables and ichido's own.
+/// A `PostgreSQL` database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Postgres {
     pub(crate) business: PgPool,
@@ -42,7 +42,9 @@ impl Postgres {
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, queues: Vec<Queue>) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            Error::Setup(format!("the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"))
+            Error::Setup(format!(
+                "the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"
+            ))
         })?;
         let options = options.application_name("ichido");
         let shared = Shared {
@@ -90,10 +92,8 @@ impl Postgres {
     /// The statements of a queue.
     pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
         let all = self.queues().await?;
-        all.iter().find(|statements| &*statements.queue == name).ok_or_else(|| {
-            let known: Vec<_> = all.iter().map(|statements| statements.queue.as_ref()).collect();
-            Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
-        })
+        let unknown = || backend::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+        all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
     }
 
     /// The statements of all queues, made at first use.
@@ -105,7 +105,7 @@ impl Postgres {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
             }
-            crate::catalog::refuse_overlaps(&made)?;
+            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.place)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)

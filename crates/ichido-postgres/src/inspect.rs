@@ -1,7 +1,8 @@
 //! What operators see: counts, processes, parked messages, statements and warnings.
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result, Statement,
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
+    Statement,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -34,7 +35,8 @@ impl Inspect for Postgres {
         );
         let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
         let key = filter.id.as_ref().map(|id| id.key.to_string());
-        let parked = sqlx::query(AssertSqlSafe(parked)).bind(states).bind(queue).bind(key).bind(i64::from(filter.limit));
+        let parked =
+            sqlx::query(AssertSqlSafe(parked)).bind(states).bind(queue).bind(key).bind(i64::from(filter.limit));
         let parked = parked.fetch_all(&self.own).await?;
         let read = |row: &sqlx::postgres::PgRow| {
             let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
@@ -61,7 +63,10 @@ impl Inspect for Postgres {
 
     async fn warnings(&self) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
-        for (setting, consequence) in [("fsync", "a crash of the server can destroy the database"), ("synchronous_commit", "a crash of the server can lose the last commits")] {
+        for (setting, consequence) in [
+            ("fsync", "a crash of the server can destroy the database"),
+            ("synchronous_commit", "a crash of the server can lose the last commits"),
+        ] {
             let row = sqlx::query("select current_setting($1)").bind(setting).fetch_one(&self.own).await?;
             if row.try_get::<&str, _>(0)? == "off" {
                 warnings.push(format!("{setting} is off: {consequence}"));
@@ -74,7 +79,10 @@ impl Inspect for Postgres {
             );
             let indexed = indexed.bind(&queue.rows.table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
             if !indexed.try_get::<bool, _>(0)? {
-                warnings.push(format!("queue `{}` has no index on its claimable rows; with many done rows a claim reads them all", queue.queue));
+                warnings.push(format!(
+                    "queue `{}` has no index on its claimable rows; with many done rows a claim reads them all",
+                    queue.queue
+                ));
             }
         }
         Ok(warnings)

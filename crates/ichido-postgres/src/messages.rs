@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{Claim, Delivery, Error, Key, Message, MessageId, NewMessage, ParkedState, ProcessId, Result};
+use ichido::{
+    Delivery, Error, Key, Message, MessageId, NewMessage, ProcessId, Result,
+    backend::{self, Past},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{Postgres, statements::Statements};
-
-/// What the parked table knows about a claimed message.
-struct Past {
-    failures: u32,
-    suspect: bool,
-}
 
 impl Postgres {
     pub(crate) async fn send_in(
@@ -22,7 +19,7 @@ impl Postgres {
     ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
         for message in messages {
-            refuse(queue, message)?;
+            backend::refuse_size(&queue.queue, queue.payload_limit, message)?;
         }
         let keys = if queue.rows.managed {
             self.send_managed(connection, queue, messages).await?
@@ -32,9 +29,16 @@ impl Postgres {
         Ok(keys.into_iter().map(|key| MessageId { queue: queue.queue.clone(), key }).collect())
     }
 
-    async fn send_managed(&self, connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
-        let payloads: Vec<_> = messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect();
-        let headers: Vec<_> = messages.iter().map(|message| serde_json::to_string(&message.headers)).collect::<Result<_, _>>()?;
+    async fn send_managed(
+        &self,
+        connection: &mut PgConnection,
+        queue: &Statements,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Key>> {
+        let payloads: Vec<_> =
+            messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect();
+        let headers: Vec<_> =
+            messages.iter().map(|message| serde_json::to_string(&message.headers)).collect::<Result<_, _>>()?;
         let insert = format!(
             "insert into {} (queue, payload, headers) select $1, p, h from unnest($2::text[], $3::text[]) with ordinality as m(p, h, at) order by at returning id::text",
             self.shared.schema.message
@@ -54,7 +58,8 @@ impl Postgres {
             return Err(Error::LostClaim);
         }
         let any_parked = first.try_get(1)?;
-        let claimed: Vec<_> = found.iter().filter(|row| row.try_get::<Option<&str>, _>("k0").is_ok_and(|key| key.is_some())).collect();
+        let claimed: Vec<_> =
+            found.iter().filter(|row| row.try_get::<Option<&str>, _>("k0").is_ok_and(|key| key.is_some())).collect();
         self.deliveries(queue, process, &claimed, any_parked).await
     }
 
@@ -65,20 +70,24 @@ impl Postgres {
         self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
-    async fn deliveries(&self, queue: &Statements, process: ProcessId, rows: &[&PgRow], any_parked: bool) -> Result<Vec<Delivery>> {
+    async fn deliveries(
+        &self,
+        queue: &Statements,
+        process: ProcessId,
+        rows: &[&PgRow],
+        any_parked: bool,
+    ) -> Result<Vec<Delivery>> {
         let messages: Vec<_> = rows.iter().map(|row| message(queue, row)).collect::<Result<_>>()?;
-        let past = if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
+        let past =
+            if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
         let deliveries = messages.into_iter().map(|message| {
             let past = past.get(&message.key.to_string());
-            let suspect = past.is_some_and(|past| past.suspect);
-            let claim = Claim { owner: process, parked: past.is_some(), suspect };
-            let delivery = Delivery::claimed(message, claim, past.map_or(0, |past| past.failures));
-            delivery.within(queue.payload_limit)
+            Past::delivery(past, message, process, queue.payload_limit)
         });
         Ok(deliveries.collect())
     }
 
-    /// A row that had failed for good and is claimable was set to new by hand: attempt one.
+    /// What is known about these messages, by key.
     async fn past(&self, queue: &Statements, messages: &[Message]) -> Result<BTreeMap<String, Past>> {
         let keys: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
         let known = format!(
@@ -87,27 +96,20 @@ impl Postgres {
         );
         let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys).fetch_all(&self.own).await?;
         let past = known.iter().map(|row| {
-            let by_hand = matches!(ParkedState::read(row.try_get(3)?), ParkedState::Dead | ParkedState::Discarded);
-            let failures = if by_hand { 0 } else { row.try_get::<i32, _>(1)?.unsigned_abs() };
-            Ok((row.try_get(0)?, Past { failures, suspect: row.try_get::<bool, _>(2)? && !by_hand }))
+            Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get::<i32, _>(1)?.unsigned_abs(), row.try_get(2)?)))
         });
         past.collect()
     }
 
     pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
         let queue = self.queue(queue).await?;
-        let drained = sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
+        let drained =
+            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
         Ok(drained.try_get(0)?)
     }
 
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        let mut groups: BTreeMap<(&str, ProcessId), Vec<&Key>> = BTreeMap::new();
-        for delivery in deliveries {
-            if let Some(claim) = &delivery.claim {
-                groups.entry((&delivery.message.queue, claim.owner)).or_default().push(&delivery.message.key);
-            }
-        }
-        for ((queue, owner), keys) in groups {
+        for ((queue, owner), keys) in backend::by_owner(deliveries) {
             let queue = self.queue(queue).await?;
             let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
             for column in key_columns(queue, &keys) {
@@ -138,19 +140,9 @@ fn message(queue: &Statements, row: &PgRow) -> Result<Message> {
     Ok(message)
 }
 
-fn refuse(queue: &Statements, message: &NewMessage) -> Result<()> {
-    let size = message.payload.len();
-    if size > queue.payload_limit {
-        let (name, limit) = (&queue.queue, queue.payload_limit);
-        return Err(Error::Setup(format!("a message of {size} bytes is over the limit of `{name}`, {limit} bytes")));
-    }
-    Ok(())
-}
-
 /// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
 /// their defaults, so messages are grouped by the columns they name.
 async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
-    let rows = &queue.rows;
     let mut sent = Vec::with_capacity(messages.len());
     let mut at = 0;
     while at < messages.len() {
@@ -165,19 +157,17 @@ async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: 
         sent.extend(found.iter().map(|row| key(queue, row)).collect::<Result<Vec<_>>>()?);
         at = end;
     }
-    debug_assert!(rows.status.is_some());
     Ok(sent)
 }
 
 fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(&message.payload);
-    let fields: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text)
-        .map_err(|_| Error::Setup(format!("a message for the table queue `{}` is a JSON object whose fields are columns", queue.queue)))?;
+    let fields: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(&text).map_err(|_| backend::not_columns(&queue.queue))?;
     for name in fields.keys() {
         let known = || queue.rows.columns.iter().map(|column| column.name.as_str());
         if !known().any(|column| column == name) {
-            let hint = ichido::suggestion(name, known());
-            return Err(Error::Setup(format!("the table of the queue `{}` has no column `{name}`{hint}", queue.queue)));
+            return Err(backend::unknown_column(&queue.queue, name, known()));
         }
     }
     Ok(fields.into_keys().collect())
@@ -186,12 +176,8 @@ fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>
 fn insert_rows(queue: &Statements, fields: &[String]) -> Result<String> {
     let rows = &queue.rows;
     let (mut names, mut values) = (Vec::new(), Vec::new());
-    if let Some((column, status)) = &rows.status {
-        names.push(column.clone());
-        values.push(crate::quote::literal(&status.new)?);
-    }
-    for (column, value) in &rows.only {
-        names.push(column.clone());
+    for (column, value) in rows.mapping.fixed() {
+        names.push(column.to_owned());
         values.push(crate::quote::literal(value)?);
     }
     for column in rows.columns.iter().filter(|column| fields.contains(&column.name)) {
@@ -204,7 +190,8 @@ fn insert_rows(queue: &Statements, fields: &[String]) -> Result<String> {
             });
         }
     }
-    let keys: Vec<_> = rows.key.iter().enumerate().map(|(at, column)| format!("{}::text as k{at}", column.quoted)).collect();
+    let keys: Vec<_> =
+        rows.key.iter().enumerate().map(|(at, column)| format!("{}::text as k{at}", column.quoted)).collect();
     Ok(format!(
         "insert into {table} ({}) select {} from jsonb_array_elements($1::jsonb) with ordinality as e(value, at), \
          jsonb_populate_record(null::{table}, e.value {without}) as r order by e.at returning {}",
@@ -219,5 +206,8 @@ fn insert_rows(queue: &Statements, fields: &[String]) -> Result<String> {
 /// Bytes are base64 in JSON, which the record would read as text: they are decoded apart.
 fn without_bytes(queue: &Statements) -> Result<String> {
     let bytes = queue.rows.columns.iter().filter(|column| column.kind == "bytea");
-    Ok(bytes.map(|column| Ok(format!("- {}::text", crate::quote::literal(&column.name)?))).collect::<Result<Vec<_>>>()?.join(" "))
+    Ok(bytes
+        .map(|column| Ok(format!("- {}::text", crate::quote::literal(&column.name)?)))
+        .collect::<Result<Vec<_>>>()?
+        .join(" "))
 }

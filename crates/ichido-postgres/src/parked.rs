@@ -1,7 +1,7 @@
 //! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the
 //! queue's row always change in one transaction.
 
-use ichido::{Delivery, Failure, Key, MessageId, ParkedState, Registration, Result};
+use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{Postgres, messages, statements::Statements};
@@ -9,22 +9,11 @@ use crate::{Postgres, messages, statements::Statements};
 /// A point in time as operators read it.
 pub(crate) const UTC: &str = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
 
-/// What is written about a message that is put aside or freed.
-pub(crate) struct Note<'a> {
-    pub(crate) state: ParkedState,
-    pub(crate) attempts: u32,
-    pub(crate) suspect: bool,
-    pub(crate) wait_ms: Option<i64>,
-    /// Added to the history, if anything failed.
-    pub(crate) error: Option<&'a str>,
-}
-
 impl Postgres {
     pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
-        let dead = failure.retry_after.is_none();
-        let statement = if dead { &queue.park_dead } else { &queue.park_waiting };
+        let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
         let mut tx = self.begin_own().await?;
         let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
@@ -34,20 +23,19 @@ impl Postgres {
             tx.rollback().await?;
             return Ok(false);
         }
-        let note = Note {
-            state: if dead { ParkedState::Dead } else { ParkedState::Waiting },
-            attempts: failure.failures,
-            suspect: false,
-            wait_ms: failure.retry_after.map(|wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
-            error: Some(&failure.error),
-        };
-        self.write_note(&mut tx, queue, &delivery.message.key, note).await?;
+        self.write_note(&mut tx, queue, &delivery.message.key, Note::failure(failure)).await?;
         tx.commit().await?;
         Ok(true)
     }
 
     /// Writes what is known about a message, keeping its last failures.
-    pub(crate) async fn write_note(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, note: Note<'_>) -> Result<()> {
+    pub(crate) async fn write_note(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        key: &Key,
+        note: Note<'_>,
+    ) -> Result<()> {
         let key = key.to_string();
         let parked = &self.shared.schema.parked;
         let history = match note.error {
@@ -68,7 +56,11 @@ impl Postgres {
              due_at = excluded.due_at, parked_at = now(), history = coalesce($7, p.history)"
         );
         let write = sqlx::query(AssertSqlSafe(write)).bind(&*queue.queue).bind(&key).bind(note.state.as_str());
-        let write = write.bind(i32::try_from(note.attempts).unwrap_or(i32::MAX)).bind(note.suspect).bind(note.wait_ms).bind(history);
+        let write = write
+            .bind(i32::try_from(note.attempts).unwrap_or(i32::MAX))
+            .bind(note.suspect)
+            .bind(note.wait_ms())
+            .bind(history);
         write.execute(tx).await?;
         Ok(())
     }
@@ -104,7 +96,8 @@ impl Postgres {
         let back = back.fetch_all(&mut *tx).await?;
         let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
         let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
-        let release = format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
+        let release =
+            format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(release)).bind(&*queue.queue).bind(&back).execute(&mut *tx).await?;
         let forget = format!("delete from {parked} where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(gone).execute(&mut *tx).await?;
@@ -137,11 +130,16 @@ impl Postgres {
             let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
             fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));
         }
-        let forget = format!("delete from {parked} where queue = $1 and key = $2 and state = $3 and parked_at::text = $4");
+        let forget =
+            format!("delete from {parked} where queue = $1 and key = $2 and state = $3 and parked_at::text = $4");
         for row in &known {
             let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             if !fits.contains(&(key.to_owned(), state)) {
-                let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(key).bind(state).bind(parked_at);
+                let forget = sqlx::query(AssertSqlSafe(forget.clone()))
+                    .bind(&*queue.queue)
+                    .bind(key)
+                    .bind(state)
+                    .bind(parked_at);
                 forget.execute(&self.own).await?;
             }
         }
@@ -162,7 +160,7 @@ impl Postgres {
     pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
         let queue = self.queue(&id.queue).await?;
         let parked = &self.shared.schema.parked;
-        let stays_new = !queue.rows.managed && queue.rows.status.as_ref().is_some_and(|(_, status)| status.failed.is_none());
+        let stays_new = !queue.rows.managed && !queue.rows.mapping.has_failed_value();
         let past = if stays_new {
             format!("update {parked} set state = 'discarded' where queue = $1 and key = $2")
         } else {
@@ -172,10 +170,20 @@ impl Postgres {
     }
 
     /// One message, re-checked under its row's lock, with a note in the audit.
-    async fn by_hand(&self, verb: &str, queue: &Statements, key: &Key, row: &std::sync::Arc<str>, past: &str) -> Result<bool> {
+    async fn by_hand(
+        &self,
+        verb: &str,
+        queue: &Statements,
+        key: &Key,
+        row: &std::sync::Arc<str>,
+        past: &str,
+    ) -> Result<bool> {
         let mut tx = self.begin_own().await?;
         let text = key.to_string();
-        let dead = format!("select history from {} where queue = $1 and key = $2 and state = 'dead' for update", self.shared.schema.parked);
+        let dead = format!(
+            "select history from {} where queue = $1 and key = $2 and state = 'dead' for update",
+            self.shared.schema.parked
+        );
         let dead = sqlx::query(AssertSqlSafe(dead)).bind(&*queue.queue).bind(&text).fetch_optional(&mut *tx).await?;
         let Some(dead) = dead else { return Ok(false) };
         let mut change = sqlx::query(AssertSqlSafe(row.clone()));
@@ -186,8 +194,13 @@ impl Postgres {
             return Ok(false);
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
-        let audit = format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
-        let audit = sqlx::query(AssertSqlSafe(audit)).bind(verb).bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
+        let audit =
+            format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
+        let audit = sqlx::query(AssertSqlSafe(audit))
+            .bind(verb)
+            .bind(&*queue.queue)
+            .bind(&text)
+            .bind(dead.try_get::<String, _>(0)?);
         audit.execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(true)

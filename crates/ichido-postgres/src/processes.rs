@@ -1,9 +1,9 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
-use ichido::{Key, MessageId, ParkedState, ProcessId, Registration, Rescued, Result};
+use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, messages, parked::Note, statements::Statements};
+use crate::{Postgres, messages, statements::Statements};
 
 impl Postgres {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
@@ -13,7 +13,10 @@ impl Postgres {
             self.shared.schema.process
         );
         let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
-        let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&process.request_id).bind(ichido::host());
+        let insert = sqlx::query(AssertSqlSafe(insert))
+            .bind(process.id.to_string())
+            .bind(&process.request_id)
+            .bind(ichido::host());
         let insert = insert.bind(i64::from(std::process::id())).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
@@ -62,7 +65,8 @@ impl Postgres {
 
     /// The queues that a process has registered and that we know as the same rows.
     async fn served(&self, tx: &mut PgConnection, process: ProcessId) -> Result<Vec<&Statements>> {
-        let served = format!("select queue, place from {} where process = $1::text::uuid", self.shared.schema.process_queue);
+        let served =
+            format!("select queue, place from {} where process = $1::text::uuid", self.shared.schema.process_queue);
         let served = sqlx::query(AssertSqlSafe(served)).bind(process.to_string()).fetch_all(tx).await?;
         let known = self.queues().await?;
         let ours = served.iter().filter_map(|row| {
@@ -74,9 +78,13 @@ impl Postgres {
 
     /// Forgets that a process served a queue, when it owns nothing there any more.
     async fn forget_queue(&self, tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<()> {
-        let left = sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
+        let left =
+            sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
         if !left.try_get::<bool, _>(0)? {
-            let forget = format!("delete from {} where process = $1::text::uuid and queue = $2", self.shared.schema.process_queue);
+            let forget = format!(
+                "delete from {} where process = $1::text::uuid and queue = $2",
+                self.shared.schema.process_queue
+            );
             sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(&*queue.queue).execute(tx).await?;
         }
         Ok(())
@@ -115,7 +123,13 @@ impl Postgres {
 
     /// Frees a dead process's rows as suspects. Rows that are still locked by a stopped process's transaction are left
     /// for another time, and so is a process that somebody else is rescuing.
-    async fn rescue_queue(&self, dead: ProcessId, queue: &Statements, attempts: u32, rescued: &mut Rescued) -> Result<()> {
+    async fn rescue_queue(
+        &self,
+        dead: ProcessId,
+        queue: &Statements,
+        attempts: u32,
+        rescued: &mut Rescued,
+    ) -> Result<()> {
         let mut tx = self.begin_own().await?;
         let Some(running) = self.lock_dead(&mut tx, dead).await? else { return Ok(()) };
         let keys = owned(&mut tx, queue, dead).await?;
@@ -162,12 +176,20 @@ impl Postgres {
             "select attempts from {} where queue = $1 and key = $2 and state not in ('dead', 'discarded') for update",
             self.shared.schema.parked
         );
-        let past = sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(key.to_string()).fetch_optional(tx).await?;
+        let past =
+            sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(key.to_string()).fetch_optional(tx).await?;
         Ok(past.map(|row| row.try_get::<i32, _>(0)).transpose()?.unwrap_or_default().unsigned_abs())
     }
 
     /// A message that ran alone when its process died, for the last time: parked for good.
-    async fn bury_killer(&self, tx: &mut PgConnection, queue: &Statements, dead: ProcessId, key: &Key, most: u32) -> Result<bool> {
+    async fn bury_killer(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        dead: ProcessId,
+        key: &Key,
+        most: u32,
+    ) -> Result<bool> {
         let attempts = self.past_attempts(tx, queue, key).await? + 1;
         if attempts < most {
             return Ok(false);
@@ -177,15 +199,13 @@ impl Postgres {
             park = park.bind(column);
         }
         park.execute(&mut *tx).await?;
-        let error = Some(ichido::DIED_RUNNING);
-        self.write_note(tx, queue, key, Note { state: ParkedState::Dead, attempts, suspect: false, wait_ms: None, error }).await?;
+        self.write_note(tx, queue, key, Note::killer(attempts)).await?;
         Ok(true)
     }
 
     async fn suspect(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, killed: bool) -> Result<()> {
-        let attempts = self.past_attempts(tx, queue, key).await? + u32::from(killed);
-        let error = killed.then_some(ichido::DIED_RUNNING);
-        self.write_note(tx, queue, key, Note { state: ParkedState::Released, attempts, suspect: true, wait_ms: None, error }).await
+        let attempts = self.past_attempts(tx, queue, key).await?;
+        self.write_note(tx, queue, key, Note::suspect(attempts, killed)).await
     }
 }
 

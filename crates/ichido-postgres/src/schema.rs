@@ -1,7 +1,10 @@
 //! ichido's own tables: their names, their version, and the way from one version to the next. A binary works with the
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
-use ichido::{Error, Migration, Result};
+use ichido::{
+    Migration, Result,
+    backend::{self, Migrations},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{Postgres, connect::setup_error, quote};
@@ -47,16 +50,7 @@ impl Schema {
     /// Refuses a schema that is missing, too old or too new for this binary.
     pub(crate) async fn check(&self, connection: &mut PgConnection) -> Result<()> {
         let (version, oldest) = self.version(connection).await?;
-        match version {
-            0 => Err(Error::Setup("ichido's tables are not there; run `ichido migrate`".into())),
-            version if version < VERSION => Err(Error::Setup(format!(
-                "ichido's tables have version {version}, this binary needs {VERSION}; run `ichido migrate`"
-            ))),
-            version if oldest > VERSION => Err(Error::Setup(format!(
-                "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {VERSION}"
-            ))),
-            _ => Ok(()),
-        }
+        backend::refuse_version(version, oldest, VERSION)
     }
 
     /// The version in the database and the oldest binary that works with it; zeros if there is none.
@@ -71,21 +65,16 @@ impl Schema {
         Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
     }
 
-    fn steps(&self, from: u32) -> Vec<String> {
-        let mut steps = Vec::new();
-        if let Some(schema) = &self.name {
-            steps.push(format!("create schema if not exists {schema}"));
-            steps.push(format!("set local search_path to {schema}"));
-        }
-        steps.push(format!(
-            "create table if not exists {} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())",
-            self.version
-        ));
-        for (version, oldest, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > from) {
-            steps.push((*sql).to_owned());
-            steps.push(format!("insert into {} (version, oldest) values ({version}, {oldest})", self.version));
-        }
-        steps
+    fn migrations(&self) -> Migrations {
+        let version = &self.version;
+        let table = format!(
+            "create table if not exists {version} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())"
+        );
+        let table = match &self.name {
+            Some(schema) => format!("create schema if not exists {schema}; set local search_path to {schema}; {table}"),
+            None => table,
+        };
+        Migrations { table, name: version.clone(), versions: &MIGRATIONS }
     }
 }
 
@@ -94,8 +83,7 @@ impl Postgres {
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
         let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
         let (from, _) = self.shared.schema.version(&mut connection).await?;
-        let steps = if from < VERSION { self.shared.schema.steps(from) } else { Vec::new() };
-        Ok(Migration::new(from, VERSION.max(from), steps))
+        Ok(self.shared.schema.migrations().from(from))
     }
 
     /// Creates or upgrades ichido's tables, all in one transaction, one process at a time.
@@ -103,11 +91,11 @@ impl Postgres {
         let mut tx = self.begin_own().await?;
         sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
         let (from, _) = self.shared.schema.version(&mut tx).await?;
-        let steps = if from < VERSION { self.shared.schema.steps(from) } else { Vec::new() };
-        for step in &steps {
+        let migration = self.shared.schema.migrations().from(from);
+        for step in &migration.statements {
             sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
         }
         tx.commit().await?;
-        Ok(Migration::new(from, VERSION.max(from), steps))
+        Ok(migration)
     }
 }

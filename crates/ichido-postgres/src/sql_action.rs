@@ -74,7 +74,8 @@ async fn kinds(connection: &mut PgConnection, statement: &Template) -> Result<Ve
     for info in types {
         let name = match info.oid() {
             Some(oid) => {
-                let name = sqlx::query("select format_type($1, -1)").bind(i64::from(oid.0)).fetch_one(&mut *connection).await;
+                let name =
+                    sqlx::query("select format_type($1, -1)").bind(i64::from(oid.0)).fetch_one(&mut *connection).await;
                 name.map_err(about)?.try_get(0)?
             }
             None => info.name().to_owned(),

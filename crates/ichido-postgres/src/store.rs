@@ -1,4 +1,4 @@
-//! [`ichido::Store`] for PostgreSQL: every verb, each a line that names where it is done.
+//! [`ichido::Store`] for `PostgreSQL`: every verb, each a line that names where it is done.
 
 use std::error::Error as StdError;
 
@@ -52,7 +52,12 @@ impl Store for Postgres {
         self.probe(delivery).await
     }
 
-    async fn send(&self, connection: &mut PgConnection, queue: &str, messages: &[NewMessage]) -> Result<Vec<MessageId>> {
+    async fn send(
+        &self,
+        connection: &mut PgConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
         self.send_in(connection, queue, messages).await
     }
 

@@ -57,7 +57,8 @@ impl Postgres {
             let key = delivery.message.key.to_string();
             sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
         }
-        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string()).bind(&tx.token);
+        let mut complete =
+            sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string()).bind(&tx.token);
         for column in delivery.message.key.columns() {
             complete = complete.bind(column);
         }

@@ -1,4 +1,4 @@
-//! The conformance cases on a private PostgreSQL, each with a database of its own.
+//! The conformance cases on a private `PostgreSQL`, each with a database of its own.
 
 use ichido::{ProcessId, Queue, Result};
 use ichido_conformance::{
@@ -42,7 +42,8 @@ impl Fixture for OnPostgres {
 
     /// Its last sign of life was long ago.
     async fn die(&self, _: Postgres, process: ProcessId) {
-        let expire = format!("update ichido_process set heartbeat_at = now() - interval '1 hour' where id = '{process}'");
+        let expire =
+            format!("update ichido_process set heartbeat_at = now() - interval '1 hour' where id = '{process}'");
         self.sql(&expire).await;
     }
 }

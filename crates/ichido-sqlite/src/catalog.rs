@@ -1,7 +1,10 @@
 //! Looks at a queue's table and refuses what cannot work, naming the thing and the nearest match. What it finds goes to
 //! `statements`.
 
-use ichido::{Error, Place, Queue, Result, Table};
+use ichido::{
+    Error, Place, Queue, Result, Table,
+    backend::{self, Mapping},
+};
 use sqlx::{Row, SqliteConnection};
 
 use crate::{
@@ -19,37 +22,28 @@ pub(crate) async fn look(connection: &mut SqliteConnection, queue: &Queue) -> Re
     Statements::new(queue, rows)
 }
 
-/// The same rows must not belong to two queues.
-pub(crate) fn refuse_overlaps(all: &[Statements]) -> Result<()> {
-    for (at, one) in all.iter().enumerate() {
-        if let Some(other) = all[..at].iter().find(|other| other.rows.place == one.rows.place) {
-            let (one, other) = (&one.queue, &other.queue);
-            return Err(Error::Setup(format!("the queues `{other}` and `{one}` have the same rows of the same table")));
-        }
-    }
-    Ok(())
-}
-
 async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<Rows> {
     if table.schema.as_deref().is_some_and(|schema| schema != "main") {
-        return Err(Error::Setup(format!("queues.{}.table: SQLite's business tables are in the schema `main`", queue.name)));
+        return Err(backend::unfit(queue, "table", "SQLite's business tables are in the schema `main`"));
     }
     let (columns, primary) = columns(connection, queue, table).await?;
-    let find = |name: &str| find(queue, &table.name, &columns, name);
-    let key: Vec<Column> = if table.key.is_empty() { primary.clone() } else { table.key.iter().map(|name| find(name)).collect::<Result<_>>()? };
+    let find = |name: &str| find(queue, &columns, name);
+    let key: Vec<Column> = if table.key.is_empty() {
+        primary.clone()
+    } else {
+        table.key.iter().map(|name| find(name)).collect::<Result<_>>()?
+    };
     refuse_key(connection, queue, table, &key, &primary).await?;
     let owner = find(&table.owner)?;
     if owner.not_null {
-        return Err(Error::Setup(format!("queues.{}.owner: the column `{}` must be nullable", queue.name, table.owner)));
+        return Err(backend::unfit(queue, "owner", format!("the column `{}` must be nullable", table.owner)));
     }
     refuse_status(queue, table, &find(&table.status.column)?)?;
+    let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     Ok(Rows {
+        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
         table: quote::name(&table.name)?,
-        status: Some((find(&table.status.column)?.quoted, table.status.clone())),
-        order_by: table.order_by.iter().map(|order| Ok((find(&order.column)?.quoted, order.descending))).collect::<Result<_>>()?,
-        only: table.only.iter().map(|(column, value)| Ok((find(column)?.quoted, value.clone()))).collect::<Result<_>>()?,
-        on_done: table.on_done,
-        place: place(table),
+        place: table.place(),
         key,
         owner,
         columns,
@@ -57,13 +51,14 @@ async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table:
     })
 }
 
-fn place(table: &Table) -> String {
-    format!("{}:{}={}:{}:{:?}", table.name, table.status.column, table.status.new, table.owner, table.only)
-}
-
 /// All columns, and those of the primary key in its order.
-async fn columns(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<(Vec<Column>, Vec<Column>)> {
-    let found = sqlx::query("select name, type, \"notnull\", pk from pragma_table_xinfo(?) where hidden <> 1 order by cid");
+async fn columns(
+    connection: &mut SqliteConnection,
+    queue: &Queue,
+    table: &Table,
+) -> Result<(Vec<Column>, Vec<Column>)> {
+    let found =
+        sqlx::query("select name, type, \"notnull\", pk from pragma_table_xinfo(?) where hidden <> 1 order by cid");
     let found = found.bind(&table.name).fetch_all(&mut *connection).await.map_err(setup_error)?;
     if found.is_empty() {
         return Err(no_table(connection, queue, table).await);
@@ -88,20 +83,22 @@ async fn no_table(connection: &mut SqliteConnection, queue: &Queue, table: &Tabl
         Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
         Err(error) => return error.into(),
     };
-    let hint = ichido::suggestion(&table.name, tables.iter().map(String::as_str));
-    Error::Setup(format!("queues.{}.table: there is no table `{}`{}", queue.name, table.name, hint))
+    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
 }
 
-fn find(queue: &Queue, table: &str, columns: &[Column], name: &str) -> Result<Column> {
+fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)).cloned();
-    found.ok_or_else(|| {
-        let hint = ichido::suggestion(name, columns.iter().map(|column| column.name.as_str()));
-        Error::Setup(format!("queues.{}: the table `{table}` has no column `{name}`{}", queue.name, hint))
-    })
+    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
 /// The key must be the primary key, or the columns of a unique index that cannot be null.
-async fn refuse_key(connection: &mut SqliteConnection, queue: &Queue, table: &Table, key: &[Column], primary: &[Column]) -> Result<()> {
+async fn refuse_key(
+    connection: &mut SqliteConnection,
+    queue: &Queue,
+    table: &Table,
+    key: &[Column],
+    primary: &[Column],
+) -> Result<()> {
     if key.is_empty() {
         return Err(Error::Setup(format!(
             "queues.{}: the table `{}` has no primary key; name the columns of a NOT NULL unique index in `key`",
@@ -126,13 +123,16 @@ async fn refuse_key(connection: &mut SqliteConnection, queue: &Queue, table: &Ta
             return Ok(());
         }
     }
-    Err(Error::Setup(format!(
-        "queues.{}.key: the table `{}` has no NOT NULL unique index on exactly ({}); its primary key is ({})",
-        queue.name,
-        table.name,
-        names(key).join(", "),
-        names(primary).join(", ")
-    )))
+    Err(backend::unfit(
+        queue,
+        "key",
+        format!(
+            "the table `{}` has no NOT NULL unique index on exactly ({}); its primary key is ({})",
+            table.name,
+            names(key).join(", "),
+            names(primary).join(", ")
+        ),
+    ))
 }
 
 /// Values that differ as text can still be one number for the column.
@@ -147,7 +147,11 @@ fn refuse_status(queue: &Queue, table: &Table, column: &Column) -> Result<()> {
     for (at, one) in values.iter().enumerate() {
         if let Some(other) = values[..at].iter().find(|other| same(one, other)) {
             let column = &column.name;
-            return Err(Error::Setup(format!("queues.{}.status: `{one}` and `{other}` are equal for the column `{column}`", queue.name)));
+            return Err(backend::unfit(
+                queue,
+                "status",
+                format!("`{one}` and `{other}` are equal for the column `{column}`"),
+            ));
         }
     }
     Ok(())

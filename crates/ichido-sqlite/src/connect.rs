@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ichido::{Error, Queue, Result};
+use ichido::{Error, Queue, Result, backend};
 use sqlx::{
     SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -14,16 +14,21 @@ use sqlx::{
 use tokio::sync::OnceCell;
 
 use crate::{
-    alive::Alive, fault, schema, sql_action::Rendered, statements::Statements, transaction::Guard, turn::{self, Line},
+    alive::Alive,
+    fault, schema,
+    sql_action::Rendered,
+    statements::Statements,
+    transaction::Guard,
+    turn::{self, Line},
 };
 
-/// How long SQLite itself waits for writers that do not stand in our line.
+/// How long `SQLite` itself waits for writers that do not stand in our line.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Nobody waits longer than this for the connection that writes.
 const ACQUIRE: Duration = Duration::from_secs(30);
 
-/// A SQLite database that holds the business tables and ichido's own.
+/// A `SQLite` database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Sqlite {
     pub(crate) writer: SqlitePool,
@@ -126,10 +131,8 @@ impl Sqlite {
     /// The statements of a queue.
     pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
         let all = self.queues().await?;
-        all.iter().find(|statements| &*statements.queue == name).ok_or_else(|| {
-            let known: Vec<_> = all.iter().map(|statements| statements.queue.as_ref()).collect();
-            Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
-        })
+        let unknown = || backend::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+        all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
     }
 
     /// The statements of all queues, made at first use.
@@ -141,14 +144,14 @@ impl Sqlite {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, queue).await?);
             }
-            crate::catalog::refuse_overlaps(&made)?;
+            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.place)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)
     }
 }
 
-/// An error of the schema or the catalog: what SQLite refuses there, somebody must change.
+/// An error of the schema or the catalog: what `SQLite` refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
 }

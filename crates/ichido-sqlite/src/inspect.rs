@@ -1,7 +1,8 @@
 //! What operators see: counts, processes, parked messages, statements and warnings.
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result, Statement,
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
+    Statement,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -32,7 +33,8 @@ impl Inspect for Sqlite {
              where (state = 'dead' or (state = 'waiting' and ?1)) and (?2 is null or queue = ?2) and (?3 is null or key = ?3) \
              order by parked_at limit ?4",
         );
-        let parked = parked.bind(filter.waiting).bind(queue).bind(key).bind(filter.limit).fetch_all(&self.readers).await?;
+        let parked =
+            parked.bind(filter.waiting).bind(queue).bind(key).bind(filter.limit).fetch_all(&self.readers).await?;
         let read = |row: &sqlx::sqlite::SqliteRow| {
             let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
             Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
@@ -67,11 +69,15 @@ impl Inspect for Sqlite {
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
             let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {}", queue.pick))).bind(1);
             let plan = plan.fetch_all(&self.readers).await?;
-            let scans = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok()).any(|step| {
-                step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")
-            });
+            let scans = plan
+                .iter()
+                .filter_map(|row| row.try_get::<String, _>("detail").ok())
+                .any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE"));
             if scans {
-                warnings.push(format!("queue `{}` has no index on its claimable rows; with many done rows a claim reads them all", queue.queue));
+                warnings.push(format!(
+                    "queue `{}` has no index on its claimable rows; with many done rows a claim reads them all",
+                    queue.queue
+                ));
             }
         }
         Ok(warnings)

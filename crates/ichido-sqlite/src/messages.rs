@@ -2,16 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{Claim, Delivery, Error, Key, Message, MessageId, NewMessage, ParkedState, Payload, ProcessId, Result, sql::Fields};
+use ichido::{
+    Delivery, Error, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
+    backend::{self, Past},
+    sql::Fields,
+};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{Sqlite, statements::Statements, value};
-
-/// What the parked table knows about a claimed message.
-struct Past {
-    failures: u32,
-    suspect: bool,
-}
 
 impl Sqlite {
     pub(crate) async fn send_in(
@@ -23,7 +21,7 @@ impl Sqlite {
         let queue = self.queue(queue).await?;
         let mut sent = Vec::with_capacity(messages.len());
         for message in messages {
-            refuse(queue, message)?;
+            backend::refuse_size(&queue.queue, queue.payload_limit, message)?;
             let key = if queue.rows.managed {
                 send_managed(connection, queue, message).await?
             } else {
@@ -54,7 +52,11 @@ impl Sqlite {
         let claimed = claim.execute(tx.connection()).await?.rows_affected();
         if claimed != deliveries.len() as u64 {
             tx.rollback().await?;
-            return Err(Error::Setup(format!("queue `{}`: {claimed} rows match {} keys; the key is not unique", queue.queue, keys.len())));
+            return Err(Error::Setup(format!(
+                "queue `{}`: {claimed} rows match {} keys; the key is not unique",
+                queue.queue,
+                keys.len()
+            )));
         }
         tx.commit().await?;
         Ok(deliveries)
@@ -70,19 +72,14 @@ impl Sqlite {
 
     pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
         let queue = self.queue(queue).await?;
-        let drained = sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.readers).await?;
+        let drained =
+            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.readers).await?;
         Ok(drained.try_get(0)?)
     }
 
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        let mut groups: BTreeMap<(&str, ProcessId), Vec<&Key>> = BTreeMap::new();
-        for delivery in deliveries {
-            if let Some(claim) = &delivery.claim {
-                groups.entry((&delivery.message.queue, claim.owner)).or_default().push(&delivery.message.key);
-            }
-        }
         let mut tx = self.begin_tx().await?;
-        for ((queue, owner), keys) in groups {
+        for ((queue, owner), keys) in backend::by_owner(deliveries) {
             let release = sqlx::query(AssertSqlSafe(self.queue(queue).await?.release.clone()));
             release.bind(owner.to_string()).bind(key_list(&keys)).execute(tx.connection()).await?;
         }
@@ -112,26 +109,24 @@ async fn deliveries(
     let past = past(connection, queue, &messages).await?;
     let deliveries = messages.into_iter().map(|message| {
         let past = past.get(&message.key.to_string());
-        let suspect = past.is_some_and(|past| past.suspect);
-        let claim = Claim { owner: process, parked: past.is_some(), suspect };
-        let delivery = Delivery::claimed(message, claim, past.map_or(0, |past| past.failures));
-        delivery.within(queue.payload_limit)
+        Past::delivery(past, message, process, queue.payload_limit)
     });
     Ok(deliveries.collect())
 }
 
-/// A row that had failed for good and is claimable was set to new by hand: attempt one.
-async fn past(connection: &mut SqliteConnection, queue: &Statements, messages: &[Message]) -> Result<BTreeMap<String, Past>> {
+/// What is known about these messages, by key.
+async fn past(
+    connection: &mut SqliteConnection,
+    queue: &Statements,
+    messages: &[Message],
+) -> Result<BTreeMap<String, Past>> {
     let keys: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
     let known = sqlx::query(
         "select key, attempts, suspect, state from ichido_parked where queue = ?1 and key in (select value from json_each(?2))",
     );
     let known = known.bind(&*queue.queue).bind(serde_json::to_string(&keys)?).fetch_all(connection).await?;
-    let past = known.iter().map(|row| {
-        let by_hand = matches!(ParkedState::read(row.try_get(3)?), ParkedState::Dead | ParkedState::Discarded);
-        let failures = if by_hand { 0 } else { row.try_get(1)? };
-        Ok((row.try_get(0)?, Past { failures, suspect: row.try_get::<bool, _>(2)? && !by_hand }))
-    });
+    let past =
+        known.iter().map(|row| Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get(1)?, row.try_get(2)?))));
     past.collect()
 }
 
@@ -150,17 +145,9 @@ fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Me
     Ok(Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?))
 }
 
-fn refuse(queue: &Statements, message: &NewMessage) -> Result<()> {
-    let size = message.payload.len();
-    if size > queue.payload_limit {
-        let (name, limit) = (&queue.queue, queue.payload_limit);
-        return Err(Error::Setup(format!("a message of {size} bytes is over the limit of `{name}`, {limit} bytes")));
-    }
-    Ok(())
-}
-
 async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Key> {
-    let insert = sqlx::query("insert into ichido_message (queue, payload, headers) values (?, ?, ?) returning cast(id as text)");
+    let insert =
+        sqlx::query("insert into ichido_message (queue, payload, headers) values (?, ?, ?) returning cast(id as text)");
     let insert = insert.bind(&*queue.queue).bind(String::from_utf8_lossy(&message.payload).into_owned());
     let row = insert.bind(serde_json::to_string(&message.headers)?).fetch_one(connection).await?;
     Ok(Key::new([row.try_get::<String, _>(0)?]))
@@ -168,9 +155,8 @@ async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, mes
 
 /// Fields are columns; columns that the message does not name get their defaults.
 async fn send_row(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Key> {
-    let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone())).map_err(|_| {
-        Error::Setup(format!("a message for the table queue `{}` is a JSON object whose fields are columns", queue.queue))
-    })?;
+    let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone()))
+        .map_err(|_| backend::not_columns(&queue.queue))?;
     let (insert, names) = insert_row(queue, &fields)?;
     let mut insert = sqlx::query(AssertSqlSafe(insert));
     for name in names {
@@ -182,17 +168,15 @@ async fn send_row(connection: &mut SqliteConnection, queue: &Statements, message
 /// The statement, and the fields to bind to it.
 fn insert_row<'a>(queue: &Statements, fields: &'a Fields) -> Result<(String, Vec<&'a str>)> {
     let rows = &queue.rows;
-    let fixed = rows.status.iter().map(|(column, status)| (column, &status.new)).chain(rows.only.iter().map(|(column, value)| (column, value)));
     let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
-    for (column, value) in fixed {
-        names.push(column.clone());
+    for (column, value) in rows.mapping.fixed() {
+        names.push(column.to_owned());
         values.push(crate::quote::literal(value)?);
     }
     for name in fields.names() {
-        let known = || rows.columns.iter().map(|column| column.name.as_str());
         let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
-            let hint = ichido::suggestion(name, known());
-            return Err(Error::Setup(format!("the table of the queue `{}` has no column `{name}`{hint}", queue.queue)));
+            let known = rows.columns.iter().map(|column| column.name.as_str());
+            return Err(backend::unknown_column(&queue.queue, name, known));
         };
         // A send is a new, unowned message, whatever its fields say.
         if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {

@@ -3,27 +3,16 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{Delivery, Failure, Key, MessageId, ParkedState, Registration, Result};
+use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{Sqlite, messages, statements::Statements};
-
-/// What is written about a message that is put aside or freed.
-pub(crate) struct Note<'a> {
-    pub(crate) state: ParkedState,
-    pub(crate) attempts: u32,
-    pub(crate) suspect: bool,
-    pub(crate) wait_ms: Option<u64>,
-    /// Added to the history, if anything failed.
-    pub(crate) error: Option<&'a str>,
-}
 
 impl Sqlite {
     pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
-        let dead = failure.retry_after.is_none();
-        let statement = if dead { &queue.park_dead } else { &queue.park_waiting };
+        let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
         let mut tx = self.begin_tx().await?;
         let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
@@ -33,14 +22,7 @@ impl Sqlite {
             tx.rollback().await?;
             return Ok(false);
         }
-        let note = Note {
-            state: if dead { ParkedState::Dead } else { ParkedState::Waiting },
-            attempts: failure.failures,
-            suspect: false,
-            wait_ms: failure.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
-            error: Some(&failure.error),
-        };
-        write_note(tx.connection(), queue, &delivery.message.key, note).await?;
+        write_note(tx.connection(), queue, &delivery.message.key, Note::failure(failure)).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -69,7 +51,8 @@ impl Sqlite {
         let due = due.bind(&*queue.queue).fetch_all(tx.connection()).await?;
         let due: Vec<String> = due.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         let keys: Vec<Key> = due.iter().map(|key| key.parse()).collect::<Result<_>>()?;
-        let back = sqlx::query(AssertSqlSafe(queue.return_due.clone())).bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+        let back = sqlx::query(AssertSqlSafe(queue.return_due.clone()))
+            .bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
         let back = back.fetch_all(tx.connection()).await?;
         let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
         let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
@@ -77,7 +60,8 @@ impl Sqlite {
             "update ichido_parked set state = 'released', due_at = null where queue = ? and key in (select value from json_each(?))",
         );
         release.bind(&*queue.queue).bind(serde_json::to_string(&back)?).execute(tx.connection()).await?;
-        let forget = sqlx::query("delete from ichido_parked where queue = ? and key in (select value from json_each(?))");
+        let forget =
+            sqlx::query("delete from ichido_parked where queue = ? and key in (select value from json_each(?))");
         forget.bind(&*queue.queue).bind(serde_json::to_string(&gone)?).execute(tx.connection()).await?;
         tx.commit().await?;
         Ok(back.len() as u64)
@@ -104,7 +88,8 @@ impl Sqlite {
         );
         let known = known.bind(&*queue.queue).fetch_all(tx.connection()).await?;
         let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
-        let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone())).bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+        let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone()))
+            .bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
         let mut fits = BTreeSet::new();
         for row in there.fetch_all(tx.connection()).await? {
             let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
@@ -114,7 +99,8 @@ impl Sqlite {
         for row in &known {
             let (key, state): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
             if !fits.contains(&(key.to_owned(), state)) {
-                let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue).bind(key);
+                let forget =
+                    sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue).bind(key);
                 forget.execute(tx.connection()).await?;
             }
         }
@@ -131,7 +117,7 @@ impl Sqlite {
     /// An operator's discard: out of sight, with a note.
     pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
         let queue = self.queue(&id.queue).await?;
-        let stays_new = !queue.rows.managed && queue.rows.status.as_ref().is_some_and(|(_, status)| status.failed.is_none());
+        let stays_new = !queue.rows.managed && !queue.rows.mapping.has_failed_value();
         let past = if stays_new {
             "update ichido_parked set state = 'discarded' where queue = ? and key = ?"
         } else {
@@ -141,7 +127,14 @@ impl Sqlite {
     }
 
     /// One message, re-checked in the transaction that changes it, with a note in the audit.
-    async fn by_hand(&self, verb: &str, queue: &Statements, key: &Key, row: &Arc<str>, past: &'static str) -> Result<bool> {
+    async fn by_hand(
+        &self,
+        verb: &str,
+        queue: &Statements,
+        key: &Key,
+        row: &Arc<str>,
+        past: &'static str,
+    ) -> Result<bool> {
         let mut tx = self.begin_tx().await?;
         let text = key.to_string();
         let dead = sqlx::query("select history from ichido_parked where queue = ? and key = ? and state = 'dead'");
@@ -178,7 +171,7 @@ pub(crate) async fn write_note(tx: &mut SqliteConnection, queue: &Statements, ke
             Some(ichido::history(past.as_deref(), note.attempts, at, error))
         }
     };
-    let wait = note.wait_ms.map(|ms| format!("+{}.{:03} seconds", ms / 1000, ms % 1000));
+    let wait = note.wait_ms().map(|ms| format!("+{}.{:03} seconds", ms / 1000, ms % 1000));
     let write = sqlx::query(
         "insert into ichido_parked (queue, key, state, attempts, suspect, due_at, history) \
          values (?1, ?2, ?3, ?4, ?5, strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?6), coalesce(?7, '[]')) \

@@ -1,20 +1,17 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
-use ichido::{Key, MessageId, ParkedState, ProcessId, Registration, Rescued, Result};
+use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{
-    Sqlite, messages,
-    parked::{Note, write_note},
-    statements::Statements,
-};
+use crate::{Sqlite, messages, parked::write_note, statements::Statements};
 
 impl Sqlite {
     /// The lock comes first: a process that is known is alive.
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
         self.shared.alive.begin(process.id)?;
         let mut tx = self.begin_tx().await?;
-        let insert = sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
+        let insert =
+            sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
         let insert = insert.bind(process.id.to_string()).bind(&process.request_id).bind(ichido::host());
         insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
         for queue in process.queues.keys() {
@@ -52,7 +49,8 @@ impl Sqlite {
 
     /// The queues that a process has registered and that we know as the same rows.
     async fn served(&self, connection: &mut SqliteConnection, process: ProcessId) -> Result<Vec<&Statements>> {
-        let served = sqlx::query("select queue, place from ichido_process_queue where process = ?").bind(process.to_string());
+        let served =
+            sqlx::query("select queue, place from ichido_process_queue where process = ?").bind(process.to_string());
         let served = served.fetch_all(connection).await?;
         let known = self.queues().await?;
         let ours = served.iter().filter_map(|row| {
@@ -131,7 +129,13 @@ async fn rescue_queue(
 }
 
 /// A message that ran alone when its process died, for the last time: parked for good.
-async fn bury_killer(tx: &mut SqliteConnection, queue: &Statements, dead: ProcessId, key: &Key, most: u32) -> Result<bool> {
+async fn bury_killer(
+    tx: &mut SqliteConnection,
+    queue: &Statements,
+    dead: ProcessId,
+    key: &Key,
+    most: u32,
+) -> Result<bool> {
     let attempts = past_attempts(tx, queue, key).await? + 1;
     if attempts < most {
         return Ok(false);
@@ -141,19 +145,19 @@ async fn bury_killer(tx: &mut SqliteConnection, queue: &Statements, dead: Proces
         park = park.bind(column);
     }
     park.execute(&mut *tx).await?;
-    let error = Some(ichido::DIED_RUNNING);
-    write_note(tx, queue, key, Note { state: ParkedState::Dead, attempts, suspect: false, wait_ms: None, error }).await?;
+    write_note(tx, queue, key, Note::killer(attempts)).await?;
     Ok(true)
 }
 
 async fn suspect(tx: &mut SqliteConnection, queue: &Statements, key: &Key, killed: bool) -> Result<()> {
-    let attempts = past_attempts(tx, queue, key).await? + u32::from(killed);
-    let error = killed.then_some(ichido::DIED_RUNNING);
-    write_note(tx, queue, key, Note { state: ParkedState::Released, attempts, suspect: true, wait_ms: None, error }).await
+    let attempts = past_attempts(tx, queue, key).await?;
+    write_note(tx, queue, key, Note::suspect(attempts, killed)).await
 }
 
 async fn past_attempts(tx: &mut SqliteConnection, queue: &Statements, key: &Key) -> Result<u32> {
-    let past = sqlx::query("select attempts from ichido_parked where queue = ? and key = ? and state not in ('dead', 'discarded')");
+    let past = sqlx::query(
+        "select attempts from ichido_parked where queue = ? and key = ? and state not in ('dead', 'discarded')",
+    );
     let past = past.bind(&*queue.queue).bind(key.to_string()).fetch_optional(tx).await?;
     Ok(past.map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
@@ -170,7 +174,8 @@ async fn free(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId,
 }
 
 async fn forget_queue(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<()> {
-    let forget = sqlx::query("delete from ichido_process_queue where process = ? and queue = ?").bind(process.to_string());
+    let forget =
+        sqlx::query("delete from ichido_process_queue where process = ? and queue = ?").bind(process.to_string());
     forget.bind(&*queue.queue).execute(tx).await?;
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! ichido's own tables: their version, and the way from one version to the next. A binary works with the schema it knows and
 //! with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
-use ichido::{Error, Migration, Result};
+use ichido::{
+    Migration, Result,
+    backend::{self, Migrations},
+};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 
 use crate::{Sqlite, connect::setup_error};
@@ -18,16 +21,7 @@ const TABLE: &str = "create table if not exists ichido_schema (version integer p
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
     let (version, oldest) = version(connection).await?;
-    match version {
-        0 => Err(Error::Setup("ichido's tables are not there; run `ichido migrate`".into())),
-        version if version < VERSION => Err(Error::Setup(format!(
-            "ichido's tables have version {version}, this binary needs {VERSION}; run `ichido migrate`"
-        ))),
-        version if oldest > VERSION => Err(Error::Setup(format!(
-            "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {VERSION}"
-        ))),
-        _ => Ok(()),
-    }
+    backend::refuse_version(version, oldest, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.
@@ -41,13 +35,8 @@ async fn version(connection: &mut SqliteConnection) -> Result<(u32, u32)> {
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-fn steps(from: u32) -> Vec<String> {
-    let mut steps = vec![TABLE.to_owned()];
-    for (version, oldest, sql) in MIGRATIONS.iter().filter(|(version, ..)| *version > from) {
-        steps.push((*sql).to_owned());
-        steps.push(format!("insert into ichido_schema (version, oldest) values ({version}, {oldest})"));
-    }
-    steps
+fn migrations() -> Migrations {
+    Migrations { table: TABLE.into(), name: "ichido_schema".into(), versions: &MIGRATIONS }
 }
 
 impl Sqlite {
@@ -59,8 +48,7 @@ impl Sqlite {
         } else {
             0
         };
-        let steps = if from < VERSION { steps(from) } else { Vec::new() };
-        Ok(Migration::new(from, VERSION.max(from), steps))
+        Ok(migrations().from(from))
     }
 
     /// Creates the file and ichido's tables, or upgrades them, all in one transaction, one process at a time.
@@ -69,12 +57,12 @@ impl Sqlite {
         let mut connection = self.creating().connect().await.map_err(|error| self.unreachable(error))?;
         let mut tx = connection.begin_with("begin immediate").await.map_err(|error| self.unreachable(error))?;
         let (from, _) = version(&mut tx).await?;
-        let steps = if from < VERSION { steps(from) } else { Vec::new() };
-        for step in &steps {
+        let migration = migrations().from(from);
+        for step in &migration.statements {
             sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
         }
         tx.commit().await?;
         connection.close().await?;
-        Ok(Migration::new(from, VERSION.max(from), steps))
+        Ok(migration)
     }
 }

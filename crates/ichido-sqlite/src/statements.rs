@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use ichido::{OnDone, ProcessId, Queue, Result, Status};
+use ichido::{
+    Queue, Result,
+    backend::{Conditions, Mapping},
+};
 
 use crate::quote;
 
@@ -21,7 +24,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    pub(crate) fn new(name: String, kind: String, not_null: bool) -> Result<Self> {
+    pub(crate) fn new(name: String, kind: &str, not_null: bool) -> Result<Self> {
         Ok(Column { quoted: quote::name(&name)?, name, kind: kind.to_uppercase(), not_null })
     }
 
@@ -37,26 +40,31 @@ impl Column {
     }
 
     /// The column as text.
-    fn out(&self) -> String {
-        if self.is_blob() { format!("hex(t.{})", self.quoted) } else { format!("cast(t.{} as text)", self.quoted) }
+    fn out(&self, table: &str) -> String {
+        if self.is_blob() {
+            format!("hex({table}{})", self.quoted)
+        } else {
+            format!("cast({table}{} as text)", self.quoted)
+        }
     }
 
     /// The column has the value whose text this expression is.
     fn is(&self, text: &str) -> String {
-        if self.is_blob() { format!("t.{} = unhex({text})", self.quoted) } else { format!("t.{} = {text}", self.quoted) }
+        if self.is_blob() {
+            format!("t.{} = unhex({text})", self.quoted)
+        } else {
+            format!("t.{} = {text}", self.quoted)
+        }
     }
 }
 
-/// How rows of a table are messages.
+/// A queue's rows: the mapping, and what only this dialect needs to know.
 pub(crate) struct Rows {
     pub(crate) table: String,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
-    pub(crate) status: Option<(String, Status)>,
-    pub(crate) order_by: Vec<(String, bool)>,
-    pub(crate) only: Vec<(String, String)>,
-    pub(crate) on_done: OnDone,
+    pub(crate) mapping: Mapping,
     /// What these rows are, for the comparison with what other processes and queues mean.
     pub(crate) place: String,
     pub(crate) managed: bool,
@@ -65,90 +73,41 @@ pub(crate) struct Rows {
 impl Rows {
     /// The rows of a managed queue.
     pub(crate) fn managed(queue: &str) -> Result<Self> {
-        let column = |name: &str, kind: &str| Column::new(name.into(), kind.into(), true);
+        let column = |name: &str, kind: &str| Column::new(name.into(), kind, true);
+        let (key, owner) = (column("id", "INTEGER")?, column("owner", "TEXT")?);
         Ok(Rows {
             table: "ichido_message".into(),
             columns: vec![column("payload", "TEXT")?, column("headers", "TEXT")?],
-            key: vec![column("id", "INTEGER")?],
-            owner: column("owner", "TEXT")?,
-            status: None,
-            order_by: Vec::new(),
-            only: vec![("queue".into(), queue.into())],
-            on_done: OnDone::Delete,
+            mapping: Mapping::managed(queue),
+            key: vec![key],
+            owner,
             place: format!("managed:{queue}"),
             managed: true,
         })
     }
 
-    /// The row is unprocessed. Literals, not parameters: the planner must see that the claim index fits.
-    fn new(&self) -> Result<String> {
-        let mut conditions = Vec::new();
-        if let Some((column, status)) = &self.status {
-            conditions.push(format!("t.{column} = {}", quote::literal(&status.new)?));
-        }
-        for (column, value) in &self.only {
-            conditions.push(format!("t.{column} = {}", quote::literal(value)?));
-        }
-        Ok(conditions.join(" and "))
-    }
-
-    fn nobody(&self) -> String {
-        format!("'{}'", ProcessId::NOBODY)
+    fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
+        self.key.iter().enumerate().map(|(at, column)| write(at, column)).collect::<Vec<_>>().join(separator)
     }
 
     /// The row with the key in the parameters from `?first` on.
     fn key_is(&self, first: usize) -> String {
-        let one = |(at, column): (usize, &Column)| column.is(&format!("?{}", first + at));
-        self.key.iter().enumerate().map(one).collect::<Vec<_>>().join(" and ")
+        self.each_key(" and ", |at, column| column.is(&format!("?{}", first + at)))
     }
 
-    /// The keys in the JSON array `?number`, as `k`.
-    fn keys(number: usize) -> String {
-        format!("json_each(?{number}) k")
-    }
-
+    /// The row with one of the keys in the JSON array that is called `k`.
     fn key_in_keys(&self) -> String {
-        let one = |(at, column): (usize, &Column)| column.is(&format!("json_extract(k.value, '$[{at}]')"));
-        self.key.iter().enumerate().map(one).collect::<Vec<_>>().join(" and ")
+        self.each_key(" and ", |at, column| column.is(&format!("json_extract(k.value, '$[{at}]')")))
     }
 
     fn key_out(&self) -> String {
-        self.key.iter().map(Column::out).collect::<Vec<_>>().join(", ")
+        self.each_key(", ", |_, column| column.out("t."))
     }
 
     /// What is read of a message: the key as text, then every column.
     fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
         format!("{}, {}", self.key_out(), columns.join(", "))
-    }
-
-    fn order(&self) -> String {
-        let by_key = || self.key.iter().map(|column| (column.quoted.clone(), false)).collect();
-        let order: Vec<_> = if self.order_by.is_empty() { by_key() } else { self.order_by.clone() };
-        let one = |(column, down): &(String, bool)| format!("t.{column}{}", if *down { " desc" } else { "" });
-        order.iter().map(one).collect::<Vec<_>>().join(", ")
-    }
-
-    /// Where a row goes that has failed for good.
-    fn dead(&self) -> Result<String> {
-        let owner = &self.owner.quoted;
-        Ok(match self.status.as_ref().and_then(|(column, status)| Some((column, status.failed.as_ref()?))) {
-            Some((column, failed)) => format!("{column} = {}, {owner} = null", quote::literal(failed)?),
-            None => format!("{owner} = {}", self.nobody()),
-        })
-    }
-
-    /// The row has failed for good, as [`Rows::dead`] left it.
-    fn is_dead(&self) -> Result<String> {
-        let owner = &self.owner.quoted;
-        let mut conditions = match self.status.as_ref().and_then(|(column, status)| Some((column, status.failed.as_ref()?))) {
-            Some((column, failed)) => vec![format!("t.{column} = {}", quote::literal(failed)?), format!("t.{owner} is null")],
-            None => vec![format!("t.{owner} = {}", self.nobody()), self.new()?],
-        };
-        for (column, value) in &self.only {
-            conditions.push(format!("t.{column} = {}", quote::literal(value)?));
-        }
-        Ok(conditions.join(" and "))
     }
 }
 
@@ -177,39 +136,45 @@ pub(crate) struct Statements {
 
 impl Statements {
     pub(crate) fn new(queue: &Queue, rows: Rows) -> Result<Self> {
-        let Rows { table, owner, .. } = &rows;
-        let (owner, new, nobody) = (&owner.quoted, rows.new()?, rows.nobody());
+        let conditions = rows.mapping.conditions(quote::literal)?;
+        let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
+        let (table, owner) = (&rows.table, &rows.owner.quoted);
         let mine = format!("t.{owner} = ?1 and {new}");
-        let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
-        let many = |set: &str, number, guard: &str| {
-            format!("update {table} as t set {set} from {} where {} and {guard}", Rows::keys(number), rows.key_in_keys())
-        };
         let claimable = format!("t.{owner} is null and {new}");
-        let not_null: String = rows.key.iter().map(|column| format!(" and t.{} is not null", column.quoted)).collect();
+        let (key, out, message) = (rows.key_is(1), rows.key_out(), rows.message());
+        let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
+        let many = |set: &str, keys: &str, guard: &str| {
+            format!("update {table} as t set {set} from json_each({keys}) k where {} and {guard}", rows.key_in_keys())
+        };
         Ok(Statements {
-            pick: format!("select {} from {table} t where {claimable}{not_null} order by {} limit ?1", rows.message(), rows.order()).into(),
-            claim: many(&format!("{owner} = ?1"), 2, &claimable).into(),
-            claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
-            complete: complete(&rows, &mine)?.into(),
+            pick: pick(&rows, &conditions, &claimable).into(),
+            claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
+            claimed: format!("select {message} from {table} t where {mine}").into(),
+            complete: complete(&rows, &conditions, &mine).into(),
             is_claimed: format!("select 1 from {table} t where {} and {mine}", rows.key_is(2)).into(),
-            release: many(&format!("{owner} = null"), 2, &mine).into(),
+            release: many(&format!("{owner} = null"), "?2", &mine).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
-            park_dead: update(&rows.dead()?).into(),
-            owned: format!("select {} from {table} t where {mine} limit 500", rows.key_out()).into(),
+            park_dead: update(fail).into(),
+            owned: format!("select {out} from {table} t where {mine} limit 500").into(),
             return_due: format!(
                 "{} returning {}",
-                many(&format!("{owner} = null"), 1, &format!("t.{owner} = {nobody} and {new}")),
-                rows.key_out().replace("t.\"", "\"")
+                many(&format!("{owner} = null"), "?1", &format!("t.{owner} = {nobody} and {new}")),
+                rows.each_key(", ", |_, column| column.out(""))
             )
             .into(),
-            revive: revive(&rows)?.into(),
-            discard: discard(&rows)?.into(),
+            revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
+            // A managed message goes, a row of the user's own stays as it is.
+            discard: if rows.managed {
+                format!("delete from {table} as t where {key} and {failed}").into()
+            } else {
+                format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
+            },
             dead_or_new: format!(
-                "select {}, coalesce({}, 0), coalesce({new}, 0) from {}, {table} t where {}",
-                rows.key_out(), rows.is_dead()?, Rows::keys(1), rows.key_in_keys()
+                "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {}",
+                rows.key_in_keys()
             )
             .into(),
-            payload: format!("select {} from {table} t where {}", rows.message(), rows.key_is(1)).into(),
+            payload: format!("select {message} from {table} t where {key}").into(),
             drained: format!(
                 "select not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
                  and not exists (select 1 from ichido_parked where queue = ?1 and state = 'waiting' and attempts > 0)"
@@ -241,37 +206,19 @@ impl Statements {
     }
 }
 
+/// The first `?1` claimable rows in claim order. A primary key of SQLite's can be null; such a row cannot be a message.
+fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
+    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    let order = order.collect::<Vec<_>>().join(", ");
+    let named = rows.each_key(" and ", |_, column| format!("t.{} is not null", column.quoted));
+    format!("select {} from {} t where {claimable} and {named} order by {order} limit ?1", rows.message(), rows.table)
+}
+
 /// The one-way door. That this is the transaction that was begun is the guard's to prove.
-fn complete(rows: &Rows, mine: &str) -> Result<String> {
-    let Rows { table, owner, .. } = rows;
-    let guard = format!("{} and {mine}", rows.key_is(2));
-    Ok(match (rows.on_done, &rows.status) {
-        (OnDone::Status, Some((column, Status { done: Some(done), .. }))) => {
-            let (owner, done) = (&owner.quoted, quote::literal(done)?);
-            format!("update {table} as t set {column} = {done}, {owner} = null where {guard}")
-        }
-        _ => format!("delete from {table} as t where {guard}"),
-    })
-}
-
-/// Back into circulation by an operator's hand.
-fn revive(rows: &Rows) -> Result<String> {
-    let Rows { table, owner, status, .. } = rows;
-    let status = match status {
-        Some((column, status)) => format!("{column} = {}, ", quote::literal(&status.new)?),
-        None => String::new(),
-    };
-    let (key, dead) = (rows.key_is(1), rows.is_dead()?);
-    Ok(format!("update {table} as t set {status}{} = null where {key} and {dead}", owner.quoted))
-}
-
-/// Out of sight by an operator's hand: a managed message is deleted, a row of the user's own stays as it is.
-fn discard(rows: &Rows) -> Result<String> {
-    let (table, key, dead) = (&rows.table, rows.key_is(1), rows.is_dead()?);
-    Ok(if rows.managed {
-        format!("delete from {table} as t where {key} and {dead}")
-    } else {
-        let owner = &rows.owner.quoted;
-        format!("update {table} as t set {owner} = {owner} where {key} and {dead}")
-    })
+fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
+    let (table, guard) = (&rows.table, format!("{} and {mine}", rows.key_is(2)));
+    match &conditions.complete {
+        Some(set) => format!("update {table} as t set {set} where {guard}"),
+        None => format!("delete from {table} as t where {guard}"),
+    }
 }

@@ -1,4 +1,4 @@
-//! [`ichido::Store`] for SQLite: every verb, each a line that names where it is done.
+//! [`ichido::Store`] for `SQLite`: every verb, each a line that names where it is done.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -57,7 +57,12 @@ impl Store for Sqlite {
         self.probe(delivery).await
     }
 
-    async fn send(&self, connection: &mut SqliteConnection, queue: &str, messages: &[NewMessage]) -> Result<Vec<MessageId>> {
+    async fn send(
+        &self,
+        connection: &mut SqliteConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
         self.send_in(connection, queue, messages).await
     }
 

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Executor, SqliteConnection, pool::PoolConnection};
 
 use crate::{Sqlite, fault, statements::Statements, turn::Turn};
 
-/// SQLite says that a commit hook said no: the statement ran outside our transaction.
+/// `SQLite` says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
 
 /// What the hooks of the connection that writes know.
@@ -113,7 +113,9 @@ impl Sqlite {
 async fn complete_one(tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<()> {
     let Some(claim) = &delivery.claim else { return Ok(()) };
     if tx.guard.rolled_back.load(Ordering::SeqCst) {
-        return Err(Error::BrokenTransaction("it was rolled back, by the action or by an error that the action swallowed".into()));
+        return Err(Error::BrokenTransaction(
+            "it was rolled back, by the action or by an error that the action swallowed".into(),
+        ));
     }
     if claim.parked {
         let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);

@@ -1,4 +1,4 @@
-//! Whose turn it is to write. SQLite's own busy handler polls with growing pauses, so that among several processes the
+//! Whose turn it is to write. `SQLite`'s own busy handler polls with growing pauses, so that among several processes the
 //! fastest takes nearly everything. Here writers stand in line on two file locks beside the database: who waits for the turn
 //! holds the gate, so that whoever had the last turn cannot slip in again before them. The kernel frees both when a process dies.
 
@@ -39,7 +39,10 @@ impl Line {
         let waiting = tokio::task::spawn_blocking(move || line.wait_blocking());
         match tokio::time::timeout(PATIENCE, waiting).await {
             Ok(turn) => turn?,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process has been writing for {PATIENCE:?}"))),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("another process has been writing for {PATIENCE:?}"),
+            )),
         }
     }
 

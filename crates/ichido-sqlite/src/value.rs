@@ -1,4 +1,4 @@
-//! Values between SQLite and JSON: numbers stay numbers, bytes are base64, and what is bound to a statement keeps its digits.
+//! Values between `SQLite` and JSON: numbers stay numbers, bytes are base64, and what is bound to a statement keeps its digits.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ichido::{Result, sql::Value};
@@ -33,7 +33,10 @@ fn json(row: &SqliteRow, at: usize) -> Result<Json> {
 
 /// A statement with one more value. What is no 64-bit integer is bound as text, which the column's affinity turns into a
 /// number only where nothing is lost.
-pub(crate) fn bind<'q>(query: Query<'q, Sqlite, SqliteArguments>, value: Value<'_>) -> Query<'q, Sqlite, SqliteArguments> {
+pub(crate) fn bind<'q>(
+    query: Query<'q, Sqlite, SqliteArguments>,
+    value: Value<'_>,
+) -> Query<'q, Sqlite, SqliteArguments> {
     match value {
         Value::Null => query.bind(None::<String>),
         Value::Bool(value) => query.bind(value),

@@ -1,9 +1,12 @@
-//! The conformance cases on SQLite, each with a file of its own.
+//! The conformance cases on `SQLite`, each with a file of its own.
 
 use ichido::{ProcessId, Queue, Result};
 use ichido_conformance::fixture::{Fixture, TABLES};
 use ichido_sqlite::Sqlite;
-use sqlx::{AssertSqlSafe, Row, SqliteConnection, SqlitePool, sqlite::{SqliteConnectOptions, SqliteJournalMode}};
+use sqlx::{
+    AssertSqlSafe, Row, SqliteConnection, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
 use tempfile::TempDir;
 
 struct OnSqlite {

@@ -43,11 +43,7 @@ impl<S: Store> Sender<'_, S> {
     ///
     /// # Errors
     /// When a message cannot be encoded or is refused, or the database fails.
-    pub async fn send_all(
-        &self,
-        tx: &mut S::Connection,
-        messages: &[impl Serialize + Sync],
-    ) -> Result<Vec<MessageId>> {
+    pub async fn send_all(&self, tx: &mut S::Connection, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
         let encoded = messages.iter().map(|message| Ok(NewMessage::new(serde_json::to_vec(message)?)));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
         self.store.send(tx, self.queue, &encoded).await

@@ -84,6 +84,12 @@ impl Delivery {
     /// The same delivery for a task of its own: what the store needs to write about it.
     #[must_use]
     pub fn copy(&self) -> Self {
-        Delivery { message: self.message.clone(), claim: self.claim.clone(), refused: self.refused.clone(), alone: None, ..*self }
+        Delivery {
+            message: self.message.clone(),
+            claim: self.claim.clone(),
+            refused: self.refused.clone(),
+            alone: None,
+            ..*self
+        }
     }
 }

@@ -28,8 +28,8 @@ pub trait Handler<S: Store>: Send + Sync + 'static {
     /// Runs the rest of the queue through `next`, or does not.
     fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> impl Future<Output = Result<Outcome>> + Send;
 
-    /// What `ichido check` prints about it.
-    fn about(&self) -> About {
+    /// What `ichido check` prints about it, where it stands.
+    fn about(&self, _scope: Scope) -> About {
         About::named(short_name::<Self>())
     }
 }
@@ -71,7 +71,7 @@ fn short_name<T: ?Sized>() -> &'static str {
 /// The boxed twin of [`Handler`]; implemented for every handler, never by hand.
 pub(crate) trait DynHandler<S: Store>: Send + Sync {
     fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, Result<Outcome>>;
-    fn about(&self) -> About;
+    fn about(&self, scope: Scope) -> About;
 }
 
 impl<S: Store, H: Handler<S>> DynHandler<S> for H {
@@ -79,8 +79,8 @@ impl<S: Store, H: Handler<S>> DynHandler<S> for H {
         Box::pin(Handler::handle(self, cx, next))
     }
 
-    fn about(&self) -> About {
-        Handler::about(self)
+    fn about(&self, scope: Scope) -> About {
+        Handler::about(self, scope)
     }
 }
 
@@ -92,6 +92,7 @@ pub struct Next<'a, S: Store> {
     at: usize,
 }
 
+#[expect(clippy::expl_impl_clone_on_copy, reason = "a derived one would ask for `S: Copy`")]
 impl<S: Store> Clone for Next<'_, S> {
     fn clone(&self) -> Self {
         *self
@@ -198,8 +199,8 @@ impl<S: Store> HandlerQueue<S> {
     pub fn about(&self) -> impl Iterator<Item = (Scope, About)> {
         let mut scope = Scope::Process;
         self.handlers.iter().map(move |handler| {
-            let about = handler.about();
             let here = scope;
+            let about = handler.about(here);
             if about.name == crate::handlers::CONCURRENCY {
                 scope = Scope::Worker;
             }

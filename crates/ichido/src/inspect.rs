@@ -211,7 +211,14 @@ impl fmt::Display for ParkedState {
 impl Parked {
     /// A parked message as a store read it; `history` is the JSON that the store keeps.
     #[must_use]
-    pub fn new(id: String, state: &str, attempts: i64, due_at: Option<String>, parked_at: String, history: &str) -> Self {
+    pub fn new(
+        id: String,
+        state: &str,
+        attempts: i64,
+        due_at: Option<String>,
+        parked_at: String,
+        history: &str,
+    ) -> Self {
         let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
         let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
         Parked { id, state: ParkedState::read(state), attempts, due_at, error, parked_at, history }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod backend;
 mod client;
 mod clock;
 mod context;
@@ -55,8 +56,8 @@ pub use self::{
     error::{Cause, Error, Result},
     handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
     inspect::{
-        DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure, ProcessState,
-        QueueCounts, Statement, history,
+        DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
+        ProcessState, QueueCounts, Statement, history,
     },
     message::{Headers, Key, Message, MessageId},
     nearest::{nearest, suggestion},

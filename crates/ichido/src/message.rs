@@ -86,7 +86,11 @@ impl FromStr for Key {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        text.split('/').map(decoded).collect::<Option<_>>().map(Key).ok_or_else(|| Error::Setup(format!("`{text}` is not a message key")))
+        text.split('/')
+            .map(decoded)
+            .collect::<Option<_>>()
+            .map(Key)
+            .ok_or_else(|| Error::Setup(format!("`{text}` is not a message key")))
     }
 }
 
@@ -121,7 +125,9 @@ impl FromStr for MessageId {
 
     fn from_str(text: &str) -> Result<Self> {
         match text.split_once('/') {
-            Some((queue, key)) if !queue.is_empty() && !key.is_empty() => Ok(MessageId { queue: queue.into(), key: key.parse()? }),
+            Some((queue, key)) if !queue.is_empty() && !key.is_empty() => {
+                Ok(MessageId { queue: queue.into(), key: key.parse()? })
+            }
             _ => Err(Error::Setup(format!("`{text}` is not a message id; an id reads queue/key, like orders/42"))),
         }
     }

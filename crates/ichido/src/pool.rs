@@ -1,7 +1,7 @@
 //! What one action of a process needs: its name, where its messages come from, how many workers run it and how failures
 //! are retried. `Process` collects pools, `dispatch` picks them and opens their readers.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{Reader, RetryPolicy, Store, action::DynAction, reader::DynReader};
 
@@ -79,6 +79,12 @@ impl Pool {
         self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD)
     }
 }
+
+/// An action with its pool.
+pub(crate) type PooledAction<S> = (Pool, Arc<dyn DynAction<S>>);
+
+/// All actions of a process, by name.
+pub(crate) type Actions<S> = BTreeMap<Arc<str>, PooledAction<S>>;
 
 /// A pool with its action and its open reader: what `dispatch` puts into the context.
 pub(crate) struct Work<S: Store> {

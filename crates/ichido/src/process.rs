@@ -1,14 +1,15 @@
 //! A process as users build it: a store, actions with their pools, settings, and the handler queue that runs them.
 
-use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Action, ActionFn, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Settings, Store,
     SystemClock,
-    action::{DynAction, Function},
+    action::Function,
     handlers::{self, Dispatch, Retry},
+    pool::Actions,
 };
 
 type Extend<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
@@ -16,7 +17,7 @@ type Extend<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Se
 /// A process that runs actions.
 pub struct Process<S: Store> {
     store: S,
-    actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>,
+    actions: Actions<S>,
     settings: Settings,
     retry: Retry,
     clock: Arc<dyn Clock>,
@@ -29,7 +30,7 @@ impl<S: Store> Process<S> {
     pub fn new(store: S) -> Self {
         Process {
             store,
-            actions: BTreeMap::new(),
+            actions: Actions::new(),
             settings: Settings::default(),
             retry: Retry::default(),
             clock: Arc::new(SystemClock),

@@ -22,7 +22,7 @@ pub enum Place {
     /// In ichido's own message table.
     Managed,
     /// In a table of the user's own.
-    Table(Table),
+    Table(Box<Table>),
 }
 
 /// How a business table is a queue.
@@ -90,7 +90,7 @@ impl Queue {
 
     /// A table of your own as a queue.
     pub fn table(name: impl Into<Arc<str>>, table: Table) -> Self {
-        Queue { name: name.into(), place: Place::Table(table), payload_limit: PAYLOAD_LIMIT }
+        Queue { name: name.into(), place: Place::Table(Box::new(table)), payload_limit: PAYLOAD_LIMIT }
     }
 
     /// Another largest payload, in bytes.
@@ -114,6 +114,14 @@ impl Table {
             only: Vec::new(),
             on_done: OnDone::Status,
         }
+    }
+
+    /// What rows of which table these are, for the comparison with what other processes and queues mean.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let Table { schema, name, status, owner, only, .. } = self;
+        let schema = schema.as_deref().unwrap_or_default();
+        format!("{schema}.{name}:{}={}:{owner}:{only:?}", status.column, status.new)
     }
 
     /// The schema that the table is in.

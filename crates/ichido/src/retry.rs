@@ -18,7 +18,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy { attempts: 5, first: Duration::from_secs(1), max: Duration::from_secs(300), factor: 2.0 }
+        RetryPolicy { attempts: 5, first: Duration::from_secs(1), max: Duration::from_mins(5), factor: 2.0 }
     }
 }
 

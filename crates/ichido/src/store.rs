@@ -26,6 +26,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// The same database through one connection of its own, for the thread that gives the sign of life.
+    #[must_use]
     fn apart(&self) -> Self;
 
     /// How long a process must have been alive without a gap before it may declare others dead: after an outage of the
@@ -93,11 +94,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn beat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send;
 
     /// Before a suspect runs: the durable mark that spends its attempt if the process dies. `None` takes it away.
-    fn mark_running(
-        &self,
-        process: ProcessId,
-        suspect: Option<&MessageId>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> impl Future<Output = Result<()>> + Send;
 
     /// Frees what the process has claimed and forgets the process; nothing is counted.
     fn leave(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;

@@ -31,8 +31,16 @@ impl Upkeep {
         thread::Builder::new().name("ichido-upkeep".into()).spawn(move || {
             runtime.block_on(async move {
                 let now = clock.now();
-                let chores =
-                    Chores { store: store.apart(), life, clock, settings, last_beat: now, last_success: now, steady_since: now, last_tidy: now };
+                let chores = Chores {
+                    store: store.apart(),
+                    life,
+                    clock,
+                    settings,
+                    last_beat: now,
+                    last_success: now,
+                    steady_since: now,
+                    last_tidy: now,
+                };
                 chores.run(token, store).await;
             });
             let _ = ending.send(());

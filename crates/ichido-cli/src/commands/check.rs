@@ -39,7 +39,11 @@ impl OnStore for Check {
         let warnings = store.warnings().await.map_err(of)?;
         let statements = store.statements().await.map_err(of)?;
         let report = Report { handlers: handlers(store, config)?, statements, warnings };
-        if self.json { output::json(&report)? } else { print(&report, self.sql)? }
+        if self.json {
+            output::json(&report)?;
+        } else {
+            print(&report, self.sql)?;
+        }
         Ok(0)
     }
 }

@@ -1,4 +1,4 @@
-//! `ichido demo`: the whole story on a SQLite database of its own. It sends orders, runs three worker processes of this very
+//! `ichido demo`: the whole story on a `SQLite` database of its own. It sends orders, runs three worker processes of this very
 //! program, kills one of them in the middle, waits for the others and counts. The exit code says whether the ledger is exact.
 
 use std::{
@@ -29,7 +29,7 @@ const PROCESSES: usize = 3;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A demo that takes longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 const TABLES: &str = "
 create table received_order (
@@ -81,7 +81,11 @@ pub(crate) async fn run(demo: Demo) -> Result<u8, Failure> {
     let killed = story.kill_one(&ledger, &mut workers).await?;
     story.wait(&ledger, &mut workers).await?;
     let result = ledger.count(demo.orders, &killed, started.elapsed()).await?;
-    if demo.json { output::json(&result)? } else { result.tell(&story.folder, demo.keep.is_some())? }
+    if demo.json {
+        output::json(&result)?;
+    } else {
+        result.tell(&story.folder, demo.keep.is_some())?;
+    }
     Ok(if result.is_exact() { 0 } else { FOUND })
 }
 
@@ -144,14 +148,16 @@ impl Story {
             let process = ledger.process_of(pid).await?;
             let done = ledger.done().await?;
             let half = done * 2 >= self.orders;
-            if let Some(process) = process.filter(|_| done * 4 >= self.orders) {
-                if ledger.claimed_by(&process).await? > 0 || half {
-                    workers[0].kill().await?;
-                    let had_claimed = ledger.claimed_by(&process).await?;
-                    self.say(&format!("killed process {pid} with SIGKILL after {done} orders; it had {had_claimed} in its hands"));
-                    workers.remove(0);
-                    return Ok(Killed { process, had_claimed });
-                }
+            if let Some(process) = process.filter(|_| done * 4 >= self.orders)
+                && (ledger.claimed_by(&process).await? > 0 || half)
+            {
+                workers[0].kill().await?;
+                let had_claimed = ledger.claimed_by(&process).await?;
+                self.say(&format!(
+                    "killed process {pid} with SIGKILL after {done} orders; it had {had_claimed} in its hands"
+                ));
+                workers.remove(0);
+                return Ok(Killed { process, had_claimed });
             }
             if since.elapsed() > PATIENCE || workers[0].try_wait()?.is_some() {
                 return Err(Failure::found(self.logs("the first process ended before it could be killed")));
@@ -162,7 +168,8 @@ impl Story {
 
     /// Waits for the others, with a bar that shows how far they are.
     async fn wait(&self, ledger: &Ledger, workers: &mut [Child]) -> Result<(), Failure> {
-        let bar = if self.talks && stderr().is_terminal() { ProgressBar::new(self.orders) } else { ProgressBar::hidden() };
+        let bar =
+            if self.talks && stderr().is_terminal() { ProgressBar::new(self.orders) } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} orders done") {
             bar.set_style(style);
         }

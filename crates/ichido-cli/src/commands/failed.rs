@@ -22,7 +22,13 @@ impl OnStore for Failed {
     }
 }
 
-async fn list<S: Backend>(store: &S, queue: Option<String>, waiting: bool, limit: u32, json: bool) -> Result<u8, Failure> {
+async fn list<S: Backend>(
+    store: &S,
+    queue: Option<String>,
+    waiting: bool,
+    limit: u32,
+    json: bool,
+) -> Result<u8, Failure> {
     let mut filter = ParkedFilter::default();
     (filter.queue, filter.waiting, filter.limit) = (queue, waiting, limit);
     let parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
@@ -32,7 +38,13 @@ async fn list<S: Backend>(store: &S, queue: Option<String>, waiting: bool, limit
     }
     let rows = parked.iter().map(|message| {
         let attempts = message.attempts.to_string();
-        [message.id.clone(), message.state.to_string(), attempts, message.parked_at.clone(), output::shortened(&message.error, 100)]
+        [
+            message.id.clone(),
+            message.state.to_string(),
+            attempts,
+            message.parked_at.clone(),
+            output::shortened(&message.error, 100),
+        ]
     });
     output::table(["MESSAGE", "STATE", "ATTEMPTS", "SINCE", "ERROR"], &rows.collect::<Vec<_>>())?;
     Ok(0)

@@ -47,7 +47,9 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), Failure> {
             if stop.is_cancelled() {
                 std::process::exit(128 + number);
             }
-            tracing::info!("stopping: running messages come to their end, the rest is released; once more to end at once");
+            tracing::info!(
+                "stopping: running messages come to their end, the rest is released; once more to end at once"
+            );
             stop.cancel();
         }
     });

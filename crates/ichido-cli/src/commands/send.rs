@@ -76,7 +76,13 @@ async fn send_all<S: Backend>(store: &S, tx: &mut S::Tx, queue: &str, lines: Lin
     Ok(ids)
 }
 
-async fn send_batch<S: Backend>(store: &S, tx: &mut S::Tx, queue: &str, batch: &[NewMessage], first: usize) -> Result<Vec<MessageId>, Failure> {
+async fn send_batch<S: Backend>(
+    store: &S,
+    tx: &mut S::Tx,
+    queue: &str,
+    batch: &[NewMessage],
+    first: usize,
+) -> Result<Vec<MessageId>, Failure> {
     if batch.is_empty() {
         return Ok(Vec::new());
     }

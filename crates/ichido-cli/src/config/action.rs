@@ -9,21 +9,13 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::handlers::{self, HandlerEntry};
 use super::lanes::{LaneSet, Queues};
-use ichido::suggestion;
 use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;
+use ichido::suggestion;
 
-const KEYS: [&str; 8] = [
-    "from",
-    "concurrency",
-    "retry",
-    "timeout",
-    "isolation",
-    "commit_interval",
-    "commit_on",
-    "handlers",
-];
+const KEYS: [&str; 8] =
+    ["from", "concurrency", "retry", "timeout", "isolation", "commit_interval", "commit_on", "handlers"];
 const RETRY_KEYS: [&str; 4] = ["attempts", "first", "max", "factor"];
 const ISOLATIONS: [(&str, Isolation); 3] = [
     ("read committed", Isolation::ReadCommitted),
@@ -82,20 +74,14 @@ pub enum Isolation {
 pub(super) type Lanes = BTreeMap<String, LaneSet>;
 
 impl Action {
-    pub(super) fn read(
-        section: Section,
-        queues: &Queues,
-        lanes: &Lanes,
-    ) -> Result<Self, ConfigError> {
+    pub(super) fn read(section: Section, queues: &Queues, lanes: &Lanes) -> Result<Self, ConfigError> {
         let section = section.allow(&[&KEYS[..], &action_kind::KEYS[..]].concat())?;
         let action = Self {
             from: section.required("from", |f| from(f, queues, lanes))?,
             concurrency: section.or("concurrency", 4, |f| f.whole(1..=1024))?,
             retry: Retry::read(&section)?,
             timeout: section.optional("timeout", |f| f.duration(Duration::from_millis(1)))?,
-            isolation: section.or("isolation", Isolation::ReadCommitted, |f| {
-                f.one_of(&ISOLATIONS)
-            })?,
+            isolation: section.or("isolation", Isolation::ReadCommitted, |f| f.one_of(&ISOLATIONS))?,
             commit_interval: section.or("commit_interval", 1, |f| f.whole(1..=10_000))?,
             commit_on: section.or("commit_on", vec![], |f| f.list(Field::filled))?,
             handlers: section.optional("handlers", handlers::read)?,
@@ -113,10 +99,8 @@ impl Action {
         if reserved < slots {
             return Ok(());
         }
-        let text = format!(
-            "the levels of `{}` reserve {reserved} of {slots} slots; at least one must stay free",
-            self.from
-        );
+        let text =
+            format!("the levels of `{}` reserve {reserved} of {slots} slots; at least one must stay free", self.from);
         Err(section.invalid("concurrency", text))
     }
 }
@@ -129,15 +113,8 @@ fn from(field: &Field, queues: &Queues, lanes: &Lanes) -> Result<String, ConfigE
     let known = || lanes.keys().chain(queues.keys()).map(String::as_str);
     let near = suggestion(name, known());
     let list = known().collect::<Vec<_>>().join(", ");
-    let list = if list.is_empty() {
-        "none; write [queues.NAME]"
-    } else {
-        &list
-    };
-    Err(field.invalid(format!(
-        "no queue or lane set {}{near}\n  known: {list}",
-        quoted(name)
-    )))
+    let list = if list.is_empty() { "none; write [queues.NAME]" } else { &list };
+    Err(field.invalid(format!("no queue or lane set {}{near}\n  known: {list}", quoted(name))))
 }
 
 impl Retry {
@@ -145,12 +122,8 @@ impl Retry {
         let section = action.section("retry", &RETRY_KEYS)?;
         let retry = Self {
             attempts: section.or("attempts", 5, |f| f.whole(1..=1_000_000))?,
-            first: section.or("first", Duration::from_secs(1), |f| {
-                f.duration(Duration::ZERO)
-            })?,
-            max: section.or("max", Duration::from_mins(5), |f| {
-                f.duration(Duration::ZERO)
-            })?,
+            first: section.or("first", Duration::from_secs(1), |f| f.duration(Duration::ZERO))?,
+            max: section.or("max", Duration::from_mins(5), |f| f.duration(Duration::ZERO))?,
             factor: section.or("factor", 2.0, |f| f.number(1.0..=1000.0))?,
         };
         if retry.first > retry.max {

@@ -51,10 +51,7 @@ impl fmt::Debug for HttpAction {
 
 impl ActionKind {
     pub(super) fn read(section: &Section) -> Result<Self, ConfigError> {
-        let written: Vec<_> = KEYS
-            .into_iter()
-            .filter(|key| section.field(key).is_some())
-            .collect();
+        let written: Vec<_> = KEYS.into_iter().filter(|key| section.field(key).is_some()).collect();
         match written[..] {
             [] => Ok(Self::Rust),
             ["sql"] => section.required("sql", statements).map(Self::Sql),
@@ -75,9 +72,7 @@ fn statements(field: &Field) -> Result<Vec<String>, ConfigError> {
 fn program(field: &Field) -> Result<Vec<String>, ConfigError> {
     let argv = field.filled_list(|f| Ok(f.text()?.to_owned()))?;
     match argv.first() {
-        Some(program) if program.trim().is_empty() => {
-            Err(field.invalid("the program, which stands first, is empty"))
-        }
+        Some(program) if program.trim().is_empty() => Err(field.invalid("the program, which stands first, is empty")),
         _ => Ok(argv),
     }
 }

@@ -9,26 +9,11 @@ use super::field::Field;
 use super::section::Section;
 use super::url::Url;
 
-const RABBITMQ_KEYS: [&str; 8] = [
-    "url",
-    "queue",
-    "exchange",
-    "routing_key",
-    "type",
-    "management",
-    "prefetch",
-    "declare",
-];
+const RABBITMQ_KEYS: [&str; 8] =
+    ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare"];
 const SQS_KEYS: [&str; 2] = ["url", "queue"];
-const MUTEX_KEYS: [&str; 7] = [
-    "publish_deadline",
-    "guard",
-    "claim",
-    "lock_timeout",
-    "on_busy",
-    "busy_delay",
-    "relay_after",
-];
+const MUTEX_KEYS: [&str; 7] =
+    ["publish_deadline", "guard", "claim", "lock_timeout", "on_busy", "busy_delay", "relay_after"];
 
 /// A `RabbitMQ` queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,23 +106,15 @@ pub enum OnBusy {
     DeadLetter,
 }
 
-const TYPES: [(&str, RabbitMqType); 3] = [
-    ("quorum", RabbitMqType::Quorum),
-    ("classic", RabbitMqType::Classic),
-    ("mirrored", RabbitMqType::Mirrored),
-];
+const TYPES: [(&str, RabbitMqType); 3] =
+    [("quorum", RabbitMqType::Quorum), ("classic", RabbitMqType::Classic), ("mirrored", RabbitMqType::Mirrored)];
 const GUARDS: [(&str, Guard); 2] = [("mutex", Guard::Mutex), ("inbox", Guard::Inbox)];
 const CLAIMS: [(&str, Claim); 2] = [("lock", Claim::Lock), ("lease", Claim::Lease)];
-const ON_BUSY: [(&str, OnBusy); 2] = [
-    ("delay", OnBusy::Delay),
-    ("dead-letter", OnBusy::DeadLetter),
-];
+const ON_BUSY: [(&str, OnBusy); 2] = [("delay", OnBusy::Delay), ("dead-letter", OnBusy::DeadLetter)];
 
 impl RabbitMq {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
-        let section = field
-            .section()?
-            .allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let section = field.section()?.allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         let queue = section.required("queue", broker_name)?;
         let text = |field: &Field| Ok(field.text()?.to_owned());
         Ok(Self {
@@ -156,9 +133,7 @@ impl RabbitMq {
 
 impl Sqs {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
-        let section = field
-            .section()?
-            .allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let section = field.section()?.allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         Ok(Self {
             url: section.required("url", http)?,
             queue: section.required("queue", broker_name)?,

@@ -81,10 +81,7 @@ pub(super) fn check_url(url: &Url, file: &str, line: Option<usize>) -> Result<()
 
 fn find<'a>(section: &Section<'a>, parts: &[&str], when: When) -> Option<Field<'a>> {
     let (first, rest) = parts.split_first()?;
-    let keys = section
-        .table
-        .keys()
-        .filter(|key| *first == "*" || key == first);
+    let keys = section.table.keys().filter(|key| *first == "*" || key == first);
     let mut fields = keys.filter_map(|key| section.field(key));
     if rest.is_empty() {
         return fields.find(|field| when.refuses(field));

@@ -31,21 +31,11 @@ pub(super) enum Node {
 }
 
 /// Parses the text of a file.
-pub(super) fn parse(
-    text: &str,
-    file: &str,
-    environment: Environment,
-) -> Result<Table, ConfigError> {
-    let converter = Converter {
-        file,
-        lines: Lines::of(text),
-        environment,
-    };
+pub(super) fn parse(text: &str, file: &str, environment: Environment) -> Result<Table, ConfigError> {
+    let converter = Converter { file, lines: Lines::of(text), environment };
     let (parsed, errors) = DeTable::parse_recoverable(text);
     // The parser reports a bad string after the lines that it has garbled.
-    let first = errors
-        .iter()
-        .min_by_key(|error| error.span().unwrap_or_default().start);
+    let first = errors.iter().min_by_key(|error| error.span().unwrap_or_default().start);
     match first {
         Some(error) => Err(converter.syntax(text, error)),
         None => converter.table(parsed.get_ref(), ""),
@@ -105,10 +95,7 @@ impl Converter<'_> {
     fn text(&self, text: &str) -> Result<Node, String> {
         let replaced = variables::replace(text, self.environment)?;
         let from_variable = replaced.is_some();
-        Ok(Node::Text {
-            text: replaced.unwrap_or_else(|| text.to_owned()),
-            from_variable,
-        })
+        Ok(Node::Text { text: replaced.unwrap_or_else(|| text.to_owned()), from_variable })
     }
 
     fn syntax(&self, text: &str, error: &toml::de::Error) -> ConfigError {
@@ -118,11 +105,7 @@ impl Converter<'_> {
             (message, _) => format!("not valid TOML: {message}"),
         };
         let line = self.lines.number(span.start);
-        ConfigError::Syntax {
-            file: self.file.to_owned(),
-            line,
-            text: what,
-        }
+        ConfigError::Syntax { file: self.file.to_owned(), line, text: what }
     }
 }
 
@@ -133,9 +116,7 @@ struct Lines {
 
 impl Lines {
     fn of(text: &str) -> Self {
-        Self {
-            ends: text.match_indices('\n').map(|(at, _)| at).collect(),
-        }
+        Self { ends: text.match_indices('\n').map(|(at, _)| at).collect() }
     }
 
     fn number(&self, offset: usize) -> usize {

@@ -96,9 +96,7 @@ impl fmt::Display for ConfigError {
             Self::Unreadable { source, .. } => write!(f, ": cannot be read: {source}"),
             Self::Syntax { text, .. } | Self::Invalid { text, .. } => write!(f, ": {text}"),
             Self::NotBuilt { value: None, .. } => f.write_str(": not in this version"),
-            Self::NotBuilt {
-                value: Some(value), ..
-            } => {
+            Self::NotBuilt { value: Some(value), .. } => {
                 write!(f, ": {value} is not in this version")
             }
         }

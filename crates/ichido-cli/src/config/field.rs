@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::document::{Entry, Node};
 use super::error::ConfigError;
-use ichido::suggestion;
 use super::scalar::Scalar;
 use super::spelling;
 use super::units;
 use super::url::masked;
+use ichido::suggestion;
 
 /// A value of the document, and where it stands.
 #[derive(Clone)]
@@ -27,9 +27,7 @@ impl<'a> Field<'a> {
     pub(super) fn text(&self) -> Result<&'a str, ConfigError> {
         match self.node {
             // Neither a database nor an operating system takes NUL in a text.
-            Node::Text { text, .. } if text.contains('\0') => {
-                Err(self.invalid("the text contains a NUL character"))
-            }
+            Node::Text { text, .. } if text.contains('\0') => Err(self.invalid("the text contains a NUL character")),
             Node::Text { text, .. } => Ok(text),
             _ => Err(self.wrong("a text in quotes")),
         }
@@ -44,10 +42,7 @@ impl<'a> Field<'a> {
     }
 
     /// A text that `parse` understands.
-    pub(super) fn parsed<T>(
-        &self,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<T, ConfigError> {
+    pub(super) fn parsed<T>(&self, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ConfigError> {
         parse(self.text()?).map_err(|text| self.invalid(text))
     }
 
@@ -62,10 +57,7 @@ impl<'a> Field<'a> {
         let Node::Text { text, .. } = self.node else {
             return Err(self.wrong(&expected));
         };
-        let chosen = choices
-            .iter()
-            .find(|(word, _)| word == text)
-            .map(|(_, choice)| *choice);
+        let chosen = choices.iter().find(|(word, _)| word == text).map(|(_, choice)| *choice);
         chosen.ok_or_else(|| self.wrong(&format!("{expected}{}", suggestion(text, words()))))
     }
 
@@ -74,10 +66,7 @@ impl<'a> Field<'a> {
         match self.node {
             Node::Flag(flag) => Some(*flag),
             // A variable is always text: `notify = "${NOTIFY:-true}"` has no other way to be said.
-            Node::Text {
-                text,
-                from_variable: true,
-            } => text.trim().parse().ok(),
+            Node::Text { text, from_variable: true } => text.trim().parse().ok(),
             _ => None,
         }
         .ok_or_else(|| self.wrong("true or false"))
@@ -91,22 +80,13 @@ impl<'a> Field<'a> {
         let number = self.integer().and_then(|number| N::try_from(number).ok());
         number
             .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                self.wrong(&format!(
-                    "a whole number from {} to {}",
-                    range.start(),
-                    range.end()
-                ))
-            })
+            .ok_or_else(|| self.wrong(&format!("a whole number from {} to {}", range.start(), range.end())))
     }
 
     fn integer(&self) -> Option<i64> {
         match self.node {
             Node::Integer(number) => Some(*number),
-            Node::Text {
-                text,
-                from_variable: true,
-            } => text.trim().parse().ok(),
+            Node::Text { text, from_variable: true } => text.trim().parse().ok(),
             _ => None,
         }
     }
@@ -115,24 +95,12 @@ impl<'a> Field<'a> {
     pub(super) fn number(&self, range: RangeInclusive<f64>) -> Result<f64, ConfigError> {
         let number = match self.node {
             Node::Float(number) => Some(*number),
-            Node::Text {
-                text,
-                from_variable: true,
-            } => text.trim().parse().ok(),
-            _ => self
-                .integer()
-                .and_then(|n| i32::try_from(n).ok())
-                .map(f64::from),
+            Node::Text { text, from_variable: true } => text.trim().parse().ok(),
+            _ => self.integer().and_then(|n| i32::try_from(n).ok()).map(f64::from),
         };
         number
             .filter(|number| range.contains(number))
-            .ok_or_else(|| {
-                self.wrong(&format!(
-                    "a number from {} to {}",
-                    range.start(),
-                    range.end()
-                ))
-            })
+            .ok_or_else(|| self.wrong(&format!("a number from {} to {}", range.start(), range.end())))
     }
 
     /// A duration of at least `least`, written like "30s".
@@ -178,10 +146,7 @@ impl<'a> Field<'a> {
     }
 
     /// Every element of a list.
-    pub(super) fn list<T>(
-        &self,
-        read: impl Fn(&Field<'a>) -> Result<T, ConfigError>,
-    ) -> Result<Vec<T>, ConfigError> {
+    pub(super) fn list<T>(&self, read: impl Fn(&Field<'a>) -> Result<T, ConfigError>) -> Result<Vec<T>, ConfigError> {
         let Node::List(entries) = self.node else {
             return Err(self.wrong("a list in square brackets"));
         };

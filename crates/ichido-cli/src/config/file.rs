@@ -17,16 +17,8 @@ use super::queue::Queue;
 use super::section::Section;
 use super::url::Url;
 
-pub(super) const KEYS: [&str; 8] = [
-    "database",
-    "process",
-    "log",
-    "retention",
-    "queues",
-    "lanes",
-    "actions",
-    "dispatch",
-];
+pub(super) const KEYS: [&str; 8] =
+    ["database", "process", "log", "retention", "queues", "lanes", "actions", "dispatch"];
 
 const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
 const MOST_CONNECTIONS: u32 = 16;
@@ -59,18 +51,11 @@ impl Config {
     /// When the file cannot be read, or `parse` refuses what is in it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable {
-            file: file.clone(),
-            source,
-        })?;
+        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { file: file.clone(), source })?;
         let text = str::from_utf8(&bytes).map_err(|error| {
             let before = &bytes[..error.valid_up_to()];
             let line = before.split(|byte| *byte == b'\n').count();
-            ConfigError::Syntax {
-                file: file.clone(),
-                line,
-                text: "not UTF-8 text".to_owned(),
-            }
+            ConfigError::Syntax { file: file.clone(), line, text: "not UTF-8 text".to_owned() }
         })?;
         Self::parse(text, &file, &|name| std::env::var(name).ok())
     }
@@ -99,9 +84,7 @@ impl Config {
         let mut queues = root.named("queues", Queue::read)?;
         let lanes = root.named("lanes", |section| LaneSet::read(section, &queues))?;
         for level in lanes.values().flat_map(|set| &set.levels) {
-            queues
-                .entry(level.queue.clone())
-                .or_insert_with(Queue::managed);
+            queues.entry(level.queue.clone()).or_insert_with(Queue::managed);
         }
         lanes::check_names(root, &lanes, &queues)?;
         let actions = root.named("actions", |section| Action::read(section, &queues, &lanes))?;
@@ -125,12 +108,7 @@ impl Config {
     pub fn override_url(&mut self, url: &str, origin: &str) -> Result<(), ConfigError> {
         let url = Url::parse(url, &database::SCHEMES).map_err(|text| {
             let key = "database.url".to_owned();
-            ConfigError::Invalid {
-                file: origin.to_owned(),
-                line: None,
-                key,
-                text,
-            }
+            ConfigError::Invalid { file: origin.to_owned(), line: None, key, text }
         })?;
         built::check_url(&url, origin, None)?;
         self.database.url = url;
@@ -140,12 +118,7 @@ impl Config {
     /// The number of connections: as written, or the highest concurrency + 2, at most 16.
     #[must_use]
     pub fn pool(&self) -> u32 {
-        let highest = self
-            .actions
-            .values()
-            .map(|action| action.concurrency)
-            .max()
-            .unwrap_or(1);
+        let highest = self.actions.values().map(|action| action.concurrency).max().unwrap_or(1);
         let enough = (highest + database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
         self.database.pool.unwrap_or(enough)
     }
@@ -153,10 +126,7 @@ impl Config {
     /// The messages claimed ahead: as written, or the concurrency, at most 64.
     #[must_use]
     pub fn read_ahead(&self, concurrency: u32) -> u32 {
-        self.process
-            .read_ahead
-            .unwrap_or(concurrency)
-            .min(process::MOST_READ_AHEAD)
+        self.process.read_ahead.unwrap_or(concurrency).min(process::MOST_READ_AHEAD)
     }
 }
 

@@ -37,11 +37,7 @@ pub(super) fn read(field: &Field) -> Result<Vec<HandlerEntry>, ConfigError> {
 
 fn entry(field: &Field) -> Result<HandlerEntry, ConfigError> {
     match field.node {
-        Node::Text { .. } => Ok(HandlerEntry {
-            name: name(field)?,
-            place: None,
-            options: BTreeMap::new(),
-        }),
+        Node::Text { .. } => Ok(HandlerEntry { name: name(field)?, place: None, options: BTreeMap::new() }),
         Node::Table(_) => placed(field),
         _ => Err(field.wrong("a handler's name, or a table with `name`")),
     }
@@ -63,16 +59,10 @@ fn placed(field: &Field) -> Result<HandlerEntry, ConfigError> {
 
 /// Handlers have names of several words, such as `process stop`.
 fn name(field: &Field) -> Result<String, ConfigError> {
-    field.parsed(|text| {
-        text.split(' ')
-            .try_for_each(names::check_name)
-            .map(|()| text.to_owned())
-    })
+    field.parsed(|text| text.split(' ').try_for_each(names::check_name).map(|()| text.to_owned()))
 }
 
 fn options(field: &Field) -> Result<BTreeMap<String, Scalar>, ConfigError> {
     let entries = field.entries()?.into_iter();
-    entries
-        .map(|(key, field)| Ok((key.to_owned(), field.scalar()?)))
-        .collect()
+    entries.map(|(key, field)| Ok((key.to_owned(), field.scalar()?))).collect()
 }

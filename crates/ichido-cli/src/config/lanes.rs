@@ -11,20 +11,9 @@ use super::names;
 use super::queue::Queue;
 use super::section::Section;
 
-const KEYS: [&str; 7] = [
-    "policy",
-    "levels",
-    "look",
-    "borrow",
-    "age_after",
-    "level_by",
-    "auto",
-];
-const POLICIES: [(&str, Policy); 3] = [
-    ("dedicated", Policy::Dedicated),
-    ("strict", Policy::Strict),
-    ("weighted", Policy::Weighted),
-];
+const KEYS: [&str; 7] = ["policy", "levels", "look", "borrow", "age_after", "level_by", "auto"];
+const POLICIES: [(&str, Policy); 3] =
+    [("dedicated", Policy::Dedicated), ("strict", Policy::Strict), ("weighted", Policy::Weighted)];
 
 /// A lane set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,9 +56,7 @@ impl LaneSet {
         let some_time = |f: &Field| f.duration(Duration::from_millis(1));
         let lanes = Self {
             policy,
-            look: section.or("look", Duration::from_millis(20), |f| {
-                f.duration(Duration::ZERO)
-            })?,
+            look: section.or("look", Duration::from_millis(20), |f| f.duration(Duration::ZERO))?,
             borrow: section.or("borrow", false, Field::flag)?,
             age_after: section.optional("age_after", some_time)?,
             level_by: section.optional("level_by", |f| LevelBy::read(f, &levels))?,
@@ -81,15 +68,9 @@ impl LaneSet {
     }
 
     fn check_age(&self, section: &Section, queues: &Queues) -> Result<(), ConfigError> {
-        let unknown = |level: &&Level| {
-            queues
-                .get(&level.queue)
-                .is_some_and(|queue| !queue.knows_sending_time())
-        };
+        let unknown = |level: &&Level| queues.get(&level.queue).is_some_and(|queue| !queue.knows_sending_time());
         match self.levels.iter().find(unknown) {
-            Some(level) if self.age_after.is_some() => {
-                Err(section.invalid("age_after", needs_sent_at(&level.queue)))
-            }
+            Some(level) if self.age_after.is_some() => Err(section.invalid("age_after", needs_sent_at(&level.queue))),
             _ => Ok(()),
         }
     }
@@ -102,11 +83,7 @@ impl LaneSet {
     /// The slots of an action that works on these lanes.
     pub(super) fn slots(&self, concurrency: u32) -> u32 {
         match self.policy {
-            Policy::Dedicated => self
-                .levels
-                .iter()
-                .filter_map(|level| level.concurrency)
-                .sum(),
+            Policy::Dedicated => self.levels.iter().filter_map(|level| level.concurrency).sum(),
             Policy::Strict | Policy::Weighted => concurrency,
         }
     }

@@ -8,20 +8,12 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::lanes::{Policy, Queues, needs_sent_at};
 use super::names;
-use ichido::suggestion;
 use super::section::Section;
 use super::spelling::quoted;
+use ichido::suggestion;
 
-const KEYS: [&str; 8] = [
-    "level",
-    "queue",
-    "weight",
-    "reserve",
-    "concurrency",
-    "target",
-    "weight_range",
-    "reserve_range",
-];
+const KEYS: [&str; 8] =
+    ["level", "queue", "weight", "reserve", "concurrency", "target", "weight_range", "reserve_range"];
 const LEVEL_BY_KEYS: [&str; 3] = ["field", "map", "default"];
 
 const WEIGHTS: RangeInclusive<u32> = 1..=1000;
@@ -49,11 +41,7 @@ pub struct Level {
 }
 
 impl Level {
-    pub(super) fn read(
-        field: &Field,
-        policy: Policy,
-        queues: &Queues,
-    ) -> Result<Self, ConfigError> {
+    pub(super) fn read(field: &Field, policy: Policy, queues: &Queues) -> Result<Self, ConfigError> {
         let section = field.section()?.allow(&KEYS)?;
         let level = Self {
             level: section.required("level", name)?,

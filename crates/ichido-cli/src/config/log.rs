@@ -60,10 +60,7 @@ impl LogLevel {
     /// The level as it is written in the file and in log filters.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        LEVELS
-            .iter()
-            .find(|(_, level)| *level == self)
-            .map_or("info", |(name, _)| name)
+        LEVELS.iter().find(|(_, level)| *level == self).map_or("info", |(name, _)| name)
     }
 }
 
@@ -74,9 +71,7 @@ impl Log {
         Ok(Self {
             format: section.or("format", LogFormat::Text, |f| f.one_of(&FORMATS))?,
             level: section.or("level", LogLevel::Info, |f| f.one_of(&LEVELS))?,
-            progress: section.or("progress", progress, |f| {
-                f.duration(Duration::from_millis(1))
-            })?,
+            progress: section.or("progress", progress, |f| f.duration(Duration::from_millis(1)))?,
             mask: section.or("mask", vec![], |f| f.list(Field::filled))?,
         })
     }

@@ -14,9 +14,7 @@ const LONGEST_IDENTIFIER: usize = 63;
 /// Checks the name of a queue, lane set, level or action.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let all = name
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
+    let all = name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
     if first && all && name.len() <= LONGEST_NAME {
         return Ok(());
     }
@@ -47,10 +45,7 @@ pub(super) fn column(field: &Field) -> Result<String, ConfigError> {
 }
 
 /// Refuses a text that is in the list twice.
-pub(super) fn check_distinct<'a>(
-    field: &Field,
-    texts: impl IntoIterator<Item = &'a str>,
-) -> Result<(), ConfigError> {
+pub(super) fn check_distinct<'a>(field: &Field, texts: impl IntoIterator<Item = &'a str>) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     match texts.into_iter().find(|text| !seen.insert(*text)) {
         Some(text) => Err(field.invalid(format!("{} is there twice", quoted(text)))),
@@ -75,16 +70,10 @@ impl TableName {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (first, rest) = part(text)?;
         let Some(rest) = rest else {
-            return Ok(Self {
-                schema: None,
-                name: first,
-            });
+            return Ok(Self { schema: None, name: first });
         };
         match part(rest)? {
-            (name, None) => Ok(Self {
-                schema: Some(first),
-                name,
-            }),
+            (name, None) => Ok(Self { schema: Some(first), name }),
             (_, Some(_)) => Err(format!(
                 "{} has more than two parts; write \"schema.name\", \
                  a part with a dot in double quotes",
@@ -97,8 +86,9 @@ impl TableName {
 /// The first part of a dotted name, and what follows its dot.
 fn part(text: &str) -> Result<(String, Option<&str>), String> {
     let (part, rest) = match text.strip_prefix('"') {
-        Some(inside) => quoted_part(inside)
-            .ok_or_else(|| format!("{} has a double quote that is out of place", quoted(text)))?,
+        Some(inside) => {
+            quoted_part(inside).ok_or_else(|| format!("{} has a double quote that is out of place", quoted(text)))?
+        }
         None => match text.split_once('.') {
             Some((part, rest)) => (part.to_owned(), Some(rest)),
             None => (text.to_owned(), None),

@@ -85,9 +85,7 @@ impl Process {
         let seconds = Duration::from_secs;
         Ok(Self {
             lease: section.or("lease", seconds(30), |f| f.duration(seconds(1)))?,
-            poll: section.or("poll", seconds(1), |f| {
-                f.duration(Duration::from_millis(10))
-            })?,
+            poll: section.or("poll", seconds(1), |f| f.duration(Duration::from_millis(10)))?,
             grace: section.or("grace", seconds(25), |f| f.duration(Duration::ZERO))?,
             check: section.or("check", seconds(1), |f| f.duration(SHORTEST))?,
             check_every: section.or("check_every", 1, |f| f.whole(1..=1_000_000))?,
@@ -120,8 +118,7 @@ impl ProcessRetry {
         }
         // Otherwise every retry falls out of the window and the handler never gives up.
         let (window, longest) = (spelled(retry.window), spelled(longest));
-        let text =
-            format!("\"{window}\" is too short; it must be longer than {what} (\"{longest}\")");
+        let text = format!("\"{window}\" is too short; it must be longer than {what} (\"{longest}\")");
         Err(section.invalid("window", text))
     }
 }
@@ -131,9 +128,7 @@ impl RetryLimit {
         let count = section.optional("count", |f| f.whole(0..=1_000_000))?;
         let time = section.optional("time", |f| f.duration(SHORTEST))?;
         match (count, time) {
-            (Some(_), Some(_)) => {
-                Err(section.invalid("time", "write either `count` or `time`, not both"))
-            }
+            (Some(_), Some(_)) => Err(section.invalid("time", "write either `count` or `time`, not both")),
             (None, Some(time)) => Ok(Self::Time(time)),
             (count, None) => Ok(Self::Count(count.unwrap_or(10))),
         }

@@ -39,19 +39,13 @@ pub enum QueueKind {
 impl Queue {
     /// A queue of ichido's own, which is what an undeclared one of a lane is.
     pub(super) fn managed() -> Self {
-        Self {
-            kind: QueueKind::Managed,
-            payload_limit: PAYLOAD_LIMIT,
-        }
+        Self { kind: QueueKind::Managed, payload_limit: PAYLOAD_LIMIT }
     }
 
     pub(super) fn read(section: Section) -> Result<Self, ConfigError> {
         let section = section.allow(&[&table::KEYS[..], &KEYS[..]].concat())?;
         let limit = |field: &Field| field.size(1..=MOST_PAYLOAD);
-        Ok(Self {
-            kind: QueueKind::read(&section)?,
-            payload_limit: section.or("payload_limit", PAYLOAD_LIMIT, limit)?,
-        })
+        Ok(Self { kind: QueueKind::read(&section)?, payload_limit: section.or("payload_limit", PAYLOAD_LIMIT, limit)? })
     }
 
     /// Whether it is known when a message was sent, so that waiting times are known too.

@@ -7,8 +7,8 @@ use super::document::{Node, Table};
 use super::error::ConfigError;
 use super::field::Field;
 use super::names;
-use ichido::suggestion;
 use super::spelling;
+use ichido::suggestion;
 
 static NOTHING: Table = BTreeMap::new();
 
@@ -24,20 +24,12 @@ pub(super) struct Section<'a> {
 impl<'a> Section<'a> {
     /// The whole document.
     pub(super) fn root(file: &'a str, table: &'a Table) -> Self {
-        Self {
-            file,
-            line: 1,
-            path: String::new(),
-            table,
-        }
+        Self { file, line: 1, path: String::new(), table }
     }
 
     /// Refuses every key that is not in `allowed`; of several, the first in the file.
     pub(super) fn allow(self, allowed: &[&str]) -> Result<Self, ConfigError> {
-        let unknown = self
-            .table
-            .iter()
-            .filter(|(key, _)| !allowed.contains(&key.as_str()));
+        let unknown = self.table.iter().filter(|(key, _)| !allowed.contains(&key.as_str()));
         match unknown.min_by_key(|(_, entry)| entry.line) {
             None => Ok(self),
             Some((key, _)) => {
@@ -93,11 +85,7 @@ impl<'a> Section<'a> {
     pub(super) fn section(&self, key: &str, allowed: &[&str]) -> Result<Self, ConfigError> {
         match self.field(key) {
             Some(field) => field.section()?.allow(allowed),
-            None => Ok(Self {
-                path: spelling::key(&self.path, key),
-                table: &NOTHING,
-                ..self.clone()
-            }),
+            None => Ok(Self { path: spelling::key(&self.path, key), table: &NOTHING, ..self.clone() }),
         }
     }
 
@@ -107,9 +95,7 @@ impl<'a> Section<'a> {
         key: &str,
         read: impl Fn(Section<'a>) -> Result<T, ConfigError>,
     ) -> Result<BTreeMap<String, T>, ConfigError> {
-        let entries = self
-            .field(key)
-            .map_or(Ok(vec![]), |field| field.entries())?;
+        let entries = self.field(key).map_or(Ok(vec![]), |field| field.entries())?;
         let one = |(name, field): (&str, Field<'a>)| {
             names::check_name(name).map_err(|text| field.invalid(text))?;
             Ok((name.to_owned(), read(field.section()?)?))
@@ -134,12 +120,7 @@ impl<'a> Field<'a> {
         let Node::Table(table) = self.node else {
             return Err(self.wrong("a table of keys"));
         };
-        Ok(Section {
-            file: self.file,
-            line: self.line,
-            path: self.path.clone(),
-            table,
-        })
+        Ok(Section { file: self.file, line: self.line, path: self.path.clone(), table })
     }
 
     /// The keys and values of a table whose keys are the user's own.

@@ -5,16 +5,8 @@
 pub(super) fn key(path: &str, key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let bare = !key.is_empty() && key.chars().all(is_bare);
-    let shown = if bare {
-        key.to_owned()
-    } else {
-        format!("{key:?}")
-    };
-    if path.is_empty() {
-        shown
-    } else {
-        format!("{path}.{shown}")
-    }
+    let shown = if bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { shown } else { format!("{path}.{shown}") }
 }
 
 /// The path of an element of the list at `path`.

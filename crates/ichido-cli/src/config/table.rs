@@ -10,9 +10,8 @@ use super::scalar::Scalar;
 use super::section::Section;
 use super::spelling::quoted;
 
-pub(super) const KEYS: [&str; 9] = [
-    "table", "key", "status", "owner", "order_by", "sent_at", "group_by", "on_done", "only",
-];
+pub(super) const KEYS: [&str; 9] =
+    ["table", "key", "status", "owner", "order_by", "sent_at", "group_by", "on_done", "only"];
 const STATUS_KEYS: [&str; 4] = ["column", "new", "done", "failed"];
 const ON_DONE: [(&str, OnDone); 2] = [("status", OnDone::Status), ("delete", OnDone::Delete)];
 
@@ -96,11 +95,7 @@ impl TableQueue {
             return Err(section.invalid("owner", twice(status, "the status column")));
         }
         for column in [status, &self.owner] {
-            let role = if column == status {
-                "the status column"
-            } else {
-                "the owner column"
-            };
+            let role = if column == status { "the status column" } else { "the owner column" };
             if self.key.iter().flatten().any(|key| key == column) {
                 return Err(section.invalid("key", twice(column, role)));
             }
@@ -125,11 +120,7 @@ impl Status {
             let text = "missing; only with `on_done = \"delete\"` it may be left out";
             return Err(section.invalid("done", text));
         }
-        let values = [
-            Some(&status.new),
-            status.done.as_ref(),
-            status.failed.as_ref(),
-        ];
+        let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
         let texts: Vec<String> = values.into_iter().flatten().map(Scalar::text).collect();
         names::check_distinct(field, texts.iter().map(String::as_str))?;
         Ok(status)

@@ -69,10 +69,7 @@ fn refused(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "no {part:?} in:\n{message}");
     }
-    assert!(
-        message.starts_with("ichido.toml:"),
-        "no file in:\n{message}"
-    );
+    assert!(message.starts_with("ichido.toml:"), "no file in:\n{message}");
     assert!(message.lines().count() <= 2, "too long:\n{message}");
 }
 

@@ -8,20 +8,9 @@ use super::spelling::quoted;
 /// A century. More is no intention, and would overflow the sums that deadlines are.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-const TIMES: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1_000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
+const TIMES: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-const SIZES: [(&str, u64); 4] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("B", 1),
-];
+const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 /// Reads a duration: whole numbers with `ms`, `s`, `m`, `h` or `d`, such as "30s" or "1h30m".
 ///
@@ -37,18 +26,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         let (number, after) = split(rest, |c| c.is_ascii_digit());
         let (unit, after) = split(after, |c| !c.is_ascii_digit());
         let factor = factor(text, number, unit.trim())?;
-        let part = number
-            .parse::<u64>()
-            .ok()
-            .and_then(|number| number.checked_mul(factor));
-        milliseconds = milliseconds
-            .zip(part)
-            .and_then(|(sum, part)| sum.checked_add(part));
+        let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+        milliseconds = milliseconds.zip(part).and_then(|(sum, part)| sum.checked_add(part));
         rest = after;
     }
-    let duration = milliseconds
-        .map(Duration::from_millis)
-        .filter(|sum| *sum <= LONGEST);
+    let duration = milliseconds.map(Duration::from_millis).filter(|sum| *sum <= LONGEST);
     duration.ok_or_else(|| format!("{} is too long; at most \"36500d\"", quoted(text)))
 }
 
@@ -57,10 +39,7 @@ fn factor(text: &str, number: &str, unit: &str) -> Result<u64, String> {
     let known = TIMES.iter().find(|(name, _)| *name == unit);
     match known {
         Some((_, factor)) if !number.is_empty() => Ok(*factor),
-        None if unit.is_empty() => Err(format!(
-            "{} has no unit; write it like \"{number}s\"",
-            quoted(text)
-        )),
+        None if unit.is_empty() => Err(format!("{} has no unit; write it like \"{number}s\"", quoted(text))),
         _ => Err(no_duration(text)),
     }
 }
@@ -73,18 +52,9 @@ fn no_duration(text: &str) -> String {
 /// Reads a size in bytes: a whole number, or one with `B`, `KiB`, `MiB` or `GiB`.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text.trim(), |c| c.is_ascii_digit());
-    let unit = Some(unit.trim())
-        .filter(|unit| !unit.is_empty())
-        .unwrap_or("B");
-    let factor = SIZES
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, factor)| *factor);
-    let size = number
-        .parse::<u64>()
-        .ok()
-        .zip(factor)
-        .and_then(|(n, f)| n.checked_mul(f));
+    let unit = Some(unit.trim()).filter(|unit| !unit.is_empty()).unwrap_or("B");
+    let factor = SIZES.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
+    let size = number.parse::<u64>().ok().zip(factor).and_then(|(n, f)| n.checked_mul(f));
     size.ok_or_else(|| {
         let found = quoted(text);
         format!("{found} is no size; write a whole number with B, KiB, MiB or GiB, like \"256KiB\"")
@@ -103,8 +73,5 @@ pub(super) fn spelled(duration: Duration) -> String {
 /// The size as it would be written, in the largest unit that fits.
 pub(super) fn spelled_size(size: u64) -> String {
     let fits = |(_, factor): &&(&str, u64)| size >= *factor && size.is_multiple_of(*factor);
-    SIZES.iter().find(fits).map_or_else(
-        || size.to_string(),
-        |(unit, f)| format!("{}{unit}", size / f),
-    )
+    SIZES.iter().find(fits).map_or_else(|| size.to_string(), |(unit, f)| format!("{}{unit}", size / f))
 }

@@ -26,35 +26,22 @@ impl Url {
 
     /// Accepts `text` when its scheme is one of `schemes`; the complaint shows at most the scheme.
     pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, String> {
-        let allowed = schemes
-            .iter()
-            .map(|s| format!("{s}://"))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let scheme = text
-            .split_once(':')
-            .map(|(scheme, _)| scheme)
-            .filter(|s| is_scheme(s));
+        let allowed = schemes.iter().map(|s| format!("{s}://")).collect::<Vec<_>>().join(", ");
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|s| is_scheme(s));
         let Some(scheme) = scheme else {
             return Err(format!("the address has no scheme; allowed: {allowed}"));
         };
         if !schemes.contains(&scheme) {
             let near = suggestion(scheme, schemes.iter().copied());
-            return Err(format!(
-                "unknown scheme `{scheme}`{near}\n  allowed: {allowed}"
-            ));
+            return Err(format!("unknown scheme `{scheme}`{near}\n  allowed: {allowed}"));
         }
         let rest = &text[scheme.len() + 1..];
         // SQLite is also addressed without slashes: `sqlite:ichido.db`, `sqlite::memory:`.
-        let place = rest
-            .strip_prefix("//")
-            .or(Some(rest).filter(|_| scheme == "sqlite"));
+        let place = rest.strip_prefix("//").or(Some(rest).filter(|_| scheme == "sqlite"));
         match place {
             None => Err(format!("`{scheme}:` must be followed by `//`")),
             Some("") => Err(format!("nothing follows `{scheme}:`; it must say where")),
-            Some(_) if text.chars().any(char::is_control) => {
-                Err("the address contains a control character".to_owned())
-            }
+            Some(_) if text.chars().any(char::is_control) => Err("the address contains a control character".to_owned()),
             Some(_) => Ok(Self(text.to_owned())),
         }
     }
@@ -74,9 +61,7 @@ impl fmt::Debug for Url {
 
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
 /// The address with its password replaced by `***`, both in `user:password@host` and in
@@ -116,15 +101,8 @@ fn mask_parameters(url: &str) -> String {
 }
 
 fn names_a_secret(before: &str) -> bool {
-    let name = before
-        .trim_end()
-        .rsplit(|c: char| "?&;".contains(c) || c.is_whitespace())
-        .next();
-    name.is_some_and(|name| {
-        SECRET_PARAMETERS
-            .iter()
-            .any(|s| name.eq_ignore_ascii_case(s))
-    })
+    let name = before.trim_end().rsplit(|c: char| "?&;".contains(c) || c.is_whitespace()).next();
+    name.is_some_and(|name| SECRET_PARAMETERS.iter().any(|s| name.eq_ignore_ascii_case(s)))
 }
 
 fn secret_length(text: &str) -> usize {

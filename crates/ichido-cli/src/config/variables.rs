@@ -42,18 +42,16 @@ fn value(variable: &str, environment: Environment) -> Result<String, String> {
         ));
     }
     if default.is_some_and(|default| default.contains("${")) {
-        return Err(format!(
-            "the default of `${{{name}}}` contains another variable; write a plain text"
-        ));
+        return Err(format!("the default of `${{{name}}}` contains another variable; write a plain text"));
     }
     match (environment(name), default) {
         (Some(value), None) => Ok(value),
         // As in a shell, `:-` also stands in for a variable that is set and empty.
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),
         (_, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(format!(
-            "the environment variable {name} is not set; set it or write `${{{name}:-default}}`"
-        )),
+        (None, None) => {
+            Err(format!("the environment variable {name} is not set; set it or write `${{{name}:-default}}`"))
+        }
     }
 }
 

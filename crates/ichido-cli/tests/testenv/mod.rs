@@ -10,7 +10,9 @@ use std::{
 };
 
 use ichido_conformance::servers;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqliteConnection, sqlite::SqliteConnectOptions,
+};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -175,7 +177,8 @@ impl Env {
 
     /// Sends orders with these ids through the binary.
     pub async fn send_orders(&self, ids: impl IntoIterator<Item = u32>) {
-        let lines: String = ids.into_iter().map(|id| format!("{{\"id\":{id},\"name\":\"order {id}\"}}\n")).collect();
+        let lines: Vec<_> = ids.into_iter().map(|id| format!(r#"{{"id":{id},"name":"order {id}"}}"#)).collect();
+        let lines = lines.join("\n");
         let sent = self.run_with_input(&["send", "orders", "--file", "-"], lines.as_bytes()).await;
         assert_eq!(sent.code, Some(0), "{sent:?}");
     }
@@ -193,7 +196,7 @@ impl Env {
             if now >= least {
                 return;
             }
-            assert!(since.elapsed() < Duration::from_secs(120), "`{query}` stays at {now}, below {least}");
+            assert!(since.elapsed() < Duration::from_mins(2), "`{query}` stays at {now}, below {least}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -203,9 +206,17 @@ impl Env {
         let ledger = [
             ("DONE", "select count(*) from received_order where status = '1' and process_id is null", orders),
             ("EFFECTS", "select count(*) from project", orders),
-            ("LOST", "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)", 0),
+            (
+                "LOST",
+                "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)",
+                0,
+            ),
             ("DOUBLE", "select count(*) from (select 1 from project group by id having count(*) > 1) d", 0),
-            ("GHOST", "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)", 0),
+            (
+                "GHOST",
+                "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)",
+                0,
+            ),
         ];
         for (what, query, expected) in ledger {
             assert_eq!(self.number(query).await, expected, "{what} on {:?}", self.kind);
@@ -236,7 +247,7 @@ impl Process {
 
     /// Waits for its end.
     pub async fn exit_code(&mut self) -> i32 {
-        let ended = tokio::time::timeout(Duration::from_secs(180), self.child.wait()).await;
+        let ended = tokio::time::timeout(Duration::from_mins(3), self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| panic!("it does not end:\n{}", self.log())).unwrap();
         status.code().unwrap_or_else(|| panic!("ended by a signal:\n{}", self.log()))
     }

@@ -82,8 +82,15 @@ pub async fn release_leaves_alone_what_is_not_ours<F: Fixture>() {
     let (owner, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let delivery = owner.claim_one("orders").await;
     owner.finish(&owner.claim_one("orders").await).await.unwrap();
-    other.store.release(&[forged("orders", "1", other.registration.id), forged("orders", "2", owner.registration.id)]).await.unwrap();
-    assert_eq!(fixture.number("select count(*) from received_order where status = '0' and process_id is null").await, 0);
+    other
+        .store
+        .release(&[forged("orders", "1", other.registration.id), forged("orders", "2", owner.registration.id)])
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '0' and process_id is null").await,
+        0
+    );
     assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 1);
     owner.finish(&delivery).await.unwrap();
 }
@@ -127,7 +134,12 @@ pub async fn a_row_is_delivered_with_its_columns_and_its_owner<F: Fixture>() {
 
 pub async fn a_payload_over_the_limit_is_kept_from_the_action<F: Fixture>() {
     let fixture = F::fresh().await;
-    fixture.sql(&format!("insert into ichido_message (queue, payload) values ('mail', '\"{}\"'), ('mail', '1')", "x".repeat(2000))).await;
+    fixture
+        .sql(&format!(
+            "insert into ichido_message (queue, payload) values ('mail', '\"{}\"'), ('mail', '1')",
+            "x".repeat(2000)
+        ))
+        .await;
     let process = Player::join(&fixture).await;
     let claimed = process.claim("mail", 10).await;
     assert!(claimed[0].refused.as_ref().is_some_and(|why| why.contains("2002") && why.contains("1000")), "{claimed:?}");

@@ -14,7 +14,10 @@ pub async fn effect_and_completion_are_committed_together<F: Fixture>() {
         process.finish(&process.claim_one(queue).await).await.unwrap();
     }
     assert_eq!(effects(&fixture).await, 3);
-    assert_eq!(fixture.number("select count(*) from received_order where status = '1' and process_id is null").await, 1);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '1' and process_id is null").await,
+        1
+    );
     assert_eq!(fixture.number("select count(*) from ichido_message").await, 0);
     assert_eq!(fixture.number("select count(*) from ticket").await, 0);
 }
@@ -48,7 +51,11 @@ pub async fn a_claim_that_was_given_to_another_completes_nothing<F: Fixture>() {
 pub async fn a_row_that_was_changed_by_hand_completes_nothing<F: Fixture>() {
     let fixture = F::fresh().await;
     let process = Player::join(&fixture).await;
-    let by_hand = ["delete from received_order", "update received_order set status = '1'", "update received_order set process_id = null"];
+    let by_hand = [
+        "delete from received_order",
+        "update received_order set status = '1'",
+        "update received_order set process_id = null",
+    ];
     for change in by_hand {
         fixture.sql("delete from received_order").await;
         send_orders(&fixture, 1).await;
@@ -81,12 +88,16 @@ async fn assert_broken<F: Fixture>(fixture: &F, process: &Player<F>, statements:
     let result = after(process, statements).await;
     assert!(matches!(result, Err(Error::BrokenTransaction(_))), "after {statements:?}: {result:?}");
     assert_eq!(effects(fixture).await, 0, "after {statements:?} an effect stayed");
-    assert_eq!(fixture.number("select count(*) from received_order where status <> '0'").await, 0, "after {statements:?}");
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status <> '0'").await,
+        0,
+        "after {statements:?}"
+    );
 }
 
 const WRITE: &str = "insert into ledger (message, who) values ('late', 'late')";
 
-/// On servers an error ends the transaction; on SQLite only some do, and then the effects of the others are fine.
+/// On servers an error ends the transaction; on `SQLite` only some do, and then the effects of the others are fine.
 pub async fn a_swallowed_error_breaks_the_transaction<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;

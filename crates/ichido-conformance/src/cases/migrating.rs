@@ -7,7 +7,13 @@ use crate::fixture::{Fixture, Player, send};
 pub async fn many_processes_migrate_at_once<F: Fixture>() {
     let fixture = F::empty().await;
     let stores: Vec<_> = (0..8).map(|_| fixture.store()).collect();
-    let migrations: Vec<_> = stores.iter().map(|store| { let store = store.clone(); tokio::spawn(async move { store.migrate().await }) }).collect();
+    let migrations: Vec<_> = stores
+        .iter()
+        .map(|store| {
+            let store = store.clone();
+            tokio::spawn(async move { store.migrate().await })
+        })
+        .collect();
     let mut created = 0;
     for migration in migrations {
         let migration = migration.await.unwrap().unwrap();
@@ -58,7 +64,8 @@ pub async fn a_newer_schema_that_does_not_admit_us_is_refused<F: Fixture>() {
 pub async fn what_is_not_there_is_named_with_its_nearest_match<F: Fixture>() {
     let fixture = F::fresh().await;
     let status = || Status::new("status", "0", "1");
-    let refusal = async |table: Table| setup_text(fixture.store_with(vec![Queue::table("orders", table)]).prepare().await);
+    let refusal =
+        async |table: Table| setup_text(fixture.store_with(vec![Queue::table("orders", table)]).prepare().await);
     let text = refusal(Table::new("recieved_order", "process_id", status())).await;
     assert!(text.contains("`recieved_order`") && text.contains("`received_order`"), "{text}");
     let text = refusal(Table::new("received_order", "proces_id", status())).await;

@@ -23,7 +23,7 @@ pub async fn a_waiting_message_is_claimable_when_it_is_due_with_its_attempts<F: 
     let process = Player::join(&fixture).await;
     for queue in ["orders", "mail"] {
         let delivery = process.claim_one(queue).await;
-        assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::from_secs(3600))).await.unwrap());
+        assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::from_hours(1))).await.unwrap());
         assert_eq!(process.store.return_due(&process.registration).await.unwrap(), 0, "it is not due yet");
         assert!(process.claim(queue, 1).await.is_empty());
         assert!(!process.store.is_drained(queue).await.unwrap(), "it waits for a retry");
@@ -45,7 +45,10 @@ pub async fn a_message_that_failed_for_good_has_its_status_and_its_reason<F: Fix
     let process = Player::join(&fixture).await;
     park_dead(&process, "orders").await;
     park_dead(&process, "mail").await;
-    assert_eq!(fixture.number("select count(*) from received_order where status = '2' and process_id is null").await, 1);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '2' and process_id is null").await,
+        1
+    );
     let failed = process.store.parked(&ParkedFilter::default()).await.unwrap();
     let seen: Vec<_> = failed.iter().map(|parked| (parked.state, parked.attempts, parked.error.as_str())).collect();
     assert_eq!(seen, [(ParkedState::Dead, 3, "no such customer"); 2]);
@@ -100,8 +103,17 @@ pub async fn an_operator_discards_with_a_note<F: Fixture>() {
     assert!(process.store.discard(&id(&ids[0])).await.unwrap());
     assert!(process.store.parked(&ParkedFilter::default()).await.unwrap().is_empty());
     assert_eq!(fixture.number("select count(*) from ichido_message").await, 0);
-    assert_eq!(fixture.number("select count(*) from received_order where status = '2'").await, 1, "a row of the user's own stays");
-    assert_eq!(fixture.number("select count(*) from ichido_audit where verb = 'discard' and detail like '%no such customer%'").await, 2);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '2'").await,
+        1,
+        "a row of the user's own stays"
+    );
+    assert_eq!(
+        fixture
+            .number("select count(*) from ichido_audit where verb = 'discard' and detail like '%no such customer%'")
+            .await,
+        2
+    );
 }
 
 pub async fn a_failure_of_a_lost_claim_is_not_written<F: Fixture>() {
@@ -160,7 +172,9 @@ pub async fn what_is_known_about_a_row_that_is_gone_is_forgotten<F: Fixture>() {
     }
     let waiting = process.claim_one("orders").await;
     process.store.park(&waiting, &Failure::waiting("later", 1, Duration::ZERO)).await.unwrap();
-    fixture.sql("delete from received_order where id in (1, 4); update received_order set status = '0' where id = 2").await;
+    fixture
+        .sql("delete from received_order where id in (1, 4); update received_order set status = '0' where id = 2")
+        .await;
     process.store.tidy(&process.registration).await.unwrap();
     assert_eq!(process.store.return_due(&process.registration).await.unwrap(), 0, "what waited is gone");
     let left = process.store.parked(&ParkedFilter::default()).await.unwrap();

@@ -17,7 +17,10 @@ pub async fn what_a_dead_process_had_becomes_suspect_without_an_attempt<F: Fixtu
     let rescued = other.store.rescue(&other.registration).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 1, messages: 2, parked: 0 });
     let again = other.claim("orders", 5).await;
-    assert_eq!(again.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(), [(1, true); 2]);
+    assert_eq!(
+        again.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(),
+        [(1, true); 2]
+    );
     for delivery in &again {
         other.finish(delivery).await.unwrap();
     }
@@ -36,15 +39,19 @@ pub async fn a_death_under_the_mark_spends_an_attempt<F: Fixture>() {
     victim.die(&fixture).await;
     let other = Player::join(&fixture).await;
     other.store.rescue(&other.registration).await.unwrap();
-    let attempts: BTreeMap<_, _> =
-        other.claim("orders", 2).await.iter().map(|delivery| (delivery.message.key.to_string(), delivery.attempt)).collect();
+    let attempts: BTreeMap<_, _> = other
+        .claim("orders", 2)
+        .await
+        .iter()
+        .map(|delivery| (delivery.message.key.to_string(), delivery.attempt))
+        .collect();
     assert_eq!(attempts, BTreeMap::from([("1".to_owned(), 1), ("2".to_owned(), 2)]));
 }
 
 pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;
-    let rescuer = Player::join(&fixture).await;
+    let medic = Player::join(&fixture).await;
     let mut deaths = 0;
     let parked = loop {
         let victim = Player::join(&fixture).await;
@@ -54,10 +61,10 @@ pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>()
         }
         victim.die(&fixture).await;
         deaths += 1;
-        let rescued = rescuer.store.rescue(&rescuer.registration).await.unwrap();
+        let rescued = medic.store.rescue(&medic.registration).await.unwrap();
         assert_eq!(rescued.processes, 1);
         if rescued.parked > 0 {
-            break rescuer.store.parked(&ParkedFilter::default()).await.unwrap().remove(0);
+            break medic.store.parked(&ParkedFilter::default()).await.unwrap().remove(0);
         }
     };
     assert_eq!(deaths, 4, "once as a bystander, then three times as a suspect");
@@ -102,7 +109,10 @@ pub async fn a_queue_that_the_rescuer_does_not_serve_is_left_alone<F: Fixture>()
     assert_eq!(store.rescue(&stranger).await.unwrap().messages, 0);
     assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 1);
     let friend = Player::join(&fixture).await;
-    assert_eq!(friend.store.rescue(&friend.registration).await.unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+    assert_eq!(
+        friend.store.rescue(&friend.registration).await.unwrap(),
+        Rescued { processes: 1, messages: 1, parked: 0 }
+    );
 }
 
 pub async fn of_two_rescuers_each_message_is_freed_once<F: Fixture>() {
@@ -128,5 +138,8 @@ pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 0);
     let other = Player::join(&fixture).await;
     let claimed = other.claim("orders", 3).await;
-    assert_eq!(claimed.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(), [(1, false); 3]);
+    assert_eq!(
+        claimed.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(),
+        [(1, false); 3]
+    );
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use ichido::{
-    CancellationToken, Context, Delivery, Error, Handler, Inspect, Key, Message, Next, Outcome, ParkedFilter, Pool, Process, Reader,
-    Request, Result, RetryPolicy, Scope, Store, Turn,
+    CancellationToken, Context, Delivery, Error, Handler, Inspect, Key, Message, Next, Outcome, ParkedFilter, Pool,
+    Process, Reader, Request, Result, RetryPolicy, Scope, Store, Turn,
 };
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -48,7 +48,8 @@ async fn create_project<F: Fixture>(cx: &mut Context<F::Store>, order: Order) ->
 }
 
 fn orders() -> Pool {
-    let retry = RetryPolicy { attempts: 2, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
+    let retry =
+        RetryPolicy { attempts: 2, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
     Pool::new("ProjectCreation").from("orders").concurrency(4).retry(retry)
 }
 
@@ -67,7 +68,10 @@ pub async fn every_message_is_run_exactly_once_and_the_queue_is_empty<F: Fixture
     assert_eq!((one, two), (0, 0));
     assert_eq!(effects(&fixture).await, 200);
     assert_eq!(fixture.number("select count(distinct message) from ledger").await, 200);
-    assert_eq!(fixture.number("select count(*) from received_order where status = '1' and process_id is null").await, 200);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '1' and process_id is null").await,
+        200
+    );
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 0, "they took leave");
 }
 
@@ -79,7 +83,8 @@ pub async fn a_bad_message_never_stops_its_neighbours<F: Fixture>() {
     assert_eq!(drain(&fixture).await, 0);
     assert_eq!(effects(&fixture).await, 56);
     let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
-    let mut seen: Vec<_> = failed.iter().map(|parked| (parked.id.as_str(), parked.attempts, parked.error.clone())).collect();
+    let mut seen: Vec<_> =
+        failed.iter().map(|parked| (parked.id.as_str(), parked.attempts, parked.error.clone())).collect();
     seen.sort_unstable();
     assert_eq!(seen[0], ("orders/15", 2, "panic: boom 15".to_owned()));
     assert_eq!(seen[1], ("orders/25", 1, "not today".to_owned()));
@@ -109,7 +114,10 @@ pub async fn a_failing_message_runs_again_after_its_backoff<F: Fixture>() {
     assert_eq!(effects(&fixture).await, 3);
     assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 3);
     let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
-    assert_eq!(failed.iter().map(|parked| (parked.id.as_str(), parked.attempts)).collect::<Vec<_>>(), [("orders/3", 2)]);
+    assert_eq!(
+        failed.iter().map(|parked| (parked.id.as_str(), parked.attempts)).collect::<Vec<_>>(),
+        [("orders/3", 2)]
+    );
 }
 
 pub async fn an_abort_ends_the_process_with_its_code<F: Fixture>() {
@@ -118,7 +126,11 @@ pub async fn an_abort_ends_the_process_with_its_code<F: Fixture>() {
     fixture.sql("update received_order set name = 'abort' where id = 1").await;
     assert_eq!(drain(&fixture).await, 111);
     assert_eq!(fixture.number("select count(*) from ledger where message = 'orders/1'").await, 0);
-    assert_eq!(fixture.number("select cast(attempts as bigint) from ichido_parked where key = '1'").await, 1, "an attempt is spent");
+    assert_eq!(
+        fixture.number("select cast(attempts as bigint) from ichido_parked where key = '1'").await,
+        1,
+        "an attempt is spent"
+    );
     let owned = "select count(*) from received_order where status = '0' and process_id is not null and process_id not like '00000000-%'";
     assert_eq!(fixture.number(owned).await, 0, "the rest is released");
     fixture.sql("update received_order set name = null").await;
@@ -157,7 +169,10 @@ pub async fn a_stop_releases_what_is_not_begun<F: Fixture>() {
     go.notify_one();
     assert_eq!(running.await.unwrap().unwrap(), 0);
     assert_eq!(effects(&fixture).await, 1, "what was running came to its end");
-    assert_eq!(fixture.number("select count(*) from received_order where status = '0' and process_id is null").await, 9);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '0' and process_id is null").await,
+        9
+    );
     assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0, "nothing is counted");
 }
 
@@ -167,13 +182,17 @@ pub async fn a_message_out_of_grace_is_released<F: Fixture>() {
     let (begun, go, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
     let action = Blocking::<F> { begun: begun.clone(), go, _fixture: std::marker::PhantomData };
     let settings = ichido::Settings { grace: Duration::from_millis(50), ..ichido::Settings::default() };
-    let process = Process::new(fixture.store()).settings(settings).stop_on(stop.clone()).action(orders().concurrency(1), action);
+    let process =
+        Process::new(fixture.store()).settings(settings).stop_on(stop.clone()).action(orders().concurrency(1), action);
     let running = tokio::spawn(process.run());
     begun.notified().await;
     stop.cancel();
     assert_eq!(running.await.unwrap().unwrap(), 0);
     assert_eq!(effects(&fixture).await, 0);
-    assert_eq!(fixture.number("select count(*) from received_order where status = '0' and process_id is null").await, 2);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '0' and process_id is null").await,
+        2
+    );
 }
 
 async fn read_mail<F: Fixture>(cx: &mut Context<F::Store>, _: serde_json::Value) -> Result<Outcome> {
@@ -186,7 +205,11 @@ pub async fn several_actions_run_side_by_side<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 20).await;
     send(&fixture, "mail", &["{}"; 20]).await;
-    let build = || process(&fixture).action_fn(orders(), create_project::<F>).action_fn(Pool::new("Mail").from("mail"), read_mail::<F>);
+    let build = || {
+        process(&fixture)
+            .action_fn(orders(), create_project::<F>)
+            .action_fn(Pool::new("Mail").from("mail"), read_mail::<F>)
+    };
     assert_eq!(build().run_request(Request::path("Mail/M1")).await.unwrap(), 0);
     assert_eq!(fixture.number("select count(*) from ledger where message like 'mail/%'").await, 20);
     assert_eq!(effects(&fixture).await, 20, "only the action that was asked for");
@@ -226,7 +249,10 @@ pub async fn a_handler_of_the_users_own_sees_every_message<F: Fixture>() {
     assert_eq!(lines, ["orders/1 1 Some(Done)", "orders/2 1 Some(Retry(Some(0ns)))", "orders/2 2 Some(Done)"]);
     let refused = self::process(&fixture).handlers(|queue| queue.after(Scope::Process, "reed", Diary(Arc::default())));
     let refused = refused.run().await;
-    assert!(matches!(&refused, Err(Error::Setup(text)) if text.contains("`reed`") && text.contains("read")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::Setup(text)) if text.contains("`reed`") && text.contains("read")),
+        "{refused:?}"
+    );
 }
 
 /// Hands out three messages that are in no queue.
@@ -242,7 +268,8 @@ impl Reader for Three {
         if number >= 3 {
             return Ok(Turn::Finished);
         }
-        let message = Message::new("file", Key::new([number.to_string()]), format!(r#"{{"id":{number}}}"#).into_bytes());
+        let message =
+            Message::new("file", Key::new([number.to_string()]), format!(r#"{{"id":{number}}}"#).into_bytes());
         Ok(Turn::Delivery(Box::new(Delivery::unclaimed(message))))
     }
 

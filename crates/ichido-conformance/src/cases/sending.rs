@@ -24,7 +24,8 @@ pub async fn many_messages_keep_their_order<F: Fixture>() {
     let payloads: Vec<_> = (0..2500).map(|number| number.to_string()).collect();
     let ids = send(&fixture, "mail", &payloads.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let claimed = Player::join(&fixture).await.claim("mail", 3000).await;
-    let arrived: Vec<_> = claimed.iter().map(|delivery| String::from_utf8_lossy(&delivery.message.payload).into_owned()).collect();
+    let arrived: Vec<_> =
+        claimed.iter().map(|delivery| String::from_utf8_lossy(&delivery.message.payload).into_owned()).collect();
     assert_eq!(arrived, payloads);
     assert_eq!(claimed.iter().map(|delivery| delivery.message.id().to_string()).collect::<Vec<_>>(), ids);
 }
@@ -38,11 +39,17 @@ pub async fn fields_of_a_message_for_a_table_are_columns<F: Fixture>() {
     )
     .await;
     assert_eq!(ids, ["orders/4", "orders/5", "orders/6"]);
-    assert_eq!(fixture.number("select count(*) from received_order where status = '0' and process_id is null").await, 3);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '0' and process_id is null").await,
+        3
+    );
     assert_eq!(fixture.number("select count(*) from received_order where id = 4 and name = 'it''s'").await, 1);
     let ids = send(&fixture, "urgent", &[r#"{"region":"a","number":1,"priority":3}"#]).await;
     assert_eq!(ids, ["urgent/a/1"]);
-    assert_eq!(fixture.number("select count(*) from ticket where kind = 'urgent' and state = 'new' and priority = 3").await, 1);
+    assert_eq!(
+        fixture.number("select count(*) from ticket where kind = 'urgent' and state = 'new' and priority = 3").await,
+        1
+    );
 }
 
 pub async fn a_send_is_rolled_back_with_its_transaction<F: Fixture>() {
@@ -53,7 +60,10 @@ pub async fn a_send_is_rolled_back_with_its_transaction<F: Fixture>() {
     client.queue("mail").send(F::Store::connection(&mut tx), &"gone").await.unwrap();
     client.queue("orders").send(F::Store::connection(&mut tx), &serde_json::json!({"id": 1})).await.unwrap();
     store.rollback(tx).await.unwrap();
-    assert_eq!(fixture.number("select (select count(*) from ichido_message) + (select count(*) from received_order)").await, 0);
+    assert_eq!(
+        fixture.number("select (select count(*) from ichido_message) + (select count(*) from received_order)").await,
+        0
+    );
 }
 
 async fn refused<F: Fixture>(queue: &str, payload: &str) -> String {

@@ -18,12 +18,8 @@ use super::switches::Gate;
 
 /// Forwards between a client and the server until either ends, or a cut or a switch ends both.
 pub(super) async fn run(client: TcpStream, upstream: SocketAddr, plans: Arc<Plans>, gate: Gate) {
-    let connection = Connection {
-        plans: &plans,
-        gate: &gate,
-        silent_from: AtomicU64::new(u64::MAX),
-        cut: OnceLock::new(),
-    };
+    let connection =
+        Connection { plans: &plans, gate: &gate, silent_from: AtomicU64::new(u64::MAX), cut: OnceLock::new() };
     tokio::select! {
         // However it ended: the sockets are closed, and nobody has to hear why.
         _ = connection.forward(client, upstream) => {}

@@ -16,10 +16,7 @@ pub(super) struct Frontend {
 impl Frontend {
     /// After the startup packet, which is answered by a `ReadyForQuery` too.
     pub(super) fn started() -> Self {
-        Self {
-            asked: 1,
-            prepared: HashSet::new(),
-        }
+        Self { asked: 1, prepared: HashSet::new() }
     }
 
     /// How many frames so far are answered by a `ReadyForQuery`.
@@ -60,10 +57,7 @@ impl Frontend {
 }
 
 fn is_commit(text: &[u8]) -> bool {
-    let (word, rest) = text
-        .trim_ascii_start()
-        .split_at_checked(6)
-        .unwrap_or_default();
+    let (word, rest) = text.trim_ascii_start().split_at_checked(6).unwrap_or_default();
     let ends = |byte: &u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 128..));
     word.eq_ignore_ascii_case(b"COMMIT") && rest.first().is_none_or(ends)
 }
@@ -74,23 +68,10 @@ mod tests {
 
     #[test]
     fn commit_is_the_first_word_in_any_case() {
-        for text in [
-            "COMMIT",
-            "commit",
-            " \n\tCommit;",
-            "COMMIT AND CHAIN",
-            "commit--x",
-        ] {
+        for text in ["COMMIT", "commit", " \n\tCommit;", "COMMIT AND CHAIN", "commit--x"] {
             assert!(is_commit(text.as_bytes()), "{text}");
         }
-        for text in [
-            "",
-            "COMMI",
-            "COMMITTED",
-            "commit_x()",
-            "SELECT 'COMMIT'",
-            "-- COMMIT",
-        ] {
+        for text in ["", "COMMI", "COMMITTED", "commit_x()", "SELECT 'COMMIT'", "-- COMMIT"] {
             assert!(!is_commit(text.as_bytes()), "{text}");
         }
     }

@@ -47,22 +47,10 @@ impl Proxy {
         let plans = Arc::new(Plans::default());
         let switches = Arc::new(Switches::default());
         let (end, ended) = oneshot::channel();
-        let serve = serve(
-            listener,
-            upstream,
-            Arc::clone(&plans),
-            Arc::clone(&switches),
-        );
-        let thread = thread::Builder::new()
-            .name("proxy".to_owned())
-            .spawn(move || run(serve, ended))
-            .expect("a thread");
-        Self {
-            address,
-            plans,
-            switches,
-            thread: Some((end, thread)),
-        }
+        let serve = serve(listener, upstream, Arc::clone(&plans), Arc::clone(&switches));
+        let thread =
+            thread::Builder::new().name("proxy".to_owned()).spawn(move || run(serve, ended)).expect("a thread");
+        Self { address, plans, switches, thread: Some((end, thread)) }
     }
 
     /// Where it listens.
@@ -162,12 +150,8 @@ async fn serve(
 
 fn through(database_url: &str, address: SocketAddr) -> String {
     let start = database_url.find("://").map_or(0, |at| at + 3);
-    let end = database_url[start..]
-        .find(['/', '?'])
-        .map_or(database_url.len(), |at| start + at);
-    let host = database_url[start..end]
-        .rfind('@')
-        .map_or(start, |at| start + at + 1);
+    let end = database_url[start..].find(['/', '?']).map_or(database_url.len(), |at| start + at);
+    let host = database_url[start..end].rfind('@').map_or(start, |at| start + at + 1);
     let (before, after) = (&database_url[..host], &database_url[end..]);
     format!("{before}{address}{after}")
 }
@@ -180,14 +164,8 @@ mod tests {
     fn only_host_and_port_of_a_url_change() {
         let proxy = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
         for (url, expected) in [
-            (
-                "postgres://u:p@h:5432/d?x=y",
-                "postgres://u:p@127.0.0.1:9/d?x=y",
-            ),
-            (
-                "postgres://u:p%40@[::1]:1/d",
-                "postgres://u:p%40@127.0.0.1:9/d",
-            ),
+            ("postgres://u:p@h:5432/d?x=y", "postgres://u:p@127.0.0.1:9/d?x=y"),
+            ("postgres://u:p%40@[::1]:1/d", "postgres://u:p%40@127.0.0.1:9/d"),
             ("postgres://h/d", "postgres://127.0.0.1:9/d"),
             ("postgres://h:1?a=b@c", "postgres://127.0.0.1:9?a=b@c"),
             ("postgres://h", "postgres://127.0.0.1:9"),

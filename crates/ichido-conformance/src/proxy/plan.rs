@@ -21,12 +21,8 @@ pub(super) struct Plans(Mutex<Arc<Plan>>);
 
 impl Plans {
     pub(super) fn replace(&self, cut: Cut, every: u32, times: u32) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Plan {
-            cut,
-            every: every.max(1),
-            times,
-            ..Plan::default()
-        });
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Arc::new(Plan { cut, every: every.max(1), times, ..Plan::default() });
     }
 
     pub(super) fn current(&self) -> Arc<Plan> {
@@ -46,13 +42,7 @@ pub(super) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self {
-            cut: Cut::BeforeCommit,
-            every: 1,
-            times: 0,
-            seen: Mutex::new(0),
-            done: watch::Sender::new(0),
-        }
+        Self { cut: Cut::BeforeCommit, every: 1, times: 0, seen: Mutex::new(0), done: watch::Sender::new(0) }
     }
 }
 
@@ -76,9 +66,7 @@ impl Plan {
 
     pub(super) async fn all_done(&self) {
         let mut done = self.done.subscribe();
-        done.wait_for(|done| *done >= self.times)
-            .await
-            .expect("the sender is ours");
+        done.wait_for(|done| *done >= self.times).await.expect("the sender is ours");
     }
 }
 

@@ -46,11 +46,7 @@ impl Switches {
     pub(super) fn gate(&self) -> Gate {
         let state = self.state.subscribe();
         let severed = state.borrow().severed;
-        Gate {
-            state,
-            severed,
-            waiting: self.waiting.clone(),
-        }
+        Gate { state, severed, waiting: self.waiting.clone() }
     }
 }
 

@@ -11,13 +11,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
+use super::processes::{has_ended, look_again, plain_environment};
 use super::user::User;
-
-/// How often a process that is not our child is looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// The folder of one server, and the process that ends the server and removes the folder.
 #[derive(Debug)]
@@ -40,23 +36,7 @@ impl Guardian {
             .prefix(&format!("ichido-{server}-"))
             .tempdir()
             .expect("a temporary folder for a server");
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", include_str!("guardian.sh"), "guardian"])
-            .arg(folder.path())
-            .arg(end_signal)
-            .current_dir(folder.path())
-            // Ctrl-C at the terminal is for the test process; its end then is our signal.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        plain_environment(&mut command).env("HOME", folder.path());
-        let owner = fs::metadata(folder.path()).expect("the new folder").uid();
-        if let Some(user) = User::for_servers(owner) {
-            chown(folder.path(), Some(user.uid), Some(user.gid)).expect("chown, being root");
-            command.uid(user.uid).gid(user.gid);
-        }
-        let mut shell = command.spawn().unwrap_or_else(|error| {
+        let mut shell = shell(folder.path(), end_signal).spawn().unwrap_or_else(|error| {
             let folder = folder.path().display();
             panic!("cannot start sh in {folder} (is TMPDIR open to all users?): {error}")
         });
@@ -64,11 +44,7 @@ impl Guardian {
             orders: shell.stdin.take().expect("piped"),
             answers: BufReader::new(shell.stdout.take().expect("piped")),
         };
-        Self {
-            folder: folder.keep(),
-            shell,
-            line: Mutex::new(Some(line)),
-        }
+        Self { folder: folder.keep(), shell, line: Mutex::new(Some(line)) }
     }
 
     /// The server's folder: its data, its log.
@@ -97,7 +73,7 @@ impl Guardian {
         let children = self.order("kill", "");
         for child in children.split_whitespace().flat_map(str::parse) {
             while !has_ended(child) {
-                thread::sleep(LOOK);
+                look_again();
             }
         }
     }
@@ -117,7 +93,8 @@ impl Guardian {
         writeln!(line.orders, "{order} {words}")
             .and_then(|()| line.answers.read_line(&mut answer))
             .unwrap_or_else(|error| panic!("the guardian did not {order}: {error}"));
-        assert!(answer.ends_with('\n'), "the guardian ended at: {order}");
+        let done = answer.ends_with('\n') && !answer.starts_with("refused");
+        assert!(done, "the guardian did not {order}: {answer}");
         answer.trim().to_owned()
     }
 }
@@ -130,20 +107,24 @@ impl Drop for Guardian {
     }
 }
 
-/// Gives a command an environment in which no variable of the caller changes what it does.
-pub(super) fn plain_environment(command: &mut Command) -> &mut Command {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command.env_clear().env("PATH", path).env("LC_ALL", "C")
-}
-
-/// Whether a process is gone, or only its entry is left because nobody has asked for its exit code.
-pub(super) fn has_ended(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The state follows the command's name, which is in parentheses and may hold anything.
-    stat.map_or(true, |stat| {
-        stat.rsplit_once(") ")
-            .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
-    })
+fn shell(folder: &Path, end_signal: &str) -> Command {
+    let mut shell = Command::new("sh");
+    plain_environment(&mut shell)
+        .env("HOME", folder)
+        .args(["-c", include_str!("guardian.sh"), "guardian"])
+        .arg(folder)
+        .arg(end_signal)
+        .current_dir(folder)
+        // Ctrl-C at the terminal is for the test process; its end then is our signal.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let current = fs::metadata(folder).expect("the new folder").uid();
+    if let Some(user) = User::for_servers(current) {
+        chown(folder, Some(user.uid), Some(user.gid)).expect("chown, being root");
+        shell.uid(user.uid).gid(user.gid);
+    }
+    shell
 }
 
 fn quoted(program: &Path, arguments: &[&str]) -> String {
@@ -191,12 +172,26 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "did not stop: refused: the server is not started")]
+    fn a_server_that_is_not_there_cannot_be_stopped() {
+        Guardian::new("twice", "TERM").stop("TERM");
+    }
+
+    #[test]
+    #[should_panic(expected = "did not start: refused: the server is already started, as ")]
+    fn a_server_cannot_be_started_twice() {
+        let guardian = Guardian::new("twice", "TERM");
+        guardian.start(Path::new("sleep"), &["3600"]);
+        guardian.start(Path::new("sleep"), &["3600"]);
+    }
+
+    #[test]
     fn a_stopped_server_ends_too() {
         let guardian = Guardian::new("stopped", "TERM");
         let pid = guardian.start(Path::new("sleep"), &["3600"]);
-        let mut stop = Command::new("kill");
-        let stopped = stop.args(["-STOP", &pid.to_string()]).status();
-        assert!(stopped.expect("kill").success());
+        // Through the shell: a small Debian has no kill command.
+        let stop = format!("kill -s STOP {pid}");
+        assert!(guardian.run(Path::new("sh"), &["-c", &stop]));
         drop(guardian);
         assert!(has_ended(pid));
     }

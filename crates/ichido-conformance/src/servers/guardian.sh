@@ -14,23 +14,23 @@ pid=
 trap : HUP INT TERM PIPE
 
 while read -r order words; do
-    case $order in
-    run) # a command, to its end; answers its exit code
+    case $order,${pid:+running} in
+    run,*) # a command, to its end; answers its exit code
         (eval "exec $words") >>"$log" 2>&1 </dev/null
         echo "$?"
         ;;
-    start) # the server; answers its process id
+    start,) # the server; answers its process id
         eval "exec $words" >>"$log" 2>&1 </dev/null &
         pid=$!
         echo "$pid"
         ;;
-    stop) # by the signal named; answers when it has ended
-        kill -s "$words" "$pid"
+    stop,running) # by the signal named; answers when it has ended
+        kill -s "$words" "$pid" 2>/dev/null
         wait "$pid" 2>/dev/null
         pid=
         echo stopped
         ;;
-    kill) # the server and its children, none of which can act any more; answers the children's ids
+    kill,running) # the server and its children; answers the children's process ids
         # Stopped first, so that no child is born between the look and the kill.
         kill -s STOP "$pid"
         children=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null)
@@ -38,6 +38,9 @@ while read -r order words; do
         wait "$pid" 2>/dev/null
         pid=
         echo "$children"
+        ;;
+    *)
+        echo "refused: the server is ${pid:+already started, as }${pid:-not started}"
         ;;
     esac
 done

@@ -2,7 +2,7 @@
 //! 127.0.0.1, each in a temporary folder of its own. One file per kind of
 //! server; what they share is `guardian` (the process that ends a server when
 //! the test process ends, however it ends), `user` (as whom a server runs),
-//! `port` and `programs` (where the server's commands are).
+//! `programs` (where its commands are), `processes` and `port`.
 //!
 //! A missing server makes the test fail with the command that installs it; it
 //! is never skipped.
@@ -10,6 +10,7 @@
 mod guardian;
 mod port;
 mod postgres;
+mod processes;
 mod programs;
 mod user;
 

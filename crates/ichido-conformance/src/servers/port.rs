@@ -11,10 +11,7 @@ pub(super) fn free_port() -> u16 {
     // server is down, a client that keeps knocking at such a port can be given
     // the very port as its own, and then is connected to itself.
     let below = (0..100).map(|_| 20_000 + random_below(12_000));
-    below
-        .chain(std::iter::once(0))
-        .find_map(free)
-        .expect("a free port on 127.0.0.1")
+    below.chain(std::iter::once(0)).find_map(free).expect("a free port on 127.0.0.1")
 }
 
 fn free(port: u16) -> Option<u16> {

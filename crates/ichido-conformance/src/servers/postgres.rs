@@ -10,13 +10,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::guardian::{Guardian, LOOK, has_ended, plain_environment};
+use super::guardian::Guardian;
 use super::port::free_port;
+use super::processes::{has_ended, look_again, plain_environment};
 use super::programs::{by_version, folder_with};
 
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -61,11 +61,7 @@ impl Postgres {
         // QUIT: at once and without a checkpoint, yet leaving no shared memory behind.
         let guardian = Guardian::new("postgres", "QUIT");
         create_data(&guardian, &programs, extra_settings);
-        let mut postgres = Self {
-            programs,
-            guardian,
-            port: 0,
-        };
+        let mut postgres = Self { programs, guardian, port: 0 };
         for _ in 0..5 {
             postgres.port = free_port();
             if postgres.try_start() {
@@ -121,11 +117,19 @@ impl Postgres {
     }
 
     /// Stops the server as an operator would (fast: open connections are ended).
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
     pub fn stop(&self) {
         self.guardian.stop("INT");
     }
 
     /// Ends all of its processes with SIGKILL: a crash, after which only what is in files is left.
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
     pub fn kill(&self) {
         self.guardian.kill();
         // The kernel would keep its shared memory, a few bytes, until the machine restarts.
@@ -159,9 +163,10 @@ impl Postgres {
         let started = Instant::now();
         while !self.is_ready(pid) {
             if has_ended(pid) || started.elapsed() > START_LIMIT {
+                self.guardian.stop("KILL");
                 return false;
             }
-            thread::sleep(LOOK);
+            look_again();
         }
         true
     }

@@ -8,10 +8,7 @@ use std::{env, fs};
 /// The first folder that holds all of `names`: of `first`, then of PATH.
 pub(super) fn folder_with(names: &[&str], first: Vec<PathBuf>) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    first
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .find(|folder| names.iter().all(|name| folder.join(name).is_file()))
+    first.into_iter().chain(env::split_paths(&path)).find(|folder| names.iter().all(|name| folder.join(name).is_file()))
 }
 
 /// The folders `<parent>/<version>/bin`, highest version first.

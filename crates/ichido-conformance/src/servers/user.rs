@@ -39,8 +39,7 @@ mod tests {
 
     #[test]
     fn a_user_is_found_by_its_whole_name() {
-        let passwd =
-            "root:x:0:0:root:/root:/bin/sh\n\npostgres2:x:7:8::/:\npostgres:x:101:104:a,,,:/:\n";
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n\npostgres2:x:7:8::/:\npostgres:x:101:104:a,,,:/:\n";
         let user = User { uid: 101, gid: 104 };
         assert_eq!(find(passwd, "postgres"), Some(user));
         assert_eq!(find(passwd, "nobody"), None);

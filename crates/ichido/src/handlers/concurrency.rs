@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::CONCURRENCY;
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store, slot::undisturbed};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store, slot::undisturbed};
 
 /// Runs the rest in N workers.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ impl<S: Store> Handler<S> for Concurrency {
         first
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
     }
 }

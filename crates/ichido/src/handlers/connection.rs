@@ -1,7 +1,7 @@
 //! `connection`: gives the rest a right to the pool. The connection itself is taken when a transaction is first used, so
 //! that a worker that waits holds none; on the way out whatever is still open is rolled back and given back.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Gives the rest a right to the pool.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,7 +16,7 @@ impl<S: Store> Handler<S> for Connection {
         result
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("connection", "a right to the pool; taken at first use", "given back", "given back")
     }
 }

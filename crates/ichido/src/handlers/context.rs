@@ -1,6 +1,6 @@
 //! `context`: who asked for what, from the command line, for the log and for actions.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Puts request id and user id into the context.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,7 +15,7 @@ impl<S: Store> Handler<S> for SetContext {
         next.run(cx).await
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("context", "request id, user id, … from the command line", "", "")
     }
 }

@@ -1,6 +1,6 @@
 //! `context clear`: removes what handlers further in have put into the context, also after an error.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Removes context variables on the way out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,7 +13,7 @@ impl<S: Store> Handler<S> for ContextClear {
         result
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("context clear", "", "context variables removed", "also")
     }
 }

@@ -4,10 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Settings, Store,
-    action::DynAction,
+    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
     life::Life,
-    pool::{From, Work},
+    pool::{Actions, From, PooledAction, Work},
     queue_reader::Reading,
     reader::DynReader,
     upkeep::Upkeep,
@@ -15,17 +14,17 @@ use crate::{
 
 /// Finds the actions for the request path.
 pub struct Dispatch<S: Store> {
-    actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>,
+    actions: Actions<S>,
     settings: Settings,
 }
 
 impl<S: Store> Dispatch<S> {
-    pub(crate) fn new(actions: BTreeMap<Arc<str>, (Pool, Arc<dyn DynAction<S>>)>, settings: Settings) -> Self {
+    pub(crate) fn new(actions: Actions<S>, settings: Settings) -> Self {
         Dispatch { actions, settings }
     }
 
     /// The pools that the request asks for.
-    fn wanted(&self, action: Option<&str>) -> Result<Vec<&(Pool, Arc<dyn DynAction<S>>)>> {
+    fn wanted(&self, action: Option<&str>) -> Result<Vec<&PooledAction<S>>> {
         let known = || self.actions.keys().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
         match action {
             None if self.actions.is_empty() => Err(Error::Setup("there is no action to run".into())),
@@ -39,7 +38,7 @@ impl<S: Store> Dispatch<S> {
         }
     }
 
-    fn registration(&self, request_id: &str, wanted: &[&(Pool, Arc<dyn DynAction<S>>)]) -> Registration {
+    fn registration(&self, request_id: &str, wanted: &[&PooledAction<S>]) -> Registration {
         let mut queues = BTreeMap::new();
         for (pool, _) in wanted {
             if let From::Queue(queue) = &pool.from {
@@ -89,7 +88,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         result
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("dispatch", "find the action for the request path", "", "")
     }
 }

@@ -1,6 +1,6 @@
 //! `global error`: what nobody further in has handled is logged once and turned into a status.
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Logs an error and turns it into a status.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,7 +24,7 @@ impl<S: Store> Handler<S> for GlobalError {
         Ok(Outcome::Ended(status))
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("global error", "", "", "log, turn into a status")
     }
 }

@@ -16,9 +16,18 @@ mod status_code;
 mod transaction;
 
 pub use self::{
-    concurrency::Concurrency, connection::Connection, context::SetContext, context_clear::ContextClear,
-    dispatch::Dispatch, global_error::GlobalError, process_stop::ProcessStop, read::Read, repeat::Loop,
-    retry::{Limit, Retry}, status_code::{StatusCode, exit_code}, transaction::Transaction,
+    concurrency::Concurrency,
+    connection::Connection,
+    context::SetContext,
+    context_clear::ContextClear,
+    dispatch::Dispatch,
+    global_error::GlobalError,
+    process_stop::ProcessStop,
+    read::Read,
+    repeat::Loop,
+    retry::{Limit, Retry},
+    status_code::{StatusCode, exit_code},
+    transaction::Transaction,
 };
 
 use crate::{HandlerQueue, Store};

@@ -1,6 +1,6 @@
 //! `process stop`: before each message, looks whether the process is asked to stop.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Ends the loop when the process is asked to stop.
 #[derive(Debug, Clone, Copy, Default)]
@@ -14,7 +14,7 @@ impl<S: Store> Handler<S> for ProcessStop {
         next.run(cx).await
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("process stop", "asked to stop: stop", "", "")
     }
 }

@@ -3,7 +3,7 @@
 
 use tracing::Instrument;
 
-use crate::{About, Context, Delivery, Handler, Next, Outcome, Result, Store, Turn, slot::undisturbed};
+use crate::{About, Context, Delivery, Handler, Next, Outcome, Result, Scope, Store, Turn, slot::undisturbed};
 
 /// Reads one delivery and settles it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ impl<S: Store> Handler<S> for Read {
         result
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("read", "next message, new execution id", "settle it", "log the message, rethrow")
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Runs the rest again and again.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,7 +25,7 @@ impl<S: Store> Handler<S> for Loop {
         }
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("loop", "", "again", "by kind")
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
 /// How long a process keeps trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,7 @@ pub struct Retry {
 
 impl Default for Retry {
     fn default() -> Self {
-        Retry {
-            limit: Limit::Count(10),
-            interval: Duration::from_secs(5),
-            window: Duration::from_secs(15 * 60),
-            exit: 180,
-        }
+        Retry { limit: Limit::Count(10), interval: Duration::from_secs(5), window: Duration::from_mins(15), exit: 180 }
     }
 }
 
@@ -62,7 +57,7 @@ impl<S: Store> Handler<S> for Retry {
         }
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("retry", "", "", "retryable and under the limit: run the rest again")
     }
 }

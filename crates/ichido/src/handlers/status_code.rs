@@ -1,6 +1,6 @@
 //! `status code`: the outermost handler. It turns whatever the rest ended with into the exit code of the process.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Store};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Turns the outcome of the whole queue into an exit code.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,7 +16,7 @@ impl<S: Store> Handler<S> for StatusCode {
         Ok(Outcome::Ended(exit_code(status)))
     }
 
-    fn about(&self) -> About {
+    fn about(&self, _: Scope) -> About {
         About::new("status code", "", "status becomes the exit code", "")
     }
 }
@@ -45,9 +45,29 @@ mod tests {
     #[test]
     fn every_row_of_the_table_of_exit_codes() {
         let table = [
-            (-1, 1), (i32::MIN, 1), (0, 0), (1, 1), (127, 127), (180, 180), (199, 199), (200, 0), (207, 0), (399, 0),
-            (400, 10), (401, 11), (402, 15), (403, 12), (404, 13), (405, 15), (408, 15), (409, 14), (410, 15), (499, 15),
-            (500, 20), (503, 20), (i32::MAX, 20),
+            (-1, 1),
+            (i32::MIN, 1),
+            (0, 0),
+            (1, 1),
+            (127, 127),
+            (180, 180),
+            (199, 199),
+            (200, 0),
+            (207, 0),
+            (399, 0),
+            (400, 10),
+            (401, 11),
+            (402, 15),
+            (403, 12),
+            (404, 13),
+            (405, 15),
+            (408, 15),
+            (409, 14),
+            (410, 15),
+            (499, 15),
+            (500, 20),
+            (503, 20),
+            (i32::MAX, 20),
         ];
         for (status, code) in table {
             assert_eq!(exit_code(status), code, "status {status}");

@@ -5,7 +5,8 @@
 use std::{panic::AssertUnwindSafe, sync::atomic::Ordering, task::Poll};
 
 use crate::{
-    About, BoxFuture, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Store, slot::undisturbed,
+    About, BoxFuture, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store,
+    slot::undisturbed,
 };
 
 /// Completes and commits, or rolls back and records.
@@ -31,8 +32,21 @@ impl<S: Store> Handler<S> for Transaction {
         record(cx, result).await
     }
 
-    fn about(&self) -> About {
-        About::new("transaction", "begins at first use", "completion, commit", "roll back, record the failure in its own transaction")
+    fn about(&self, scope: Scope) -> About {
+        match scope {
+            Scope::Process => About::new(
+                "transaction",
+                "begins at first use, committed before the workers start",
+                "commit what is open",
+                "roll back",
+            ),
+            Scope::Worker => About::new(
+                "transaction",
+                "begins at first use",
+                "completion, commit",
+                "roll back, record the failure in its own transaction",
+            ),
+        }
     }
 }
 
@@ -161,9 +175,10 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &cra
 
 fn tell(delivery: &Delivery, failure: &Failure) {
     let (id, attempt, error) = (delivery.message.id(), delivery.attempt, &failure.error);
-    match failure.retry_after {
-        Some(after) => tracing::warn!(attempt, "{id} failed and runs again in {after:.1?}: {error}"),
-        None => tracing::error!(attempt, "{id} failed for good: {error}"),
+    if let Some(after) = failure.retry_after {
+        tracing::warn!(attempt, "{id} failed and runs again in {after:.1?}: {error}");
+    } else {
+        tracing::error!(attempt, "{id} failed for good: {error}");
     }
 }
 

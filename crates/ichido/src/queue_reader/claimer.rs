@@ -63,7 +63,9 @@ impl<S: Store> Claimer<S> {
         let count = found.len();
         if count > 0 {
             let mut buffer = self.shared.buffer();
-            found.into_iter().for_each(|delivery| buffer.put(delivery));
+            for delivery in found {
+                buffer.put(delivery);
+            }
             self.shared.changed.notify_one();
         }
         Ok(count)
@@ -79,7 +81,9 @@ impl<S: Store> Claimer<S> {
         };
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
-        own.into_iter().filter(|found| !known.contains(&found.message.key)).for_each(|found| buffer.put(found));
+        for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
+            buffer.put(delivery);
+        }
         self.shared.changed.notify_one();
         Ok(())
     }

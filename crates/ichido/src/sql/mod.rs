@@ -121,9 +121,7 @@ impl<'a> Value<'a> {
             Some(b'n') => Value::Null,
             Some(b't') => Value::Bool(true),
             Some(b'f') => Value::Bool(false),
-            Some(b'"') => {
-                Value::Text(serde_json::from_str(text).map_err(|why| Error::Undecodable(why.to_string()))?)
-            }
+            Some(b'"') => Value::Text(serde_json::from_str(text).map_err(|why| Error::Undecodable(why.to_string()))?),
             Some(b'{' | b'[') => Value::Json(text),
             _ => Value::Number(text),
         })

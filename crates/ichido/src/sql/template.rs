@@ -62,8 +62,11 @@ impl Template {
     /// Every name, once each, in alphabetical order.
     #[must_use]
     pub fn names(&self) -> BTreeSet<&str> {
-        let name = |part| if let &Part::Name(ref name) = part { Some(name.as_str()) } else { None };
-        self.parts.iter().filter_map(name).collect()
+        let names = self.parts.iter().filter_map(|part| match part {
+            Part::Name(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        });
+        names.collect()
     }
 
     /// The statement with each name written by `placeholder`, which gets the name and its place among the distinct ones,

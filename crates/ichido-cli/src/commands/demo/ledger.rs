@@ -39,14 +39,15 @@ impl Ledger {
     pub(super) async fn create(file: &Path, tables: &'static str) -> Outcome<Self> {
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
         let options = options.journal_mode(SqliteJournalMode::Wal).busy_timeout(Duration::from_secs(10));
-        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await.map_err(failure)?;
-        sqlx::raw_sql(tables).execute(&pool).await.map_err(failure)?;
+        let pool =
+            SqlitePoolOptions::new().max_connections(1).connect_with(options).await.map_err(|error| failure(&error))?;
+        sqlx::raw_sql(tables).execute(&pool).await.map_err(|error| failure(&error))?;
         Ok(Ledger { pool })
     }
 
     async fn number(&self, sql: &str) -> Outcome<u64> {
-        let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&self.pool).await.map_err(failure)?;
-        row.try_get(0).map_err(failure)
+        let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&self.pool).await.map_err(|error| failure(&error))?;
+        row.try_get(0).map_err(|error| failure(&error))
     }
 
     pub(super) async fn done(&self) -> Outcome<u64> {
@@ -56,17 +57,21 @@ impl Ledger {
     /// The process id of the worker with this pid, once it has registered.
     pub(super) async fn process_of(&self, pid: u32) -> Outcome<Option<String>> {
         let row = sqlx::query("select id from ichido_process where pid = ?").bind(pid);
-        let row = row.fetch_optional(&self.pool).await.map_err(failure)?;
-        row.map(|row| row.try_get(0)).transpose().map_err(failure)
+        let row = row.fetch_optional(&self.pool).await.map_err(|error| failure(&error))?;
+        row.map(|row| row.try_get(0)).transpose().map_err(|error| failure(&error))
     }
 
     pub(super) async fn claimed_by(&self, process: &str) -> Outcome<i64> {
-        let row = sqlx::query("select count(*) from received_order where process_id = ? and status = '0'").bind(process);
-        row.fetch_one(&self.pool).await.and_then(|row| row.try_get(0)).map_err(failure)
+        let row =
+            sqlx::query("select count(*) from received_order where process_id = ? and status = '0'").bind(process);
+        row.fetch_one(&self.pool).await.and_then(|row| row.try_get(0)).map_err(|error| failure(&error))
     }
 
     pub(super) async fn count(&self, sent: u64, killed: &Killed, elapsed: Duration) -> Outcome<Result> {
-        let by = sqlx::query("select made_by, count(*) from project group by made_by").fetch_all(&self.pool).await.map_err(failure)?;
+        let by = sqlx::query("select made_by, count(*) from project group by made_by")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|error| failure(&error))?;
         let by = by.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<std::result::Result<_, _>>();
         Ok(Result {
             sent,
@@ -76,14 +81,14 @@ impl Ledger {
             ghost: self.number("select count(*) from project p where not exists (select 1 from received_order o where o.id = p.order_id and o.status = '1')").await?,
             killed: 1,
             rescued: killed.had_claimed.unsigned_abs(),
-            per_process: by.map_err(failure)?,
+            per_process: by.map_err(|error| failure(&error))?,
             killed_process: killed.process.clone(),
             seconds: (elapsed.as_secs_f64() * 100.0).round() / 100.0,
         })
     }
 }
 
-fn failure(error: sqlx::Error) -> Failure {
+fn failure(error: &sqlx::Error) -> Failure {
     Failure::found(format!("the demo's database: {error}"))
 }
 

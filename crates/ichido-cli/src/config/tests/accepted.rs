@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    ActionKind, Isolation, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar,
-    TableName,
+    ActionKind, Isolation, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName,
 };
 use super::{EXAMPLE, accepted, parse};
 
@@ -31,10 +30,7 @@ fn an_empty_file_has_every_default() {
     assert_eq!(process.retry.interval, 5 * SECOND);
     assert_eq!(process.retry.window, 900 * SECOND);
     assert!(process.handlers.is_none() && process.exempt.is_empty());
-    assert_eq!(
-        (config.log.format, config.log.level),
-        (LogFormat::Text, LogLevel::Info)
-    );
+    assert_eq!((config.log.format, config.log.level), (LogFormat::Text, LogLevel::Info));
     assert_eq!(config.log.level.as_str(), "info");
     assert_eq!(config.log.progress, 10 * SECOND);
     assert_eq!(config.retention.audit, 90 * 86400 * SECOND);
@@ -52,13 +48,7 @@ fn the_example_of_the_manual_is_read_with_its_defaults() {
     let QueueKind::Table(orders) = &config.queues["orders"].kind else {
         panic!("{:?}", config.queues["orders"]);
     };
-    assert_eq!(
-        orders.table,
-        TableName {
-            schema: None,
-            name: "received_order".into()
-        }
-    );
+    assert_eq!(orders.table, TableName { schema: None, name: "received_order".into() });
     assert_eq!(orders.key, Some(vec!["id".to_owned()]));
     assert_eq!(orders.status.column, "status");
     assert_eq!(orders.status.new, Scalar::Text("0".into()));
@@ -71,10 +61,7 @@ fn the_example_of_the_manual_is_read_with_its_defaults() {
     let action = &config.actions["ProjectCreation"];
     assert_eq!((action.from.as_str(), action.concurrency), ("orders", 8));
     assert_eq!((action.retry.attempts, action.retry.factor), (5, 2.0));
-    assert_eq!(
-        (action.retry.first, action.retry.max),
-        (SECOND, 300 * SECOND)
-    );
+    assert_eq!((action.retry.first, action.retry.max), (SECOND, 300 * SECOND));
     assert_eq!(action.isolation, Isolation::ReadCommitted);
     assert_eq!((action.commit_interval, action.timeout), (1, None));
     let statement = "insert into project (id, name) values (:id, :name)".to_owned();
@@ -118,45 +105,23 @@ http = { url = "https://example.org/hook", headers = { X-Key = "k" }, timeout = 
 "#,
     );
     let action = accepted(&text).actions.remove("A").unwrap();
-    assert_eq!(
-        (action.retry.first, action.retry.max),
-        (Duration::ZERO, 5400 * SECOND)
-    );
+    assert_eq!((action.retry.first, action.retry.max), (Duration::ZERO, 5400 * SECOND));
     assert_eq!((action.retry.attempts, action.retry.factor), (1, 1.5));
-    assert_eq!(
-        (action.timeout, action.isolation),
-        (Some(90 * SECOND), Isolation::Serializable)
-    );
+    assert_eq!((action.timeout, action.isolation), (Some(90 * SECOND), Isolation::Serializable));
     assert_eq!((action.commit_interval, action.commit_on.len()), (50, 1));
     let handlers = action.handlers.unwrap();
-    assert_eq!(
-        (handlers[0].name.as_str(), &handlers[0].place),
-        ("loop", &None)
-    );
+    assert_eq!((handlers[0].name.as_str(), &handlers[0].place), ("loop", &None));
     assert_eq!(handlers[1].place, Some(Placement::After("loop".into())));
     assert_eq!(handlers[1].options["every"], Scalar::Integer(5));
-    let ActionKind::Http(http) = action.kind else {
-        panic!("no HTTP action")
-    };
-    assert_eq!(
-        (http.headers["X-Key"].as_str(), http.timeout),
-        ("k", 5 * SECOND)
-    );
+    let ActionKind::Http(http) = action.kind else { panic!("no HTTP action") };
+    assert_eq!((http.headers["X-Key"].as_str(), http.timeout), ("k", 5 * SECOND));
 }
 
 #[test]
 fn an_action_without_sql_http_or_exec_is_one_in_rust() {
-    assert_eq!(
-        accepted(&super::with_action("")).actions["A"].kind,
-        ActionKind::Rust
-    );
-    let exec = accepted(&super::with_action("exec = [\"mail\", \"\"]"))
-        .actions
-        .remove("A");
-    assert_eq!(
-        exec.map(|a| a.kind),
-        Some(ActionKind::Exec(vec!["mail".into(), String::new()]))
-    );
+    assert_eq!(accepted(&super::with_action("")).actions["A"].kind, ActionKind::Rust);
+    let exec = accepted(&super::with_action("exec = [\"mail\", \"\"]")).actions.remove("A");
+    assert_eq!(exec.map(|a| a.kind), Some(ActionKind::Exec(vec!["mail".into(), String::new()])));
 }
 
 #[test]
@@ -197,32 +162,11 @@ suffix = "Service"
 patterns = [{ pattern = "admin//", base = "x" }]
 "#,
     );
-    assert_eq!(
-        (config.pool(), config.database.schema.as_deref()),
-        (20, Some("work"))
-    );
+    assert_eq!((config.pool(), config.database.schema.as_deref()), (20, Some("work")));
     assert_eq!(config.process.retry.limit, RetryLimit::Time(600 * SECOND));
-    assert_eq!(
-        (config.process.retry.exit, config.process.exit_duplicate),
-        (199, 199)
-    );
-    assert_eq!(
-        (config.process.poll, config.process.grace),
-        (SECOND / 100, Duration::ZERO)
-    );
-    assert_eq!(
-        (config.log.format, config.log.level),
-        (LogFormat::Json, LogLevel::Debug)
-    );
-    assert_eq!(
-        (config.log.mask.len(), config.retention.stats),
-        (1, Duration::ZERO)
-    );
-    assert_eq!(
-        (
-            config.dispatch.suffix.as_str(),
-            config.dispatch.patterns.len()
-        ),
-        ("Service", 1)
-    );
+    assert_eq!((config.process.retry.exit, config.process.exit_duplicate), (199, 199));
+    assert_eq!((config.process.poll, config.process.grace), (SECOND / 100, Duration::ZERO));
+    assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
+    assert_eq!((config.log.mask.len(), config.retention.stats), (1, Duration::ZERO));
+    assert_eq!((config.dispatch.suffix.as_str(), config.dispatch.patterns.len()), ("Service", 1));
 }

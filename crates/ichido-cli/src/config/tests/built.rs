@@ -7,43 +7,22 @@ use super::{EXAMPLE, parse, with_action, with_queue, with_table};
 fn not_built(text: &str, line: usize, key: &str) -> String {
     let error = parse(text).unwrap_err();
     assert!(matches!(error, ConfigError::NotBuilt { .. }), "{error}");
-    assert_eq!(
-        (error.file(), error.line(), error.key()),
-        ("ichido.toml", Some(line), Some(key))
-    );
-    assert!(
-        error.to_string().ends_with("not in this version"),
-        "{error}"
-    );
+    assert_eq!((error.file(), error.line(), error.key()), ("ichido.toml", Some(line), Some(key)));
+    assert!(error.to_string().ends_with("not in this version"), "{error}");
     error.to_string()
 }
 
 #[test]
 fn a_kind_that_is_not_built_is_refused_by_its_key() {
     let rabbit = with_queue("rabbitmq = { url = \"amqp://h\", queue = \"x\" }");
-    assert_eq!(
-        not_built(&rabbit, 2, "queues.q.rabbitmq"),
-        "ichido.toml:2: queues.q.rabbitmq: not in this version"
-    );
-    not_built(
-        &with_queue("sqs = { url = \"http://h\", queue = \"x\" }"),
-        2,
-        "queues.q.sqs",
-    );
-    not_built(
-        &with_action("http = { url = \"http://h\" }"),
-        4,
-        "actions.A.http",
-    );
+    assert_eq!(not_built(&rabbit, 2, "queues.q.rabbitmq"), "ichido.toml:2: queues.q.rabbitmq: not in this version");
+    not_built(&with_queue("sqs = { url = \"http://h\", queue = \"x\" }"), 2, "queues.q.sqs");
+    not_built(&with_action("http = { url = \"http://h\" }"), 4, "actions.A.http");
     not_built(&with_action("exec = [\"true\"]"), 4, "actions.A.exec");
     let levels = "{ level = \"a\", queue = \"a\" }, { level = \"b\", queue = \"b\" }";
     let lanes = format!("[lanes.l]\npolicy = \"strict\"\nlevels = [{levels}]");
     not_built(&lanes, 1, "lanes.l");
-    not_built(
-        "[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }",
-        2,
-        "queues.\"a.b\".sqs",
-    );
+    not_built("[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }", 2, "queues.\"a.b\".sqs");
 }
 
 #[test]
@@ -73,50 +52,24 @@ fn keys_that_are_not_built_are_refused_when_written() {
 
 #[test]
 fn keys_that_are_not_built_are_refused_by_their_values() {
-    let message = not_built(
-        &with_action("isolation = \"serializable\""),
-        4,
-        "actions.A.isolation",
-    );
+    let message = not_built(&with_action("isolation = \"serializable\""), 4, "actions.A.isolation");
     assert!(message.ends_with(": \"serializable\" is not in this version"));
-    not_built(
-        &with_action("commit_interval = 2"),
-        4,
-        "actions.A.commit_interval",
-    );
-    not_built(
-        &with_action("commit_on = [\"X\"]"),
-        4,
-        "actions.A.commit_on",
-    );
-    not_built(
-        "[database]\nsingle_writer = true",
-        2,
-        "database.single_writer",
-    );
+    not_built(&with_action("commit_interval = 2"), 4, "actions.A.commit_interval");
+    not_built(&with_action("commit_on = [\"X\"]"), 4, "actions.A.commit_on");
+    not_built("[database]\nsingle_writer = true", 2, "database.single_writer");
     not_built("[process]\nnotify = true", 2, "process.notify");
     not_built("[process]\nsingle = true", 2, "process.single");
     not_built("[process]\nsingle = \"${X:-true}\"", 2, "process.single");
     not_built("[process]\nexempt = [\"a\"]", 2, "process.exempt");
     not_built("[log]\nmask = [\"card\"]", 2, "log.mask");
-    let message = not_built(
-        "[database]\nurl = \"mariadb://u:s3cret@h/d\"",
-        2,
-        "database.url",
-    );
-    assert_eq!(
-        message,
-        "ichido.toml:2: database.url: mariadb is not in this version"
-    );
+    let message = not_built("[database]\nurl = \"mariadb://u:s3cret@h/d\"", 2, "database.url");
+    assert_eq!(message, "ichido.toml:2: database.url: mariadb is not in this version");
     not_built("[database]\nurl = \"mysql://h/d\"", 2, "database.url");
 }
 
 #[test]
 fn saying_what_this_version_does_anyway_is_no_error() {
-    parse(&with_action(
-        "isolation = \"read committed\"\ncommit_interval = 1\ncommit_on = []",
-    ))
-    .unwrap();
+    parse(&with_action("isolation = \"read committed\"\ncommit_interval = 1\ncommit_on = []")).unwrap();
     parse(&with_action("commit_interval = \"${X:-1}\"")).unwrap();
     parse("[database]\nsingle_writer = false").unwrap();
     parse("[process]\nnotify = false\nsingle = false\nexempt = []").unwrap();
@@ -129,10 +82,7 @@ fn everything_that_is_built_is_accepted() {
     let table = "key = [\"id\"]\nonly = { a = 1 }\non_done = \"delete\"\norder_by = [\"-a\"]";
     parse(&with_table(table)).unwrap();
     parse(&with_queue("payload_limit = 9")).unwrap();
-    parse(&with_action(
-        "concurrency = 2\nretry = { attempts = 1, first = \"1s\", max = \"1s\", factor = 1 }",
-    ))
-    .unwrap();
+    parse(&with_action("concurrency = 2\nretry = { attempts = 1, first = \"1s\", max = \"1s\", factor = 1 }")).unwrap();
     let process = "lease = \"5s\"\npoll = \"1s\"\ngrace = \"1s\"\nread_ahead = 1";
     parse(&format!("[process]\n{process}\nretry = {{ count = 1 }}")).unwrap();
     parse("[log]\nformat = \"json\"\nlevel = \"warn\"\nprogress = \"1s\"").unwrap();
@@ -141,8 +91,7 @@ fn everything_that_is_built_is_accepted() {
 
 #[test]
 fn a_mistake_is_reported_before_what_is_not_built() {
-    let text =
-        with_queue("sqs = { url = \"http://h\", queue = \"x\" }") + "[log]\nformat = \"xml\"";
+    let text = with_queue("sqs = { url = \"http://h\", queue = \"x\" }") + "[log]\nformat = \"xml\"";
     let error = parse(&text).unwrap_err();
     assert!(matches!(error, ConfigError::Invalid { .. }), "{error}");
 }

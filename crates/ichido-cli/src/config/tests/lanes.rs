@@ -39,31 +39,13 @@ from = "mail"
 "#,
     );
     let set = &config.lanes["mail"];
-    assert_eq!(
-        (set.policy, set.look, set.borrow),
-        (Policy::Weighted, Duration::ZERO, true)
-    );
-    assert_eq!(
-        (set.auto, set.age_after),
-        (true, Some(Duration::from_mins(5)))
-    );
-    assert_eq!(
-        set.level_by.as_ref().map(|by| by.map["gold"].as_str()),
-        Some("member")
-    );
+    assert_eq!((set.policy, set.look, set.borrow), (Policy::Weighted, Duration::ZERO, true));
+    assert_eq!((set.auto, set.age_after), (true, Some(Duration::from_mins(5))));
+    assert_eq!(set.level_by.as_ref().map(|by| by.map["gold"].as_str()), Some("member"));
     let (member, free) = (&set.levels[0], &set.levels[1]);
-    assert_eq!(
-        (member.weight, member.reserve, member.concurrency),
-        (3, 2, Some(8))
-    );
-    assert_eq!(
-        (member.weight_range.clone(), member.reserve_range.clone()),
-        (Some(1..=5), Some(0..=3))
-    );
-    assert_eq!(
-        (free.weight, free.reserve, free.concurrency, free.target),
-        (1, 0, None, None)
-    );
+    assert_eq!((member.weight, member.reserve, member.concurrency), (3, 2, Some(8)));
+    assert_eq!((member.weight_range.clone(), member.reserve_range.clone()), (Some(1..=5), Some(0..=3)));
+    assert_eq!((free.weight, free.reserve, free.concurrency, free.target), (1, 0, None, None));
 }
 
 #[test]
@@ -76,39 +58,21 @@ fn an_undeclared_queue_of_a_lane_is_a_managed_one() {
 
 #[test]
 fn a_lane_set_needs_a_policy_and_two_to_sixteen_levels() {
-    refused(
-        &lanes("", TWO),
-        &["ichido.toml:1: lanes.mail.policy: missing"],
-    );
-    refused(
-        "[lanes.mail]\npolicy = \"strict\"",
-        &["lanes.mail.levels: missing"],
-    );
-    refused(
-        &lanes("policy = \"strickt\"", TWO),
-        &["did you mean `strict`?", "\"weighted\""],
-    );
+    refused(&lanes("", TWO), &["ichido.toml:1: lanes.mail.policy: missing"]);
+    refused("[lanes.mail]\npolicy = \"strict\"", &["lanes.mail.levels: missing"]);
+    refused(&lanes("policy = \"strickt\"", TWO), &["did you mean `strict`?", "\"weighted\""]);
     let one = "{ level = \"a\", queue = \"a\" }";
-    refused(
-        &lanes("policy = \"strict\"", one),
-        &["lanes.mail.levels: found 1 levels", "2 to 16"],
-    );
+    refused(&lanes("policy = \"strict\"", one), &["lanes.mail.levels: found 1 levels", "2 to 16"]);
     let level = |n| format!("{{ level = \"l{n}\", queue = \"q{n}\" }}");
     let levels = |n| (0..n).map(level).collect::<Vec<_>>().join(", ");
     accepted(&lanes("policy = \"strict\"", &levels(16)));
-    refused(
-        &lanes("policy = \"strict\"", &levels(17)),
-        &["found 17 levels, expected 2 to 16"],
-    );
+    refused(&lanes("policy = \"strict\"", &levels(17)), &["found 17 levels, expected 2 to 16"]);
 }
 
 #[test]
 fn a_dedicated_level_needs_its_concurrency() {
     let text = lanes("policy = \"dedicated\"", TWO);
-    refused(
-        &text,
-        &["lanes.mail.levels[0].concurrency: missing", "dedicated"],
-    );
+    refused(&text, &["lanes.mail.levels[0].concurrency: missing", "dedicated"]);
     let levels = TWO.replace(" }", ", concurrency = 2 }");
     accepted(&lanes("policy = \"dedicated\"", &levels));
 }
@@ -123,10 +87,7 @@ fn the_reserves_must_leave_a_slot() {
     accepted(&format!("{}{action}", text(1, "")));
     refused(
         &format!("{}{action}", text(2, "")),
-        &[
-            "ichido.toml:6: actions.A.concurrency",
-            "`mail` reserve 4 of 4 slots",
-        ],
+        &["ichido.toml:6: actions.A.concurrency", "`mail` reserve 4 of 4 slots"],
     );
     let dedicated = text(2, ", concurrency = 3").replace("strict", "dedicated");
     accepted(&format!("{dedicated}{action}"));
@@ -136,21 +97,11 @@ fn the_reserves_must_leave_a_slot() {
 
 #[test]
 fn waiting_times_are_refused_where_nothing_says_when_a_row_was_sent() {
-    let levels =
-        "{ level = \"a\", queue = \"q\", target = \"1s\" }, { level = \"b\", queue = \"r\" }";
+    let levels = "{ level = \"a\", queue = \"q\", target = \"1s\" }, { level = \"b\", queue = \"r\" }";
     let target = lanes("policy = \"strict\"", levels);
-    let age = lanes(
-        "policy = \"strict\"\nage_after = \"5m\"",
-        &levels.replace(", target = \"1s\"", ""),
-    );
-    for (text, key) in [
-        (&target, "lanes.mail.levels[0].target"),
-        (&age, "lanes.mail.age_after"),
-    ] {
-        refused(
-            &format!("{}{text}", with_table("")),
-            &[key, "`q` has no `sent_at`"],
-        );
+    let age = lanes("policy = \"strict\"\nage_after = \"5m\"", &levels.replace(", target = \"1s\"", ""));
+    for (text, key) in [(&target, "lanes.mail.levels[0].target"), (&age, "lanes.mail.age_after")] {
+        refused(&format!("{}{text}", with_table("")), &[key, "`q` has no `sent_at`"]);
         accepted(&format!("{}{text}", with_table("sent_at = \"created\"")));
         accepted(text);
     }
@@ -159,10 +110,7 @@ fn waiting_times_are_refused_where_nothing_says_when_a_row_was_sent() {
 #[test]
 fn a_lane_set_must_not_share_its_name_with_a_queue() {
     let set = lanes("policy = \"strict\"", TWO);
-    refused(
-        &format!("[queues.mail]\n{set}"),
-        &["ichido.toml:2: lanes.mail: a queue has the name"],
-    );
+    refused(&format!("[queues.mail]\n{set}"), &["ichido.toml:2: lanes.mail: a queue has the name"]);
     let own = set.replace("\"m\"", "\"mail\"");
     refused(&own, &["lanes.mail: a queue has the name `mail` too"]);
 }
@@ -170,36 +118,22 @@ fn a_lane_set_must_not_share_its_name_with_a_queue() {
 #[test]
 fn levels_and_their_queues_are_distinct() {
     let set = lanes("policy = \"strict\"", TWO);
-    refused(
-        &set.replace("\"free\"", "\"member\""),
-        &["lanes.mail.levels: \"member\" is there twice"],
-    );
-    refused(
-        &set.replace("\"f\"", "\"m\""),
-        &["lanes.mail.levels: \"m\" is there twice"],
-    );
+    refused(&set.replace("\"free\"", "\"member\""), &["lanes.mail.levels: \"member\" is there twice"]);
+    refused(&set.replace("\"f\"", "\"m\""), &["lanes.mail.levels: \"m\" is there twice"]);
 }
 
 #[test]
 fn level_by_names_only_levels_that_exist() {
     let text = |map: &str, default: &str| {
-        let by = format!(
-            "level_by = {{ field = \"plan\", map = {{ gold = {map:?} }}, default = {default:?} }}"
-        );
+        let by = format!("level_by = {{ field = \"plan\", map = {{ gold = {map:?} }}, default = {default:?} }}");
         lanes(&format!("policy = \"strict\"\n{by}"), TWO)
     };
     accepted(&text("member", "free"));
     refused(
         &text("membre", "free"),
-        &[
-            "lanes.mail.level_by.map.gold: no level \"membre\"; did you mean `member`?",
-            "known: member, free",
-        ],
+        &["lanes.mail.level_by.map.gold: no level \"membre\"; did you mean `member`?", "known: member, free"],
     );
-    refused(
-        &text("member", "paid"),
-        &["lanes.mail.level_by.default: no level \"paid\""],
-    );
+    refused(&text("member", "paid"), &["lanes.mail.level_by.default: no level \"paid\""]);
 }
 
 #[test]
@@ -212,8 +146,5 @@ fn ranges_are_two_numbers_in_order() {
         );
     }
     let levels = TWO.replacen(" }", ", weight_range = [0, 5] }", 1);
-    refused(
-        &lanes("policy = \"weighted\"", &levels),
-        &["weight_range[0]: found 0"],
-    );
+    refused(&lanes("policy = \"weighted\"", &levels), &["weight_range[0]: found 0"]);
 }

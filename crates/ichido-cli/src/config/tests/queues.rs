@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{
-    Claim, Guard, OnBusy, OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue,
-    Url,
-};
+use super::super::{Claim, Guard, OnBusy, OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue, Url};
 use super::{accepted, with_table};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,27 +31,12 @@ only = { kind = "order", shop = 7, live = true }
 payload_limit = "1MiB"
 "#,
     );
-    assert_eq!(
-        table.table,
-        TableName {
-            schema: Some("shop".into()),
-            name: "received_order".into()
-        }
-    );
+    assert_eq!(table.table, TableName { schema: Some("shop".into()), name: "received_order".into() });
     assert_eq!(table.key, Some(vec!["tenant".to_owned(), "id".to_owned()]));
     assert_eq!(table.status.new.text(), "0");
-    assert_eq!(
-        table.status.done.map(|done| done.text()),
-        Some("true".to_owned())
-    );
-    let order = |column: &str, descending| Order {
-        column: column.to_owned(),
-        descending,
-    };
-    assert_eq!(
-        table.order_by,
-        [order("priority", true), order("id", false)]
-    );
+    assert_eq!(table.status.done.map(|done| done.text()), Some("true".to_owned()));
+    let order = |column: &str, descending| Order { column: column.to_owned(), descending };
+    assert_eq!(table.order_by, [order("priority", true), order("id", false)]);
     assert_eq!(table.sent_at.as_deref(), Some("created_at"));
     assert_eq!(table.group_by.as_deref(), Some("customer"));
     assert_eq!(table.on_done, OnDone::Delete);
@@ -74,27 +56,12 @@ fn a_done_value_may_be_left_out_where_done_rows_are_deleted() {
 #[test]
 fn a_quoted_part_of_a_table_name_may_contain_dots_and_quotes() {
     let name = |text: &str| TableName::parse(text).unwrap();
-    let both = |schema: &str, name: &str| TableName {
-        schema: Some(schema.to_owned()),
-        name: name.to_owned(),
-    };
+    let both = |schema: &str, name: &str| TableName { schema: Some(schema.to_owned()), name: name.to_owned() };
     assert_eq!(name(r#""a.b".c"#), both("a.b", "c"));
     assert_eq!(name(r#"a."b.c""#), both("a", "b.c"));
     assert_eq!(name(r#""say ""hi""".t"#), both("say \"hi\"", "t"));
-    assert_eq!(
-        name(r#""a.b""#),
-        TableName {
-            schema: None,
-            name: "a.b".into()
-        }
-    );
-    assert_eq!(
-        name("order line"),
-        TableName {
-            schema: None,
-            name: "order line".into()
-        }
-    );
+    assert_eq!(name(r#""a.b""#), TableName { schema: None, name: "a.b".into() });
+    assert_eq!(name("order line"), TableName { schema: None, name: "order line".into() });
 }
 
 #[test]
@@ -120,23 +87,11 @@ relay_after = "2s"
     let QueueKind::RabbitMq(queue) = accepted(text).queues.remove("q").unwrap().kind else {
         panic!("no RabbitMQ queue");
     };
-    assert_eq!(
-        queue.url.iter().map(Url::scheme).collect::<Vec<_>>(),
-        ["amqp", "amqps"]
-    );
-    assert_eq!(
-        (queue.exchange.as_str(), queue.routing_key.as_str()),
-        ("shop", "order.new")
-    );
-    assert_eq!(
-        (queue.r#type, queue.prefetch),
-        (RabbitMqType::Mirrored, Some(100))
-    );
+    assert_eq!(queue.url.iter().map(Url::scheme).collect::<Vec<_>>(), ["amqp", "amqps"]);
+    assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("shop", "order.new"));
+    assert_eq!((queue.r#type, queue.prefetch), (RabbitMqType::Mirrored, Some(100)));
     assert!(!queue.declare && queue.management.is_some());
-    assert_eq!(
-        (queue.mutex.guard, queue.mutex.claim),
-        (Guard::Inbox, Claim::Lease)
-    );
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Inbox, Claim::Lease));
     assert_eq!(queue.mutex.on_busy, OnBusy::DeadLetter);
     assert_eq!(queue.mutex.lock_timeout, Duration::ZERO);
     assert_eq!(queue.mutex.publish_deadline, 10 * SECOND);
@@ -148,26 +103,11 @@ fn a_rabbitmq_queue_needs_only_its_address_and_name() {
     let QueueKind::RabbitMq(queue) = accepted(text).queues.remove("q").unwrap().kind else {
         panic!("no RabbitMQ queue");
     };
-    assert_eq!(
-        (queue.exchange.as_str(), queue.routing_key.as_str()),
-        ("", "orders")
-    );
-    assert_eq!(
-        (queue.r#type, queue.prefetch, queue.declare),
-        (RabbitMqType::Quorum, None, true)
-    );
-    assert_eq!(
-        (queue.mutex.guard, queue.mutex.claim),
-        (Guard::Mutex, Claim::Lock)
-    );
-    assert_eq!(
-        (queue.mutex.on_busy, queue.mutex.busy_delay),
-        (OnBusy::Delay, 5 * SECOND)
-    );
-    assert_eq!(
-        (queue.mutex.lock_timeout, queue.mutex.relay_after),
-        (5 * SECOND, 5 * SECOND)
-    );
+    assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("", "orders"));
+    assert_eq!((queue.r#type, queue.prefetch, queue.declare), (RabbitMqType::Quorum, None, true));
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Mutex, Claim::Lock));
+    assert_eq!((queue.mutex.on_busy, queue.mutex.busy_delay), (OnBusy::Delay, 5 * SECOND));
+    assert_eq!((queue.mutex.lock_timeout, queue.mutex.relay_after), (5 * SECOND, 5 * SECOND));
 }
 
 #[test]
@@ -188,11 +128,6 @@ publish_deadline = "3s"
 "#;
     let queue = accepted(text).queues.remove("q").unwrap();
     assert_eq!(queue.payload_limit, 1024);
-    let QueueKind::Sqs(sqs) = queue.kind else {
-        panic!("no SQS queue")
-    };
-    assert_eq!(
-        (sqs.queue.as_str(), sqs.mutex.publish_deadline),
-        ("orders", 3 * SECOND)
-    );
+    let QueueKind::Sqs(sqs) = queue.kind else { panic!("no SQS queue") };
+    assert_eq!((sqs.queue.as_str(), sqs.mutex.publish_deadline), ("orders", 3 * SECOND));
 }

@@ -50,8 +50,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn with(name: &str, bytes: &[u8]) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("ichido-config-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("ichido-config-{}-{name}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
         Self(path)
     }
@@ -66,10 +65,7 @@ impl Drop for Scratch {
 #[test]
 fn a_missing_file_is_named_with_the_ways_to_name_another() {
     let error = Config::load(Path::new("no/such/ichido.toml")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "no/such/ichido.toml: no such file; name another with --config or ICHIDO_CONFIG"
-    );
+    assert_eq!(error.to_string(), "no/such/ichido.toml: no such file; name another with --config or ICHIDO_CONFIG");
     assert!(matches!(error, ConfigError::Unreadable { .. }));
     assert!(std::error::Error::source(&error).is_some());
 }
@@ -87,38 +83,23 @@ fn a_file_is_loaded_from_its_path() {
     let file = Scratch::with("bad.toml", b"[log]\nx = 1\n");
     let error = Config::load(&file.0).unwrap_err();
     assert_eq!(error.file(), file.0.display().to_string());
-    assert!(
-        error
-            .to_string()
-            .starts_with(&format!("{}:2: log.x:", file.0.display()))
-    );
+    assert!(error.to_string().starts_with(&format!("{}:2: log.x:", file.0.display())));
 }
 
 #[test]
 fn a_file_that_is_not_utf8_is_refused_with_its_line() {
     let file = Scratch::with("latin1.toml", b"[log]\n# ok\nlevel = \"\xe4\"\n");
     let error = Config::load(&file.0).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("{}:3: not UTF-8 text", file.0.display())
-    );
+    assert_eq!(error.to_string(), format!("{}:3: not UTF-8 text", file.0.display()));
     let utf16 = Scratch::with("utf16.toml", b"\xff\xfe[\0l\0o\0g\0]\0");
-    assert!(
-        Config::load(&utf16.0)
-            .unwrap_err()
-            .to_string()
-            .ends_with(":1: not UTF-8 text")
-    );
+    assert!(Config::load(&utf16.0).unwrap_err().to_string().ends_with(":1: not UTF-8 text"));
 }
 
 #[test]
 fn windows_line_ends_and_a_byte_order_mark_are_fine() {
     let windows = EXAMPLE.replace('\n', "\r\n");
     assert_eq!(parse(&windows).unwrap(), parse(EXAMPLE).unwrap());
-    assert_eq!(
-        parse(&format!("\u{feff}{windows}")).unwrap(),
-        parse(EXAMPLE).unwrap()
-    );
+    assert_eq!(parse(&format!("\u{feff}{windows}")).unwrap(), parse(EXAMPLE).unwrap());
     assert_eq!(parse("\u{feff}").unwrap(), parse("").unwrap());
     let typo = format!("\u{feff}{}", windows.replace("owner ", "ownr "));
     assert!(refusal(&typo).starts_with("ichido.toml:8: queues.orders.ownr: unknown key"));
@@ -132,18 +113,9 @@ fn comments_and_blank_lines_are_an_empty_file() {
 #[test]
 fn what_is_not_toml_is_refused_with_its_line() {
     let cases = [
-        (
-            "[database]\nurl = sqlite",
-            "ichido.toml:2: not valid TOML: string values must be quoted",
-        ),
-        (
-            "[database\nurl = 1",
-            "ichido.toml:1: not valid TOML: unclosed table",
-        ),
-        (
-            "\n\n[log]\nmask = [\"a\",\n",
-            "ichido.toml:4: not valid TOML: unclosed array",
-        ),
+        ("[database]\nurl = sqlite", "ichido.toml:2: not valid TOML: string values must be quoted"),
+        ("[database\nurl = 1", "ichido.toml:1: not valid TOML: unclosed table"),
+        ("\n\n[log]\nmask = [\"a\",\n", "ichido.toml:4: not valid TOML: unclosed array"),
         ("a = 1 b = 2", "ichido.toml:1: not valid TOML: "),
         ("key", "ichido.toml:1: not valid TOML: "),
         ("{\"json\": true}", "ichido.toml:1: not valid TOML: "),
@@ -151,11 +123,7 @@ fn what_is_not_toml_is_refused_with_its_line() {
         ("x = \"a\nb\"", "ichido.toml:1: not valid TOML: "),
     ];
     for (text, message) in cases {
-        assert!(
-            refusal(text).starts_with(message),
-            "{text:?}: {}",
-            refusal(text)
-        );
+        assert!(refusal(text).starts_with(message), "{text:?}: {}", refusal(text));
         assert_eq!(refusal(text).lines().count(), 1);
     }
 }
@@ -163,14 +131,8 @@ fn what_is_not_toml_is_refused_with_its_line() {
 #[test]
 fn a_key_that_is_written_twice_is_named() {
     let twice = "[log]\nlevel = \"info\"\nlevel = \"warn\"";
-    assert_eq!(
-        refusal(twice),
-        "ichido.toml:3: the key `level` is written twice"
-    );
-    assert_eq!(
-        refusal("[queues.a]\n[queues.a]"),
-        "ichido.toml:2: the key `a` is written twice"
-    );
+    assert_eq!(refusal(twice), "ichido.toml:3: the key `level` is written twice");
+    assert_eq!(refusal("[queues.a]\n[queues.a]"), "ichido.toml:2: the key `a` is written twice");
 }
 
 #[test]
@@ -185,11 +147,7 @@ fn deep_nesting_is_refused() {
 #[test]
 fn a_long_value_is_cut_in_the_message() {
     let message = refusal(&format!("[log]\nformat = \"{}\"", "ä".repeat(1_000_000)));
-    assert!(
-        message.len() < 300 && message.contains("ä…\""),
-        "{}",
-        message.len()
-    );
+    assert!(message.len() < 300 && message.contains("ä…\""), "{}", message.len());
 }
 
 #[test]
@@ -245,9 +203,7 @@ fn any_value_may_stand_anywhere() {
 fn a_damaged_file_is_answered() {
     let mut seed = 1_u64;
     let mut random = |below: usize| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(seed >> 33).unwrap_or_default() % below
     };
     let pieces: Vec<char> = "\"'[]{}=.,#$:-_@\\\0\n\u{feff}é0a ".chars().collect();

@@ -11,13 +11,7 @@ fn an_unknown_from_names_the_nearest_queue_or_lane_set() {
             "known: mail, orders",
         ],
     );
-    refused(
-        "[actions.A]\nfrom = \"x\"",
-        &[
-            "actions.A.from: no queue",
-            "known: none; write [queues.NAME]",
-        ],
-    );
+    refused("[actions.A]\nfrom = \"x\"", &["actions.A.from: no queue", "known: none; write [queues.NAME]"]);
 }
 
 #[test]
@@ -25,72 +19,24 @@ fn numbers_stay_in_their_ranges() {
     let process = |line: &str| format!("[process]\n{line}");
     let database = |line: &str| format!("[database]\n{line}");
     let cases = [
-        (
-            with_action("concurrency = 0"),
-            "found 0, expected a whole number from 1 to 1024",
-        ),
-        (
-            with_action("concurrency = 1025"),
-            "found 1025, expected a whole number from 1 to 1024",
-        ),
-        (
-            with_action("concurrency = -1"),
-            "found -1, expected a whole number from 1 to 1024",
-        ),
-        (
-            with_action("commit_interval = 0"),
-            "found 0, expected a whole number from 1",
-        ),
-        (
-            with_action("retry = { attempts = 0 }"),
-            "retry.attempts: found 0, expected a whole number from 1",
-        ),
-        (
-            with_action("retry = { factor = 0.5 }"),
-            "retry.factor: found 0.5, expected a number from 1",
-        ),
-        (
-            with_action("retry = { factor = 0 }"),
-            "retry.factor: found 0, expected a number from 1",
-        ),
-        (
-            database("pool = 0"),
-            "pool: found 0, expected a whole number from 1 to 1000",
-        ),
-        (
-            database("pool = 1001"),
-            "pool: found 1001, expected a whole number from 1 to 1000",
-        ),
-        (
-            database("pool = 2"),
-            "pool: found 2, expected at least 3: two connections are ichido's own",
-        ),
-        (
-            process("read_ahead = 65"),
-            "read_ahead: found 65, expected a whole number from 0 to 64",
-        ),
-        (
-            process("retry = { exit = 99 }"),
-            "retry.exit: found 99, expected a whole number from 100 to 199",
-        ),
+        (with_action("concurrency = 0"), "found 0, expected a whole number from 1 to 1024"),
+        (with_action("concurrency = 1025"), "found 1025, expected a whole number from 1 to 1024"),
+        (with_action("concurrency = -1"), "found -1, expected a whole number from 1 to 1024"),
+        (with_action("commit_interval = 0"), "found 0, expected a whole number from 1"),
+        (with_action("retry = { attempts = 0 }"), "retry.attempts: found 0, expected a whole number from 1"),
+        (with_action("retry = { factor = 0.5 }"), "retry.factor: found 0.5, expected a number from 1"),
+        (with_action("retry = { factor = 0 }"), "retry.factor: found 0, expected a number from 1"),
+        (database("pool = 0"), "pool: found 0, expected a whole number from 1 to 1000"),
+        (database("pool = 1001"), "pool: found 1001, expected a whole number from 1 to 1000"),
+        (database("pool = 2"), "pool: found 2, expected at least 3: two connections are ichido's own"),
+        (process("read_ahead = 65"), "read_ahead: found 65, expected a whole number from 0 to 64"),
+        (process("retry = { exit = 99 }"), "retry.exit: found 99, expected a whole number from 100 to 199"),
         (process("retry = { exit = 200 }"), "retry.exit: found 200"),
-        (
-            process("exit_duplicate = 0"),
-            "exit_duplicate: found 0, expected a whole number from 1 to 199",
-        ),
+        (process("exit_duplicate = 0"), "exit_duplicate: found 0, expected a whole number from 1 to 199"),
         (process("exit_duplicate = 200"), "exit_duplicate: found 200"),
-        (
-            with_queue("payload_limit = 0"),
-            "found 0, expected a size from 1 byte to 16MiB",
-        ),
-        (
-            with_queue("payload_limit = -1"),
-            "found -1, expected a size from 1 byte to 16MiB",
-        ),
-        (
-            with_queue("payload_limit = \"17MiB\""),
-            "found \"17MiB\", expected a size from 1 byte to 16MiB",
-        ),
+        (with_queue("payload_limit = 0"), "found 0, expected a size from 1 byte to 16MiB"),
+        (with_queue("payload_limit = -1"), "found -1, expected a size from 1 byte to 16MiB"),
+        (with_queue("payload_limit = \"17MiB\""), "found \"17MiB\", expected a size from 1 byte to 16MiB"),
     ];
     for (text, message) in cases {
         refused(&text, &[message]);
@@ -100,31 +46,16 @@ fn numbers_stay_in_their_ranges() {
 #[test]
 fn durations_are_long_enough() {
     let cases = [
-        (
-            "lease = \"999ms\"",
-            "process.lease: found \"999ms\", expected a duration of at least \"1s\"",
-        ),
-        (
-            "poll = \"9ms\"",
-            "process.poll: found \"9ms\", expected a duration of at least \"10ms\"",
-        ),
-        (
-            "check = \"0s\"",
-            "process.check: found \"0s\", expected a duration of at least \"1ms\"",
-        ),
-        (
-            "retry = { interval = \"0s\" }",
-            "process.retry.interval: found \"0s\"",
-        ),
+        ("lease = \"999ms\"", "process.lease: found \"999ms\", expected a duration of at least \"1s\""),
+        ("poll = \"9ms\"", "process.poll: found \"9ms\", expected a duration of at least \"10ms\""),
+        ("check = \"0s\"", "process.check: found \"0s\", expected a duration of at least \"1ms\""),
+        ("retry = { interval = \"0s\" }", "process.retry.interval: found \"0s\""),
     ];
     for (line, message) in cases {
         refused(&format!("[process]\n{line}"), &[message]);
     }
     refused("[log]\nprogress = \"0s\"", &["log.progress: found \"0s\""]);
-    refused(
-        &with_action("timeout = \"0s\""),
-        &["actions.A.timeout: found \"0s\""],
-    );
+    refused(&with_action("timeout = \"0s\""), &["actions.A.timeout: found \"0s\""]);
 }
 
 #[test]
@@ -133,10 +64,7 @@ fn the_first_pause_is_not_longer_than_the_longest() {
         &with_action("retry = { first = \"10m\" }"),
         &["ichido.toml:4: actions.A.retry.first: \"10m\" is longer than `max`, which is \"5m\""],
     );
-    refused(
-        &with_action("retry = { max = \"500ms\" }"),
-        &["actions.A.retry.first: \"1s\" is longer than `max`"],
-    );
+    refused(&with_action("retry = { max = \"500ms\" }"), &["actions.A.retry.first: \"1s\" is longer than `max`"]);
     accepted(&with_action("retry = { first = \"5m\" }"));
 }
 
@@ -147,18 +75,9 @@ fn the_retry_window_is_longer_than_all_retries_together() {
         it must be longer than count × interval (\"50s\")";
     refused(&retry("window = \"50s\""), &[too_short]);
     accepted(&retry("window = \"51s\""));
-    refused(
-        &retry("time = \"15m\""),
-        &["window: \"15m\" is too short; it must be longer than time (\"15m\")"],
-    );
-    refused(
-        &retry("count = 1000000, interval = \"36500d\", window = \"36500d\""),
-        &["is too short"],
-    );
-    refused(
-        &retry("count = 3, time = \"1m\""),
-        &["process.retry.time: write either `count` or `time`"],
-    );
+    refused(&retry("time = \"15m\""), &["window: \"15m\" is too short; it must be longer than time (\"15m\")"]);
+    refused(&retry("count = 1000000, interval = \"36500d\", window = \"36500d\""), &["is too short"]);
+    refused(&retry("count = 3, time = \"1m\""), &["process.retry.time: write either `count` or `time`"]);
     accepted(&retry("count = 0"));
 }
 
@@ -166,75 +85,33 @@ fn the_retry_window_is_longer_than_all_retries_together() {
 fn a_queue_has_one_kind() {
     let broker = "{ url = \"amqp://h\", queue = \"x\" }";
     let both = with_table(&format!("rabbitmq = {broker}"));
-    refused(
-        &both,
-        &["ichido.toml:5: queues.q.rabbitmq: a queue is only one of `table`, `rabbitmq` and `sqs`"],
-    );
-    let both = with_queue(&format!(
-        "rabbitmq = {broker}\nsqs = {{ url = \"http://h\", queue = \"x\" }}"
-    ));
-    refused(
-        &both,
-        &["ichido.toml:3: queues.q.sqs: a queue is only one of"],
-    );
+    refused(&both, &["ichido.toml:5: queues.q.rabbitmq: a queue is only one of `table`, `rabbitmq` and `sqs`"]);
+    let both = with_queue(&format!("rabbitmq = {broker}\nsqs = {{ url = \"http://h\", queue = \"x\" }}"));
+    refused(&both, &["ichido.toml:3: queues.q.sqs: a queue is only one of"]);
 }
 
 #[test]
 fn an_action_has_one_kind_and_something_to_do() {
     let text = with_action("sql = [\"select 1\"]\nexec = [\"true\"]");
-    refused(
-        &text,
-        &["ichido.toml:5: actions.A.exec: an action is only one of `sql`, `http` and `exec`"],
-    );
-    refused(
-        &with_action("sql = []"),
-        &["actions.A.sql: the list is empty"],
-    );
-    refused(
-        &with_action("sql = [\" \"]"),
-        &["actions.A.sql[0]: the text is empty"],
-    );
-    refused(
-        &with_action("exec = []"),
-        &["actions.A.exec: the list is empty"],
-    );
-    refused(
-        &with_action("exec = [\"\", \"x\"]"),
-        &["actions.A.exec: the program, which stands first, is empty"],
-    );
-    refused(
-        &with_action("exec = [\"a\\u0000\"]"),
-        &["actions.A.exec[0]: the text contains a NUL character"],
-    );
+    refused(&text, &["ichido.toml:5: actions.A.exec: an action is only one of `sql`, `http` and `exec`"]);
+    refused(&with_action("sql = []"), &["actions.A.sql: the list is empty"]);
+    refused(&with_action("sql = [\" \"]"), &["actions.A.sql[0]: the text is empty"]);
+    refused(&with_action("exec = []"), &["actions.A.exec: the list is empty"]);
+    refused(&with_action("exec = [\"\", \"x\"]"), &["actions.A.exec: the program, which stands first, is empty"]);
+    refused(&with_action("exec = [\"a\\u0000\"]"), &["actions.A.exec[0]: the text contains a NUL character"]);
 }
 
 #[test]
 fn a_header_cannot_smuggle_in_another() {
-    let headers = |headers: &str| {
-        with_action(&format!(
-            "http = {{ url = \"http://h\", headers = {{ {headers} }} }}"
-        ))
-    };
-    refused(
-        &headers("X = \"a\\r\\nY: b\""),
-        &["actions.A.http.headers.X: the value contains a control character"],
-    );
-    refused(
-        &headers("\"X Y\" = \"a\""),
-        &["this is no name of a header"],
-    );
+    let headers = |headers: &str| with_action(&format!("http = {{ url = \"http://h\", headers = {{ {headers} }} }}"));
+    refused(&headers("X = \"a\\r\\nY: b\""), &["actions.A.http.headers.X: the value contains a control character"]);
+    refused(&headers("\"X Y\" = \"a\""), &["this is no name of a header"]);
     refused(&headers("\"\" = \"a\""), &["this is no name of a header"]);
 }
 
 #[test]
 fn a_handler_is_placed_before_or_after_another() {
     let text = with_action("handlers = [{ name = \"a\", before = \"b\", after = \"c\" }]");
-    refused(
-        &text,
-        &["actions.A.handlers[0].after: write either `before` or `after`, not both"],
-    );
-    refused(
-        &with_action("handlers = [\"\"]"),
-        &["actions.A.handlers[0]: \"\" is no name"],
-    );
+    refused(&text, &["actions.A.handlers[0].after: write either `before` or `after`, not both"]);
+    refused(&with_action("handlers = [\"\"]"), &["actions.A.handlers[0]: \"\" is no name"]);
 }

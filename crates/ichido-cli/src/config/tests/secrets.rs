@@ -6,40 +6,19 @@ use super::{accepted, nothing_set, refusal, refused, with_action, with_queue};
 #[test]
 fn a_password_is_masked_wherever_it_stands() {
     let cases = [
-        (
-            "postgres://app:secret@db:5432/shop",
-            "postgres://app:***@db:5432/shop",
-        ),
+        ("postgres://app:secret@db:5432/shop", "postgres://app:***@db:5432/shop"),
         ("postgres://app@db/shop", "postgres://app@db/shop"),
         ("postgres://app:@db/shop", "postgres://app:***@db/shop"),
         ("postgres://:secret@db/shop", "postgres://:***@db/shop"),
-        (
-            "postgres://app:se@cr/et?@db/shop",
-            "postgres://app:***@db/shop",
-        ),
+        ("postgres://app:se@cr/et?@db/shop", "postgres://app:***@db/shop"),
         ("app:secret@db/shop", "app:***@db/shop"),
         ("app:sec://ret@db/shop", "app:***@db/shop"),
-        (
-            "postgres://db/shop?user=app&password=secret",
-            "postgres://db/shop?user=app&password=***",
-        ),
-        (
-            "postgres://db:1/shop?PASSWORD=secret&x=1",
-            "postgres://db:1/shop?PASSWORD=***&x=1",
-        ),
-        (
-            "postgres://db/shop?pwd=sec@ret&x=1",
-            "postgres://db/shop?pwd=***&x=1",
-        ),
+        ("postgres://db/shop?user=app&password=secret", "postgres://db/shop?user=app&password=***"),
+        ("postgres://db:1/shop?PASSWORD=secret&x=1", "postgres://db:1/shop?PASSWORD=***&x=1"),
+        ("postgres://db/shop?pwd=sec@ret&x=1", "postgres://db/shop?pwd=***&x=1"),
         ("postgres://app:sec&pwd=ret@db", "postgres://app:***"),
-        (
-            "mysql://db/shop?sslpassword=secret",
-            "mysql://db/shop?sslpassword=***",
-        ),
-        (
-            "host=db password=secret user=app",
-            "host=db password=*** user=app",
-        ),
+        ("mysql://db/shop?sslpassword=secret", "mysql://db/shop?sslpassword=***"),
+        ("host=db password=secret user=app", "host=db password=*** user=app"),
         ("password = 'se cr\\' et' host=db", "password =*** host=db"),
         ("password='secret", "password=***"),
         ("sqlite://ichido.db", "sqlite://ichido.db"),
@@ -62,14 +41,8 @@ fn printing_a_configuration_shows_no_secret() {
         headers = { Authorization = \"s3cret\" }\n";
     let config = accepted(text);
     let printed = format!("{config:?} {:#?} {}", config.actions, config.database.url);
-    assert!(
-        printed.contains("***") && !printed.contains("s3cret"),
-        "{printed}"
-    );
-    assert_eq!(
-        config.database.url.as_str(),
-        "postgres://app:s3cret@db/shop"
-    );
+    assert!(printed.contains("***") && !printed.contains("s3cret"), "{printed}");
+    assert_eq!(config.database.url.as_str(), "postgres://app:s3cret@db/shop");
 }
 
 #[test]
@@ -84,12 +57,8 @@ fn no_message_shows_a_password() {
         format!("[database]\npool = \"postgres{url}\""),
         format!("[log]\nformat = \"postgres{url}\""),
         format!("[process]\nexempt = \"postgres{url}\""),
-        with_queue(&format!(
-            "rabbitmq = {{ url = \"amqb{url}\", queue = \"x\" }}"
-        )),
-        with_queue(&format!(
-            "rabbitmq = {{ url = [\"amqp{url}\", \"x{url}\"], queue = \"x\" }}"
-        )),
+        with_queue(&format!("rabbitmq = {{ url = \"amqb{url}\", queue = \"x\" }}")),
+        with_queue(&format!("rabbitmq = {{ url = [\"amqp{url}\", \"x{url}\"], queue = \"x\" }}")),
         with_queue(&format!("sqs = {{ url = \"amqp{url}\", queue = \"x\" }}")),
         with_action(&format!("http = {{ url = \"amqp{url}\" }}")),
         format!("[database]\nurl = \"postgres{url}"),
@@ -111,31 +80,14 @@ fn an_address_needs_a_scheme_that_is_known() {
             "allowed: sqlite://, postgres://",
         ],
     );
-    refused(
-        &url("ichido.db"),
-        &["database.url: the address has no scheme; allowed: sqlite://"],
-    );
+    refused(&url("ichido.db"), &["database.url: the address has no scheme; allowed: sqlite://"]);
     refused(&url("C\\u0000:x"), &["contains a NUL character"]);
     refused(&url(""), &["has no scheme"]);
-    refused(
-        &url("sqlite://"),
-        &["nothing follows `sqlite:`; it must say where"],
-    );
-    refused(
-        &url("postgres:db"),
-        &["`postgres:` must be followed by `//`"],
-    );
-    refused(
-        &url("postgres://db\\n"),
-        &["the address contains a control character"],
-    );
-    for good in [
-        "sqlite:ichido.db",
-        "sqlite::memory:",
-        "postgresql:///shop?host=/run",
-        "mysql://h/d",
-        "mariadb://h/d",
-    ] {
+    refused(&url("sqlite://"), &["nothing follows `sqlite:`; it must say where"]);
+    refused(&url("postgres:db"), &["`postgres:` must be followed by `//`"]);
+    refused(&url("postgres://db\\n"), &["the address contains a control character"]);
+    for good in ["sqlite:ichido.db", "sqlite::memory:", "postgresql:///shop?host=/run", "mysql://h/d", "mariadb://h/d"]
+    {
         assert_eq!(accepted(&url(good)).database.url.as_str(), good);
     }
     let broker = with_queue("rabbitmq = { url = [], queue = \"x\" }");
@@ -144,46 +96,25 @@ fn an_address_needs_a_scheme_that_is_known() {
 
 #[test]
 fn the_environment_overrides_the_address_of_the_file() {
-    let with = |value: &'static str| {
-        move |name: &str| (name == "ICHIDO_DATABASE_URL").then(|| value.to_owned())
-    };
+    let with = |value: &'static str| move |name: &str| (name == "ICHIDO_DATABASE_URL").then(|| value.to_owned());
     let file = "[database]\nurl = \"mysql://db/shop\"";
     let config = Config::parse(file, "ichido.toml", &with("sqlite://other.db")).unwrap();
     assert_eq!(config.database.url.as_str(), "sqlite://other.db");
     let config = Config::parse("", "ichido.toml", &with("")).unwrap();
     assert_eq!(config.database.url.as_str(), "sqlite://ichido.db");
-    let refused = |value| {
-        Config::parse("", "ichido.toml", &with(value))
-            .unwrap_err()
-            .to_string()
-    };
-    assert_eq!(
-        refused("mysql://u:s3cret@db/shop"),
-        "ICHIDO_DATABASE_URL: database.url: mysql is not in this version"
-    );
-    assert!(
-        refused("u:s3cret@db").starts_with("ICHIDO_DATABASE_URL: database.url: unknown scheme `u`")
-    );
+    let refused = |value| Config::parse("", "ichido.toml", &with(value)).unwrap_err().to_string();
+    assert_eq!(refused("mysql://u:s3cret@db/shop"), "ICHIDO_DATABASE_URL: database.url: mysql is not in this version");
+    assert!(refused("u:s3cret@db").starts_with("ICHIDO_DATABASE_URL: database.url: unknown scheme `u`"));
 }
 
 #[test]
 fn a_flag_overrides_both_or_changes_nothing() {
     let mut config = Config::parse("", "ichido.toml", &nothing_set).unwrap();
-    config
-        .override_url("postgres://db/shop", "--database-url")
-        .unwrap();
+    config.override_url("postgres://db/shop", "--database-url").unwrap();
     assert_eq!(config.database.url.scheme(), "postgres");
-    let error = config
-        .override_url("mysql://db/shop", "--database-url")
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "--database-url: database.url: mysql is not in this version"
-    );
+    let error = config.override_url("mysql://db/shop", "--database-url").unwrap_err();
+    assert_eq!(error.to_string(), "--database-url: database.url: mysql is not in this version");
     assert_eq!(config.database.url.as_str(), "postgres://db/shop");
-    assert_eq!(
-        (error.file(), error.line(), error.key()),
-        ("--database-url", None, Some("database.url"))
-    );
+    assert_eq!((error.file(), error.line(), error.key()), ("--database-url", None, Some("database.url")));
     assert!(refusal("[database]\nurl = 1").contains("database.url"));
 }

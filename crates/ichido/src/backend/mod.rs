@@ -1,0 +1,43 @@
+//! What stores share: everything about queues, claims and parked messages that does not depend on the dialect. For authors
+//! of stores; users never need it.
+
+mod mapping;
+mod past;
+mod refuse;
+
+pub use self::{
+    mapping::{Conditions, Mapping},
+    past::{Note, Past, by_owner},
+    refuse::{
+        not_columns, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_queue, unknown_table,
+    },
+};
+
+use crate::Migration;
+
+/// The steps from one version of ichido's own tables to another.
+pub struct Migrations {
+    /// Makes the table of versions, if it is not there.
+    pub table: String,
+    /// The name of that table.
+    pub name: String,
+    /// Each version, the oldest binary that still works with it, and its statements.
+    pub versions: &'static [(u32, u32, &'static str)],
+}
+
+impl Migrations {
+    /// What leads from this version to the newest one; nothing if it is as new or newer.
+    #[must_use]
+    pub fn from(&self, version: u32) -> Migration {
+        let newest = self.versions.last().map_or(0, |(newest, ..)| *newest);
+        let mut steps = Vec::new();
+        for (number, oldest, sql) in self.versions.iter().filter(|(number, ..)| *number > version) {
+            if steps.is_empty() {
+                steps.push(self.table.clone());
+            }
+            steps.push((*sql).to_owned());
+            steps.push(format!("insert into {} (version, oldest) values ({number}, {oldest})", self.name));
+        }
+        Migration::new(version, newest.max(version), steps)
+    }
+}

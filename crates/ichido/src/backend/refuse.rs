@@ -1,0 +1,79 @@
+//! What every store refuses, in the same words.
+
+use crate::{Error, NewMessage, Queue, Result, Table, suggestion};
+
+/// The same rows must not belong to two queues; each is given by its name and what its rows are.
+///
+/// # Errors
+/// [`Error::Setup`] if they do.
+pub fn refuse_overlaps<'a>(queues: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<()> {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (name, place) in queues {
+        if let Some((other, _)) = seen.iter().find(|(_, known)| *known == place) {
+            return Err(Error::Setup(format!(
+                "the queues `{other}` and `{name}` have the same rows of the same table"
+            )));
+        }
+        seen.push((name, place));
+    }
+    Ok(())
+}
+
+/// A message must not be larger than its queue admits.
+///
+/// # Errors
+/// [`Error::Setup`] if it is.
+pub fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Result<()> {
+    let size = message.payload.len();
+    if size > limit {
+        return Err(Error::Setup(format!("a message of {size} bytes is over the limit of `{queue}`, {limit} bytes")));
+    }
+    Ok(())
+}
+
+/// A binary that knows `known` works with ichido's tables of this version, whose oldest binary knows `oldest`.
+///
+/// # Errors
+/// [`Error::Setup`] if the tables are missing, too old or too new.
+pub fn refuse_version(version: u32, oldest: u32, known: u32) -> Result<()> {
+    let text = match version {
+        0 => "ichido's tables are not there; run `ichido migrate`".to_owned(),
+        version if version < known => {
+            format!("ichido's tables have version {version}, this binary needs {known}; run `ichido migrate`")
+        }
+        version if oldest > known => format!(
+            "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {known}"
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::Setup(text))
+}
+
+/// There is no queue of this name.
+pub fn unknown_queue<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let known: Vec<_> = known.into_iter().collect();
+    Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
+}
+
+/// There is no table of this name; the nearest one is named.
+pub fn unknown_table<'a>(queue: &Queue, table: &Table, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let hint = suggestion(&table.name, known);
+    Error::Setup(format!("queues.{}.table: there is no table `{}`{hint}", queue.name, table.name))
+}
+
+/// A queue's table has no such column; the nearest one is named.
+pub fn unknown_column<'a>(queue: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let hint = suggestion(name, known);
+    Error::Setup(format!("queues.{queue}: its table has no column `{name}`{hint}"))
+}
+
+/// Something about a queue's table cannot work; `key` is the key of the configuration to change.
+pub fn unfit(queue: &Queue, key: &str, reason: impl std::fmt::Display) -> Error {
+    Error::Setup(format!("queues.{}.{key}: {reason}", queue.name))
+}
+
+/// A message for a table queue must be an object.
+#[must_use]
+pub fn not_columns(queue: &str) -> Error {
+    Error::Setup(format!("a message for the table queue `{queue}` is a JSON object whose fields are columns"))
+}
