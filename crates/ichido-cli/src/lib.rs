@@ -18,6 +18,11 @@ use clap::Parser;
 
 use crate::{args::Cli, failure::USAGE};
 
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {

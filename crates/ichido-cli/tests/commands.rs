@@ -111,6 +111,13 @@ async fn the_demo_is_exact() {
     }
     assert!(result["rescued"].as_i64().is_some_and(|rescued| rescued > 0), "{line}");
     env.ok(&["demo", "--orders", "200", "--keep", "kept"]).await;
+    let readme = include_str!("../../../README.md");
+    let shown = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_eq!(
+        shown,
+        Some(&*std::fs::read_to_string(env.folder().join("kept/ichido.toml")).unwrap()),
+        "the README shows it"
+    );
     let kept = env.run(&["--config", "kept/ichido.toml", "--database-url", "sqlite://kept/demo.db", "status"]).await;
     assert!(kept.stdout.contains("orders"), "{kept:?}");
     env.run(&["demo", "--keep", "kept"]).await.assert_refused(127, &["kept"]);

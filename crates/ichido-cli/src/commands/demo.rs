@@ -44,16 +44,15 @@ create index received_order_owner on received_order (process_id) where process_i
 create table project (order_id integer not null, name text not null, made_by text not null);
 ";
 
+/// The configuration in the README, which works as it stands.
 const CONFIG: &str = r#"[database]
 url = "sqlite://demo.db"
 
 [process]
-lease = "3s"
-poll  = "100ms"
+poll = "100ms"
 
 [queues.orders]
 table  = "received_order"
-key    = ["id"]
 status = { column = "status", new = "0", done = "1", failed = "2" }
 owner  = "process_id"
 
