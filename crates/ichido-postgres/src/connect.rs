@@ -77,6 +77,18 @@ impl Postgres {
         self.own.begin_with(begin).await.map_err(|error| self.unreachable(error))
     }
 
+    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
+    pub(crate) async fn answers(&self) -> Result<()> {
+        let mut last = Ok(());
+        for _ in 0..=OWN {
+            last = sqlx::query("select 1").execute(&self.own).await.map(|_| ());
+            if last.is_ok() {
+                break;
+            }
+        }
+        last.map_err(|error| self.unreachable(error))
+    }
+
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
         let options = &self.shared.options;

@@ -28,8 +28,7 @@ impl Store for Postgres {
     }
 
     async fn ping(&self) -> Result<()> {
-        sqlx::query("select 1").execute(&self.own).await.map_err(|error| self.unreachable(error))?;
-        Ok(())
+        self.answers().await
     }
 
     async fn begin(&self) -> Result<Tx> {

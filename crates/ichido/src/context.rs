@@ -66,6 +66,8 @@ pub struct Context<S: Store> {
     pub(crate) request: Arc<Request>,
     pub(crate) identity: Identity,
     pub(crate) life: Option<Arc<Life>>,
+    /// Ids of this process that could not take leave because the database was gone.
+    pub(crate) former: Vec<ProcessId>,
     pub(crate) work: Option<Arc<Work<S>>>,
     pub(crate) connected: bool,
     pub(crate) in_worker: bool,
@@ -84,6 +86,7 @@ impl<S: Store> Context<S> {
             request: Arc::new(request),
             identity: Identity::default(),
             life: None,
+            former: Vec::new(),
             work: None,
             connected: false,
             in_worker: false,

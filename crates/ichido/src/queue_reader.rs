@@ -2,7 +2,7 @@
 //! handing out is a look into a buffer; what is in flight is never handed out again, and what comes back is settled here.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -47,7 +47,7 @@ struct Shared<S: Store> {
 struct Buffer {
     ready: VecDeque<Delivery>,
     suspects: VecDeque<Delivery>,
-    in_flight: HashMap<Key, Delivery>,
+    in_flight: HashSet<Key>,
     /// A claim's reply or a COMMIT's outcome was lost: the database must be asked what is ours.
     in_doubt: bool,
     error: Option<Error>,
@@ -110,12 +110,9 @@ impl<S: Store> Shared<S> {
         buffer.ready.pop_front()
     }
 
-    async fn release(&self, deliveries: Vec<Delivery>) -> Result<()> {
-        if deliveries.is_empty() {
-            return Ok(());
-        }
+    async fn release(&self, delivery: Delivery) -> Result<()> {
         let store = self.store.clone();
-        undisturbed(async move { store.release(&deliveries).await }).await
+        undisturbed(async move { store.release(&[delivery]).await }).await
     }
 }
 
@@ -128,7 +125,7 @@ impl<S: Store> Reader for QueueReader<S> {
         let turn = match self.shared.take(&mut buffer) {
             _ if self.shared.closing.is_cancelled() || buffer.finished => Turn::Finished,
             Some(delivery) => {
-                buffer.in_flight.insert(delivery.message.key.clone(), delivery.copy());
+                buffer.in_flight.insert(delivery.message.key.clone());
                 Turn::Delivery(Box::new(delivery))
             }
             None => Turn::Empty,
@@ -147,41 +144,30 @@ impl<S: Store> Reader for QueueReader<S> {
 
     async fn settle(&self, mut delivery: Delivery) -> Result<()> {
         let mark = delivery.mark.take();
-        let key = delivery.message.key.clone();
-        if mark.is_none() {
-            self.shared.release(vec![delivery.copy()]).await?;
-        }
+        let released = if mark.is_none() { self.shared.release(delivery.copy()).await } else { Ok(()) };
         let was_suspect = delivery.alone.take().is_some();
         let mut buffer = self.shared.buffer();
-        buffer.in_flight.remove(&key);
-        match mark {
-            Some(Mark::Faulted) => {
-                delivery.faults += 1;
-                buffer.put(delivery);
-            }
-            Some(Mark::Unknown) => buffer.in_doubt = true,
-            _ => {}
+        buffer.in_flight.remove(&delivery.message.key);
+        buffer.in_doubt |= mark == Some(Mark::Unknown) || released.is_err();
+        if mark == Some(Mark::Faulted) {
+            delivery.faults += 1;
+            buffer.put(delivery);
         }
         if was_suspect || mark == Some(Mark::Faulted) {
             self.shared.changed.notify_one();
         }
         drop(buffer);
         self.shared.room.notify_one();
-        Ok(())
+        released
     }
 
+    /// What is claimed and not begun is freed at once when the process takes leave, right after this.
     async fn close(&self) -> Result<()> {
         self.shared.closing.cancel();
         let claimer = self.claimer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(claimer) = claimer {
             let _ = claimer.await;
         }
-        let left = {
-            let mut buffer = std::mem::take(&mut *self.shared.buffer());
-            buffer.ready.extend(buffer.suspects);
-            buffer.ready.extend(buffer.in_flight.into_values());
-            Vec::from(buffer.ready)
-        };
-        self.shared.release(left).await
+        Ok(())
     }
 }

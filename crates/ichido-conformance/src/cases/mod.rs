@@ -56,7 +56,8 @@ macro_rules! conformance {
             an_abort_ends_the_process_with_its_code, a_stop_releases_what_is_not_begun, a_message_out_of_grace_is_released,
             several_actions_run_side_by_side, an_unknown_action_is_exit_13, a_handler_of_the_users_own_sees_every_message,
             a_reader_of_the_users_own_takes_the_place_of_a_queue, a_message_sent_by_an_action_is_sent_only_if_it_is_done,
-            an_action_that_opens_no_transaction_is_completed_too
+            an_action_that_opens_no_transaction_is_completed_too,
+            a_handler_that_panics_ends_the_process_and_nothing_is_lost
         ]);
     };
     (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {

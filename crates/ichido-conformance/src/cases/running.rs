@@ -255,6 +255,26 @@ pub async fn a_handler_of_the_users_own_sees_every_message<F: Fixture>() {
     );
 }
 
+/// Panics when it sees the third message.
+struct Panics(AtomicUsize);
+
+impl<S: Store> Handler<S> for Panics {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) < 2, "a handler that panics");
+        next.run(cx).await
+    }
+}
+
+pub async fn a_handler_that_panics_ends_the_process_and_nothing_is_lost<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 20).await;
+    let process = process(&fixture).action_fn(orders(), create_project::<F>);
+    let process = process.handlers(|queue| queue.after(Scope::Worker, "read", Panics(AtomicUsize::new(0))));
+    assert_eq!(process.run().await.unwrap(), 20);
+    assert_eq!(drain(&fixture).await, 0);
+    assert_eq!(effects(&fixture).await, 20);
+}
+
 /// Hands out three messages that are in no queue.
 #[derive(Default)]
 struct Three {

@@ -32,9 +32,11 @@ impl<S: Store> Handler<S> for Concurrency {
                 let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
                 cx.in_worker = true;
                 tokio::spawn(async move {
+                    // Unless this worker ends well, and also if it panics, the others stop too.
+                    let stop_others = cx.stop.clone().drop_guard();
                     let result = rest.next().run(&mut cx).await;
-                    if !matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
-                        cx.stop.cancel();
+                    if matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
+                        stop_others.disarm();
                     }
                     result
                 })

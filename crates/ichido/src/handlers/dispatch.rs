@@ -48,6 +48,15 @@ impl<S: Store> Dispatch<S> {
         Registration::new(request_id, self.settings.lease, queues)
     }
 
+    /// What this process had before the database went away is free again before it begins anew.
+    async fn free_former(&self, cx: &mut Context<S>) -> Result<()> {
+        while let Some(id) = cx.former.last() {
+            cx.store.leave(*id).await?;
+            cx.former.pop();
+        }
+        Ok(())
+    }
+
     fn open(&self, cx: &Context<S>, pool: &Pool, life: &Arc<Life>) -> Arc<dyn DynReader> {
         match &pool.from {
             From::Reader(reader) => reader.clone(),
@@ -68,6 +77,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let several: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
         let request_id = if cx.request_id().is_empty() { several.join(",") } else { cx.request_id().into() };
         let registration = self.registration(&request_id, &wanted);
+        self.free_former(cx).await?;
         cx.store.register(&registration).await?;
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
         let life = Arc::new(Life::new(registration));
@@ -84,6 +94,9 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let closed = close_all(&works).await;
         upkeep.stop().await;
         let left = cx.store.leave(life.id()).await;
+        if left.is_err() {
+            cx.former.push(life.id());
+        }
         report_end(&life, closed.and(left));
         result
     }

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
+/// How often a database that is gone is looked for.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// How long a process keeps trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
@@ -19,7 +22,7 @@ pub enum Limit {
 pub struct Retry {
     /// When to give up.
     pub limit: Limit,
-    /// The wait before each run.
+    /// The longest wait before each run.
     pub interval: Duration,
     /// After this long the count starts anew: a process that lives for weeks may meet many short outages.
     pub window: Duration,
@@ -50,9 +53,8 @@ impl<S: Store> Handler<S> for Retry {
             }
             series = Some(Series { retries: done.retries + 1, ..done });
             tracing::warn!(retry = done.retries + 1, wait = ?self.interval, "{error}");
-            tokio::select! {
-                () = cx.stop.cancelled() => return Ok(Outcome::Stop),
-                () = cx.clock.sleep(self.interval) => {}
+            if !self.wait(cx).await {
+                return Ok(Outcome::Stop);
             }
         }
     }
@@ -70,6 +72,24 @@ struct Series {
 }
 
 impl Retry {
+    /// Waits for the interval, or until the database answers again; false if the process is asked to stop.
+    async fn wait<S: Store>(&self, cx: &mut Context<S>) -> bool {
+        let (store, clock) = (cx.store.clone(), cx.clock.clone());
+        let answers = async {
+            loop {
+                clock.sleep(LOOK.min(self.interval)).await;
+                if store.ping().await.is_ok() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = cx.stop.cancelled() => false,
+            () = cx.clock.sleep(self.interval) => true,
+            () = answers => true,
+        }
+    }
+
     fn allows(&self, series: Series, now: Instant) -> bool {
         match self.limit {
             Limit::Count(count) => series.retries < count,

@@ -77,7 +77,7 @@ impl<S: Store> Claimer<S> {
         let known: HashSet<Key> = {
             let buffer = self.shared.buffer();
             let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
-            waiting.chain(buffer.in_flight.keys()).cloned().collect()
+            waiting.chain(&buffer.in_flight).cloned().collect()
         };
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
