@@ -12,10 +12,10 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) {
     let wanted = match (quiet, verbose) {
         (true, _) => Some("error".to_owned()),
         (_, 0) => std::env::var("ICHIDO_LOG").ok().filter(|text| !text.is_empty()),
-        (_, 1) => Some("debug,sqlx=info".to_owned()),
+        (_, 1) => Some("debug,sqlx=warn".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=warn", log.level.as_str()));
+    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -48,6 +48,7 @@ impl Postgres {
     /// Frees what the process has, except rows that are being completed right now; those are rescued later.
     pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
         let mut tx = self.begin_own().await?;
+        self.stop_claims(&mut tx, process).await?;
         for queue in self.served(&mut tx, process).await? {
             loop {
                 let keys = owned(&mut tx, queue, process).await?;
@@ -151,14 +152,27 @@ impl Postgres {
         Ok(())
     }
 
-    /// What the dead process was running, if it is still dead and nobody else is at it.
+    /// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any
+    /// more, not even with a claim that waits for this lock: the row it then finds says that it is dead.
     async fn lock_dead(&self, tx: &mut PgConnection, dead: ProcessId) -> Result<Option<Option<String>>> {
         let lock = format!(
-            "select running from {} where id = $1::text::uuid and heartbeat_at <= clock_timestamp() - lease for update skip locked",
-            self.shared.schema.process
+            "with dead as (select id from {process} where id = $1::text::uuid and heartbeat_at <= clock_timestamp() - lease for update skip locked) \
+             update {process} p set heartbeat_at = '-infinity' from dead where p.id = dead.id returning p.running",
+            process = self.shared.schema.process
         );
         let locked = sqlx::query(AssertSqlSafe(lock)).bind(dead.to_string()).fetch_optional(tx).await?;
         Ok(locked.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// Waits for a claim of this process that is still on its way, even one whose reply was lost, and lets no other begin:
+    /// what it claims would belong to nobody.
+    async fn stop_claims(&self, tx: &mut PgConnection, process: ProcessId) -> Result<()> {
+        let table = &self.shared.schema.process;
+        let lock = format!("select 1 from {table} where id = $1::text::uuid for update");
+        sqlx::query(AssertSqlSafe(lock)).bind(process.to_string()).execute(&mut *tx).await?;
+        let expire = format!("update {table} set heartbeat_at = '-infinity' where id = $1::text::uuid");
+        sqlx::query(AssertSqlSafe(expire)).bind(process.to_string()).execute(tx).await?;
+        Ok(())
     }
 
     async fn bury_empty(&self, dead: ProcessId) -> Result<bool> {

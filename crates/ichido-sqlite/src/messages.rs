@@ -45,6 +45,11 @@ impl Sqlite {
         }
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let mut tx = self.begin_tx().await?;
+        let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
+        if known.fetch_optional(tx.connection()).await?.is_none() {
+            tx.rollback().await?;
+            return Err(Error::LostClaim);
+        }
         let picked = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(count).fetch_all(tx.connection()).await?;
         let deliveries = deliveries(tx.connection(), queue, process, &picked).await?;
         let keys: Vec<_> = deliveries.iter().map(|delivery| &delivery.message.key).collect();

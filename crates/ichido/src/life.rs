@@ -57,9 +57,12 @@ impl Life {
         self.claiming.store(claiming, Ordering::Release);
     }
 
-    pub(crate) fn bury(&self) {
-        self.set_claiming(false);
-        self.buried.notify_one();
+    /// Tells that a claim under this id found it dead; an id that was given up already is no news.
+    pub(crate) fn bury(&self, id: ProcessId) {
+        if id == self.id() {
+            self.set_claiming(false);
+            self.buried.notify_one();
+        }
     }
 
     /// The right to run a suspect, if no other one runs.

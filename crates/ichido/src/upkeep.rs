@@ -79,7 +79,7 @@ impl<S: Store> Chores<S> {
             tokio::select! {
                 () = end.cancelled() => return,
                 () = self.clock.sleep(tick) => {}
-                () = self.life.buried.notified() => self.rebirth().await,
+                () = self.life.buried.notified() => self.beat().await,
             }
             // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
             let chores = tokio::time::timeout(self.settings.lease, self.tick());
@@ -157,7 +157,7 @@ impl<S: Store> Chores<S> {
 
     async fn rescue(&self, by: &Registration) {
         match self.store.rescue(by).await {
-            Ok(rescued) if rescued.processes > 0 => {
+            Ok(rescued) if rescued.messages + rescued.parked > 0 => {
                 let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
                 tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
             }

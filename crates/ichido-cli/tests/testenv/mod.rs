@@ -73,12 +73,16 @@ impl Env {
 
     /// A world without ichido's own tables.
     pub async fn bare(kind: Kind) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let url = match kind {
             Kind::Sqlite => "sqlite://test.db".to_owned(),
             Kind::Postgres => servers::Postgres::shared().fresh_database(),
         };
-        let env = Env { kind, url, folder };
+        Env::with_url(kind, url).await
+    }
+
+    /// A world on this database, without ichido's own tables.
+    pub async fn with_url(kind: Kind, url: String) -> Self {
+        let env = Env { kind, url, folder: tempfile::tempdir().unwrap() };
         env.configure(|config| config);
         env.sql(TABLES).await;
         env

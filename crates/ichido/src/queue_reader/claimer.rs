@@ -40,7 +40,7 @@ impl<S: Store> Claimer<S> {
             Ok(found) if found < wanted => self.idle().await,
             Ok(_) => Ok(()),
             Err(Error::LostClaim) => {
-                self.shared.life.bury();
+                self.shared.life.bury(process);
                 self.pause(self.shared.reading.poll).await
             }
             Err(error) if error.is_fault::<S>() && self.shared.store.ping().await.is_ok() => {
