@@ -22,9 +22,9 @@ async fn a_server_that_is_stopped_and_killed_is_survived() {
         let done = env.done().await;
         env.until("select count(*) from received_order where status = '1'", done + 200).await;
         if round % 2 == 0 {
-            server.stop()
+            server.stop();
         } else {
-            server.kill()
+            server.kill();
         }
         if round == 0 {
             // Longer than the lease: everybody has expired when it comes back, and nobody may bury the others.

@@ -96,12 +96,12 @@ async fn a_process_that_leaves_waits_for_its_claim_and_frees_it_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rescuer_leaves_a_process_alone_while_its_claim_is_on_its_way() {
     let scene = Scene::new(2).await;
-    let (zombie, rescuer) = (scene.process().await, scene.process().await);
+    let (zombie, medic) = (scene.process().await, scene.process().await);
     scene.expire(zombie.id).await;
     let claim = scene.claim_on_its_way(zombie.id).await;
-    assert_eq!(scene.store.rescue(&rescuer).await.unwrap(), Rescued::default());
+    assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued::default());
     commit(claim).await;
-    let rescued = scene.store.rescue(&rescuer).await.unwrap();
+    let rescued = scene.store.rescue(&medic).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });
     assert_eq!(scene.owned_by(zombie.id).await, 0);
 }
@@ -109,7 +109,7 @@ async fn a_rescuer_leaves_a_process_alone_while_its_claim_is_on_its_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zombies_claim_that_waits_for_its_rescuer_gets_nothing() {
     let scene = Scene::new(2).await;
-    let (zombie, rescuer) = (scene.process().await, scene.process().await);
+    let (zombie, medic) = (scene.process().await, scene.process().await);
     // The rescuer has locked the process row; the zombie was alive when its claim looked at it.
     let mut lock = scene.connection().await;
     let text = format!("begin; select 1 from ichido_process where id = '{}' for update", zombie.id);
@@ -122,21 +122,21 @@ async fn a_zombies_claim_that_waits_for_its_rescuer_gets_nothing() {
     let claimed = claiming.await.unwrap();
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     assert_eq!(scene.owned_by(zombie.id).await, 0);
-    assert_eq!(scene.store.rescue(&rescuer).await.unwrap().processes, 1);
+    assert_eq!(scene.store.rescue(&medic).await.unwrap().processes, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_in_a_stopped_processs_transaction_is_skipped_and_rescued_later() {
     let scene = Scene::new(3).await;
-    let (stopped, rescuer) = (scene.process().await, scene.process().await);
+    let (stopped, medic) = (scene.process().await, scene.process().await);
     let claimed = scene.store.claim(stopped.id, "orders", 3).await.unwrap();
     let mut tx = scene.store.begin().await.unwrap();
     scene.store.complete(&mut tx, &claimed[..1]).await.unwrap();
     scene.expire(stopped.id).await;
-    let rescued = scene.store.rescue(&rescuer).await.unwrap();
+    let rescued = scene.store.rescue(&medic).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 0, messages: 2, parked: 0 }, "the others are not held up");
     scene.store.rollback(tx).await.unwrap();
-    let rescued = scene.store.rescue(&rescuer).await.unwrap();
+    let rescued = scene.store.rescue(&medic).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });
 }
 
