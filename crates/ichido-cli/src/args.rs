@@ -1,12 +1,12 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::LazyLock};
 
 use clap::{Args, Parser, Subcommand};
 
 /// Exactly-once work from your database tables.
 #[derive(Debug, Parser)]
-#[command(name = "ichido", version, after_help = AFTER, arg_required_else_help = true)]
+#[command(name = "ichido", version = version(), after_help = AFTER, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// The configuration file
     #[arg(long, global = true, env = "ICHIDO_CONFIG", default_value = "ichido.toml", value_name = "FILE")]
@@ -22,6 +22,13 @@ pub(crate) struct Cli {
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The version of the program and of the tables it knows.
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> =
+        LazyLock::new(|| format!("{} (schema {})", env!("CARGO_PKG_VERSION"), ichido_sqlite::VERSION));
+    &VERSION
 }
 
 const AFTER: &str = "\

@@ -2,7 +2,7 @@
 
 use ichido::{Error, Store};
 
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
 
 /// A bad command line or configuration.
 pub(crate) const USAGE: u8 = 127;
@@ -29,10 +29,16 @@ impl Failure {
         Failure { code: FOUND, text: text.into() }
     }
 
+    /// A queue that the configuration does not know.
+    pub(crate) fn unknown_queue(name: &str, config: &Config) -> Self {
+        let hint = ichido::suggestion(name, config.queues.keys().map(String::as_str));
+        Failure::usage(format!("there is no queue `{name}` in the configuration{hint}"))
+    }
+
     /// What a store said.
     pub(crate) fn of<S: Store>(error: &Error) -> Self {
         let code = match &error {
-            Error::Setup(_) => USAGE,
+            Error::Setup(_) | Error::Refused(_) => USAGE,
             error if error.is_fault::<S>() => UNREACHABLE,
             _ => FOUND,
         };

@@ -37,6 +37,11 @@ pub(crate) fn print(line: &str) -> Result<(), Failure> {
     }
 }
 
+/// Text from outside, without what would change the terminal.
+pub(crate) fn readable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+}
+
 /// One line of what may be many, for tables.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ichido_conformance::{servers, size};
+use ichido_conformance::{proxy::Proxy, servers, size};
 
 mod testenv;
 
@@ -45,4 +45,30 @@ async fn a_server_that_is_stopped_and_killed_is_survived() {
     for process in &processes {
         assert!(!process.log().contains("rescued the messages"), "no rescue storm: {}", process.log());
     }
+}
+
+/// The way to the server is gone for longer than anybody waits for a connection; then it is back, and so is the work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_lost_its_way_to_the_server_finds_it_again() {
+    let env = Env::new(Kind::Postgres).await;
+    let proxy = Proxy::start(servers::Postgres::shared().address());
+    env.configure(|config| {
+        let config = config.replace(&env.url, &proxy.url(&env.url));
+        config.replace("count = 20, interval = \"200ms\"", "count = 100, interval = \"1s\"")
+    });
+    let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
+    env.sql("insert into received_order (id, name) select n, 'x' from generate_series(1, 20) n").await;
+    env.until("select count(*) from received_order where status = '1'", 20).await;
+    for seconds in [1, size(6, 17), size(2, 23)] {
+        proxy.refuse(true);
+        proxy.sever_all();
+        tokio::time::sleep(Duration::from_secs(seconds.into())).await;
+        proxy.refuse(false);
+        let before = env.done().await;
+        env.sql("update received_order set status = '0'; delete from project").await;
+        env.until("select count(*) from received_order where status = '1'", before).await;
+        env.assert_exact(20).await;
+    }
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
 }

@@ -36,9 +36,12 @@ async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Ta
     let find = |name: &str| find(queue, &columns, name);
     let key: Vec<Column> = key.iter().map(|name| find(name)).collect::<Result<_>>()?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
+    let oid = sqlx::query("select to_regclass($1)::oid::bigint").bind(&full_name).fetch_one(&mut *connection).await;
+    let oid: i64 = oid.and_then(|row| row.try_get(0)).map_err(setup_error)?;
     let rows = Rows {
         mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
         owner: find(&table.owner)?,
+        identity: format!("{oid}:{}", table.part()),
         place: table.place(),
         table: full_name,
         key,
@@ -47,6 +50,7 @@ async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Ta
     };
     refuse_owner(connection, queue, table, &rows).await?;
     refuse_status(connection, queue, &rows).await?;
+    refuse_width(connection, queue, table, &rows).await?;
     Ok(rows)
 }
 
@@ -82,9 +86,9 @@ fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
 /// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
 async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<String>> {
     let unique = sqlx::query(
-        "select i.indisprimary, array(select a.attname::text from unnest(i.indkey::int2[]) with ordinality k(n, at) \
+        "select i.indisprimary, array(select a.attname::text from unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) with ordinality k(n, at) \
             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n order by k.at), \
-            (select bool_and(a.attnotnull) from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any(i.indkey::int2[])) \
+            (select bool_and(a.attnotnull) from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])) \
          from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indpred is null and i.indexprs is null",
     );
     let unique = unique.bind(full_name).fetch_all(connection).await.map_err(setup_error)?;
@@ -158,4 +162,20 @@ async fn refuse_status(connection: &mut PgConnection, queue: &Queue, rows: &Rows
         }
     }
     Ok(())
+}
+
+/// A status value that the column would cut off could be written by nobody, and what was cut off never found again.
+async fn refuse_width(connection: &mut PgConnection, queue: &Queue, table: &Table, rows: &Rows) -> Result<()> {
+    let width = sqlx::query(
+        "select case when atttypid in ('bpchar'::regtype, 'varchar'::regtype) and atttypmod > 4 then atttypmod - 4 end \
+         from pg_attribute where attrelid = to_regclass($1) and attname = $2",
+    );
+    let width = width.bind(&rows.table).bind(&table.status.column).fetch_one(connection).await.map_err(setup_error)?;
+    let Some(width) = width.try_get::<Option<i32>, _>(0)? else { return Ok(()) };
+    let values = [Some(&table.status.new), table.status.done.as_ref(), table.status.failed.as_ref()];
+    let wide = values.into_iter().flatten().find(|value| value.chars().count() > width.unsigned_abs() as usize);
+    match wide {
+        Some(value) => Err(backend::unfit(queue, "status", format!("`{value}` does not fit into {width} characters"))),
+        None => Ok(()),
+    }
 }

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use ichido::{Error, Queue, Result, backend};
 use sqlx::{
-    PgPool, Transaction,
+    AssertSqlSafe, PgPool, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{fault, schema::Schema, sql_action::Rendered, statements::Statements};
 
@@ -18,10 +18,16 @@ const OWN: u32 = 2;
 /// Nobody waits longer than this for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
 
-/// A `PostgreSQL` database that holds the business tables and ichido's own.
+/// Nor for a row that somebody else has locked.
+const LOCK: &str = "5s";
+
+/// A PostgreSQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Postgres {
     pub(crate) business: PgPool,
+    /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
+    /// and the pool's patience is for connecting only.
+    pub(crate) free: Arc<Semaphore>,
     pub(crate) own: PgPool,
     pub(crate) shared: Arc<Shared>,
 }
@@ -68,13 +74,14 @@ impl Postgres {
         let guarded = shared.options.clone().options([("default_transaction_read_only", "on")]);
         // A claim is one statement without BEGIN: REPEATABLE READ as the server's default would make it fail under load.
         let plain = shared.options.clone().options([("default_transaction_isolation", "read committed")]);
-        Postgres { business: pool(business, guarded), own: pool(own, plain), shared }
+        let free = Arc::new(Semaphore::new(business as usize));
+        Postgres { business: pool(business, guarded), free, own: pool(own, plain), shared }
     }
 
     /// A short transaction of ichido's own, whatever isolation the server has as its default.
     pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        let begin = "begin isolation level read committed read write";
-        self.own.begin_with(begin).await.map_err(|error| self.unreachable(error))
+        let begin = format!("begin isolation level read committed read write; set local lock_timeout = '{LOCK}'");
+        self.own.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))
     }
 
     /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
@@ -117,7 +124,7 @@ impl Postgres {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
             }
-            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.place)))?;
+            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)

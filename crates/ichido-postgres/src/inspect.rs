@@ -46,7 +46,9 @@ impl Inspect for Postgres {
     }
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
-        let mut payload = sqlx::query(AssertSqlSafe(self.queue(&id.queue).await?.payload.clone()));
+        let queue = self.queue(&id.queue).await?;
+        queue.refuse_key(&id.key)?;
+        let mut payload = sqlx::query(AssertSqlSafe(queue.payload.clone()));
         for column in id.key.columns() {
             payload = payload.bind(column);
         }

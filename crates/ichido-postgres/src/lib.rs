@@ -1,4 +1,4 @@
-//! ichido on `PostgreSQL`: one [`Store`](ichido::Store), on sqlx. The files have the same names as in `ichido-sqlite`, so that
+//! ichido on PostgreSQL: one [`Store`](ichido::Store), on sqlx. The files have the same names as in `ichido-sqlite`, so that
 //! a diff of the two folders shows the dialects.
 //!
 //! | file | what it does |

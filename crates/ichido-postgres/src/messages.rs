@@ -167,7 +167,7 @@ fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>
     for name in fields.keys() {
         let known = || queue.rows.columns.iter().map(|column| column.name.as_str());
         if !known().any(|column| column == name) {
-            return Err(backend::unknown_column(&queue.queue, name, known()));
+            return Err(backend::unknown_field(&queue.queue, name, known()));
         }
     }
     Ok(fields.into_keys().collect())

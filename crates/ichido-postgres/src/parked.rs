@@ -1,6 +1,8 @@
 //! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the
 //! queue's row always change in one transaction.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
@@ -89,13 +91,9 @@ impl Postgres {
         let due = sqlx::query(AssertSqlSafe(due)).bind(&*queue.queue).fetch_all(&mut *tx).await?;
         let due: Vec<String> = due.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         let keys: Vec<Key> = due.iter().map(|key| key.parse()).collect::<Result<_>>()?;
-        let mut back = sqlx::query(AssertSqlSafe(queue.return_due.clone()));
-        for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
-            back = back.bind(column);
-        }
-        let back = back.fetch_all(&mut *tx).await?;
-        let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
-        let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
+        let back = keys_of(&mut tx, queue, &queue.return_due, &keys).await?;
+        let still = keys_of(&mut tx, queue, &queue.waiting, &keys).await?;
+        let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key) && !still.contains(key)).collect();
         let release =
             format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(release)).bind(&*queue.queue).bind(&back).execute(&mut *tx).await?;
@@ -115,35 +113,42 @@ impl Postgres {
     /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
     async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
         let parked = &self.shared.schema.parked;
-        let known = format!(
-            "select key, state, parked_at::text from {parked} where queue = $1 and state in ('dead', 'released') order by parked_at limit 500"
+        let page = format!(
+            "select key, state, parked_at::text from {parked} where queue = $1 and state in ('dead', 'released') and key > $2 order by key limit 500"
         );
-        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).fetch_all(&self.own).await?;
-        let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
+        let forget =
+            format!("delete from {parked} where queue = $1 and key = $2 and state = $3 and parked_at::text = $4");
+        let mut last = String::new();
+        loop {
+            let known =
+                sqlx::query(AssertSqlSafe(page.clone())).bind(&*queue.queue).bind(&last).fetch_all(&self.own).await?;
+            let Some(end) = known.last() else { return Ok(()) };
+            last = end.try_get(0)?;
+            let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
+            let fits = self.fitting(queue, &keys).await?;
+            for row in &known {
+                let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                if !fits.contains(&(key.to_owned(), state)) {
+                    let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(key);
+                    forget.bind(state).bind(parked_at).execute(&self.own).await?;
+                }
+            }
+        }
+    }
+
+    /// Which of these keys have a row that fits which state.
+    async fn fitting(&self, queue: &Statements, keys: &[Key]) -> Result<BTreeSet<(String, &'static str)>> {
         let mut there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone()));
         for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
             there = there.bind(column);
         }
-        let mut fits = std::collections::BTreeSet::new();
+        let mut fits = BTreeSet::new();
         for row in there.fetch_all(&self.own).await? {
             let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
             let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
             fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));
         }
-        let forget =
-            format!("delete from {parked} where queue = $1 and key = $2 and state = $3 and parked_at::text = $4");
-        for row in &known {
-            let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            if !fits.contains(&(key.to_owned(), state)) {
-                let forget = sqlx::query(AssertSqlSafe(forget.clone()))
-                    .bind(&*queue.queue)
-                    .bind(key)
-                    .bind(state)
-                    .bind(parked_at);
-                forget.execute(&self.own).await?;
-            }
-        }
-        Ok(())
+        Ok(fits)
     }
 
     /// An operator's retry: back into circulation as attempt one; its past is kept.
@@ -170,14 +175,8 @@ impl Postgres {
     }
 
     /// One message, re-checked under its row's lock, with a note in the audit.
-    async fn by_hand(
-        &self,
-        verb: &str,
-        queue: &Statements,
-        key: &Key,
-        row: &std::sync::Arc<str>,
-        past: &str,
-    ) -> Result<bool> {
+    async fn by_hand(&self, verb: &str, queue: &Statements, key: &Key, row: &Arc<str>, past: &str) -> Result<bool> {
+        queue.refuse_key(key)?;
         let mut tx = self.begin_own().await?;
         let text = key.to_string();
         let dead = format!(
@@ -205,4 +204,14 @@ impl Postgres {
         tx.commit().await?;
         Ok(true)
     }
+}
+
+/// Runs a statement about these keys and returns the keys that it gives.
+async fn keys_of(tx: &mut PgConnection, queue: &Statements, statement: &Arc<str>, keys: &[Key]) -> Result<Vec<String>> {
+    let mut query = sqlx::query(AssertSqlSafe(statement.clone()));
+    for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
+        query = query.bind(column);
+    }
+    let rows = query.fetch_all(tx).await?;
+    rows.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect()
 }

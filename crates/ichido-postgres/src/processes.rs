@@ -108,48 +108,50 @@ impl Postgres {
         let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
         let mut rescued = Rescued::default();
         for row in dead {
-            let process: ProcessId = row.try_get::<&str, _>(0)?.parse()?;
-            let mut connection = self.own.acquire().await?;
-            let served = self.served(&mut connection, process).await?;
-            drop(connection);
-            for queue in served {
-                if let Some(attempts) = by.queues.get(&queue.queue) {
-                    self.rescue_queue(process, queue, *attempts, &mut rescued).await?;
-                }
-            }
-            rescued.processes += u64::from(self.bury_empty(process).await?);
+            self.rescue_process(row.try_get::<&str, _>(0)?.parse()?, by, &mut rescued).await?;
         }
         Ok(rescued)
     }
 
-    /// Frees a dead process's rows as suspects. Rows that are still locked by a stopped process's transaction are left
-    /// for another time, and so is a process that somebody else is rescuing.
+    /// Frees a dead process's rows as suspects, in the queues that the rescuer serves, unless somebody else is at it.
+    async fn rescue_process(&self, dead: ProcessId, by: &Registration, rescued: &mut Rescued) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        let Some(running) = self.lock_dead(&mut tx, dead).await? else { return Ok(()) };
+        for queue in self.served(&mut tx, dead).await? {
+            if let Some(attempts) = by.queues.get(&queue.queue) {
+                self.rescue_queue(&mut tx, dead, queue, running.as_deref(), *attempts, rescued).await?;
+            }
+        }
+        let buried = self.forget_process(&mut tx, dead).await?;
+        tx.commit().await?;
+        rescued.processes += u64::from(buried);
+        Ok(())
+    }
+
+    /// Rows that are still locked by a stopped process's transaction are left for another time.
     async fn rescue_queue(
         &self,
+        tx: &mut PgConnection,
         dead: ProcessId,
         queue: &Statements,
+        running: Option<&str>,
         attempts: u32,
         rescued: &mut Rescued,
     ) -> Result<()> {
-        let mut tx = self.begin_own().await?;
-        let Some(running) = self.lock_dead(&mut tx, dead).await? else { return Ok(()) };
-        let keys = owned(&mut tx, queue, dead).await?;
         let mut freed = Vec::new();
-        for key in keys {
+        for key in owned(tx, queue, dead).await? {
             let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
-            let killed = running.as_deref() == Some(id.to_string().as_str());
-            if killed && self.bury_killer(&mut tx, queue, dead, &key, attempts).await? {
+            let killed = running == Some(id.to_string().as_str());
+            if killed && self.bury_killer(tx, queue, dead, &key, attempts).await? {
                 rescued.parked += 1;
             } else {
-                self.suspect(&mut tx, queue, &key, killed).await?;
+                self.suspect(tx, queue, &key, killed).await?;
                 freed.push(key);
             }
         }
-        free(&mut tx, queue, dead, &freed).await?;
+        free(tx, queue, dead, &freed).await?;
         rescued.messages += freed.len() as u64;
-        self.forget_queue(&mut tx, queue, dead).await?;
-        tx.commit().await?;
-        Ok(())
+        self.forget_queue(tx, queue, dead).await
     }
 
     /// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any
@@ -173,16 +175,6 @@ impl Postgres {
         let expire = format!("update {table} set heartbeat_at = '-infinity' where id = $1::text::uuid");
         sqlx::query(AssertSqlSafe(expire)).bind(process.to_string()).execute(tx).await?;
         Ok(())
-    }
-
-    async fn bury_empty(&self, dead: ProcessId) -> Result<bool> {
-        let mut tx = self.begin_own().await?;
-        if self.lock_dead(&mut tx, dead).await?.is_none() {
-            return Ok(false);
-        }
-        let buried = self.forget_process(&mut tx, dead).await?;
-        tx.commit().await?;
-        Ok(buried)
     }
 
     async fn past_attempts(&self, tx: &mut PgConnection, queue: &Statements, key: &Key) -> Result<u32> {

@@ -3,7 +3,7 @@
 
 use ichido::{Error, Result};
 
-/// `PostgreSQL` cuts longer names off silently, and two queues could become one.
+/// PostgreSQL cuts longer names off silently, and two queues could become one.
 const LONGEST_NAME: usize = 63;
 
 /// A quoted identifier.

@@ -88,7 +88,9 @@ async fn kinds(connection: &mut PgConnection, statement: &Template) -> Result<Ve
 fn cast(place: usize, kind: &str) -> String {
     match (kind, kind.strip_suffix("[]")) {
         ("bytea", _) => format!("decode(${place}::text, 'base64')"),
-        (_, Some(_)) => format!("array(select jsonb_array_elements_text(${place}::text::jsonb))::{kind}"),
+        (_, Some(_)) => format!(
+            "case when ${place}::text is not null then array(select jsonb_array_elements_text(${place}::text::jsonb))::{kind} end"
+        ),
         _ => format!("cast(${place}::text as {kind})"),
     }
 }

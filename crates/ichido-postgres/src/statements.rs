@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use ichido::{
-    Queue, Result,
-    backend::{Conditions, Mapping},
+    Key, Queue, Result,
+    backend::{self, Conditions, Mapping},
 };
 
 use crate::{quote, schema::Schema};
@@ -35,8 +35,10 @@ pub(crate) struct Rows {
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
     pub(crate) mapping: Mapping,
-    /// What these rows are, for the comparison with what other processes and queues mean.
+    /// What these rows are, for the comparison with what other processes mean.
     pub(crate) place: String,
+    /// Which rows of which table they are, for the comparison with other queues.
+    pub(crate) identity: String,
     pub(crate) managed: bool,
 }
 
@@ -52,6 +54,7 @@ impl Rows {
             key: vec![key],
             owner,
             place: format!("managed:{queue}"),
+            identity: format!("managed:{queue}"),
             managed: true,
         })
     }
@@ -121,6 +124,7 @@ pub(crate) struct Statements {
     pub(crate) owned: Arc<str>,
     pub(crate) owns_any: Arc<str>,
     pub(crate) return_due: Arc<str>,
+    pub(crate) waiting: Arc<str>,
     pub(crate) revive: Arc<str>,
     pub(crate) discard: Arc<str>,
     pub(crate) dead_or_new: Arc<str>,
@@ -147,8 +151,17 @@ impl Statements {
             park_dead: update(fail).into(),
             owned: format!("select {out} from {table} t where {mine} limit 500 for update skip locked").into(),
             owns_any: format!("select exists (select 1 from {table} t where {mine})").into(),
+            // Rows that somebody has locked are left for another time: this runs with the sign of life.
             return_due: format!(
-                "update {table} t set {owner} = null from {} where {many} and t.{owner} = {nobody} and {new} returning {out}",
+                "with free as materialized (select {raw} from {table} t, {keys} where {many} and t.{owner} = {nobody} and {new} \
+                 for update of t skip locked) update {table} t set {owner} = null from free where {same} returning {out}",
+                raw = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
+                same = rows.each_key(" and ", |at, column| format!("t.{} = free.k{at}", column.quoted)),
+                keys = rows.keys(1),
+            )
+            .into(),
+            waiting: format!(
+                "select {out} from {table} t, {} where {many} and t.{owner} = {nobody} and {new}",
                 rows.keys(1)
             )
             .into(),
@@ -178,6 +191,11 @@ impl Statements {
             payload_limit: queue.payload_limit,
             rows,
         })
+    }
+
+    /// Refuses a key that cannot be one of this queue's.
+    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
+        backend::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.

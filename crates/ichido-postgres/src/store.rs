@@ -1,4 +1,4 @@
-//! [`ichido::Store`] for `PostgreSQL`: every verb, each a line that names where it is done.
+//! [`ichido::Store`] for PostgreSQL: every verb, each a line that names where it is done.
 
 use std::error::Error as StdError;
 

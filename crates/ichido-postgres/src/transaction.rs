@@ -3,6 +3,7 @@
 
 use ichido::{Delivery, Error, Result};
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{Postgres, fault, statements::Statements};
 
@@ -22,6 +23,7 @@ const READ_ONLY: &str = "25006";
 pub struct Tx {
     pub(crate) inner: Transaction<'static, sqlx::Postgres>,
     token: String,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Tx {
@@ -32,6 +34,7 @@ impl Tx {
 
 impl Postgres {
     pub(crate) async fn begin_business(&self) -> Result<Tx> {
+        let place = self.free.clone().acquire_owned().await?;
         let token = ichido::ProcessId::random().to_string();
         let begin = format!(
             "begin isolation level read committed read write; set local ichido.tx = '{token}'; \
@@ -39,11 +42,18 @@ impl Postgres {
         );
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
         let inner = self.business.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))?;
-        Ok(Tx { inner, token })
+        Ok(Tx { inner, token, _place: place })
     }
 
     pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        for delivery in done {
+        if done.iter().all(|delivery| delivery.claim.is_none()) {
+            // Nothing to complete; the transaction must still be the one that was begun.
+            return match self.why_not(tx).await {
+                Completion::Lost => Ok(()),
+                other => Err(broken(other)),
+            };
+        }
+        for delivery in done.iter().filter(|delivery| delivery.claim.is_some()) {
             let queue = self.queue(&delivery.message.queue).await?;
             self.complete_one(tx, queue, delivery).await.map_err(broken)?;
         }
@@ -68,7 +78,7 @@ impl Postgres {
         }
     }
 
-    /// No row: is the claim gone, or the transaction?
+    /// Nothing was completed: is the claim gone, or the transaction?
     async fn why_not(&self, tx: &mut Tx) -> Completion {
         let token = sqlx::query("select current_setting('ichido.tx', true)").fetch_one(&mut *tx.inner).await;
         match token.and_then(|row| row.try_get::<Option<String>, _>(0)) {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichido::{Error, NewMessage, Operate, ProcessId, Queue, Registration, Rescued, Status, Store, Table};
+use ichido::{Error, Failure, NewMessage, Operate, ProcessId, Queue, Registration, Rescued, Status, Store, Table};
 use ichido_conformance::{fixture::TABLES, servers};
 use ichido_postgres::Postgres;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
@@ -162,4 +162,19 @@ async fn the_probe_after_an_unknown_commit_waits_for_the_row() {
     scene.somebody_waits().await;
     scene.store.commit(tx).await.unwrap();
     assert!(!probe.await.unwrap().unwrap(), "a plain read would have said that it is not done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_somebody_has_locked_does_not_hold_up_what_is_due() {
+    let scene = Scene::new(2).await;
+    let process = scene.process().await;
+    for delivery in scene.store.claim(process.id, "orders", 2).await.unwrap() {
+        let failure = Failure::waiting("later", 1, Duration::ZERO);
+        assert!(scene.store.park(&delivery, &failure).await.unwrap());
+    }
+    let mut editor = scene.connection().await;
+    sqlx::raw_sql("begin; update received_order set name = 'by hand' where id = 1").execute(&mut editor).await.unwrap();
+    assert_eq!(scene.store.return_due(&process).await.unwrap(), 1);
+    commit(editor).await;
+    assert_eq!(scene.store.return_due(&process).await.unwrap(), 1, "it was neither forgotten nor stuck");
 }

@@ -38,11 +38,16 @@ async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table:
     if owner.not_null {
         return Err(backend::unfit(queue, "owner", format!("the column `{}` must be nullable", table.owner)));
     }
-    refuse_status(queue, table, &find(&table.status.column)?)?;
+    let status = find(&table.status.column)?;
+    for column in key.iter().chain([&status]) {
+        refuse_typeless(queue, column)?;
+    }
+    refuse_status(queue, table, &status)?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     Ok(Rows {
         mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
         table: quote::name(&table.name)?,
+        identity: format!("{}:{}", table.name.to_lowercase(), table.part()),
         place: table.place(),
         key,
         owner,
@@ -135,6 +140,17 @@ async fn refuse_key(
     ))
 }
 
+/// Without a type a column holds 1 and '1' side by side, and neither finds the other.
+fn refuse_typeless(queue: &Queue, column: &Column) -> Result<()> {
+    if column.has_type() {
+        return Ok(());
+    }
+    Err(Error::Setup(format!(
+        "queues.{}: the column `{}` has no type; a key or a status needs one",
+        queue.name, column.name
+    )))
+}
+
 /// Values that differ as text can still be one number for the column.
 fn refuse_status(queue: &Queue, table: &Table, column: &Column) -> Result<()> {
     let status = &table.status;
@@ -142,7 +158,8 @@ fn refuse_status(queue: &Queue, table: &Table, column: &Column) -> Result<()> {
     let values: Vec<_> = values.into_iter().flatten().collect();
     let same = |one: &str, other: &str| match (one.parse::<f64>(), other.parse::<f64>()) {
         (Ok(one), Ok(other)) if column.is_numeric() => one.to_bits() == other.to_bits(),
-        _ => one == other,
+        // The column may compare without case or trailing spaces, and SQLite does not tell.
+        _ => one.trim_end().eq_ignore_ascii_case(other.trim_end()),
     };
     for (at, one) in values.iter().enumerate() {
         if let Some(other) = values[..at].iter().find(|other| same(one, other)) {

@@ -8,10 +8,10 @@ use std::{
 
 use ichido::{Error, Queue, Result, backend};
 use sqlx::{
-    SqlitePool,
+    Connection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
     alive::Alive,
@@ -22,16 +22,18 @@ use crate::{
     turn::{self, Line},
 };
 
-/// How long `SQLite` itself waits for writers that do not stand in our line.
+/// How long SQLite itself waits for writers that do not stand in our line.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Nobody waits longer than this for the connection that writes.
 const ACQUIRE: Duration = Duration::from_secs(30);
 
-/// A `SQLite` database that holds the business tables and ichido's own.
+/// A SQLite database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Sqlite {
     pub(crate) writer: SqlitePool,
+    /// One: who waits for other transactions of this process waits here, for as long as it takes.
+    pub(crate) free: Arc<Semaphore>,
     pub(crate) readers: SqlitePool,
     pub(crate) guard: Arc<Guard>,
     pub(crate) shared: Arc<Shared>,
@@ -68,7 +70,7 @@ impl Sqlite {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY);
-        let folder = turn::folder(&path);
+        let folder = turn::folder(&one_path(&path));
         let shared = Shared {
             line: Line::new(&folder),
             alive: Alive::new(&folder),
@@ -93,6 +95,10 @@ impl Sqlite {
             .max_connections(1)
             .acquire_timeout(ACQUIRE)
             .test_before_acquire(false)
+            .after_release(|connection, _| {
+                let clean = !connection.is_in_transaction();
+                Box::pin(async move { Ok(clean) })
+            })
             .after_connect(move |connection, _| {
                 let guard = installed.clone();
                 Box::pin(async move { guard.install(connection).await })
@@ -103,7 +109,7 @@ impl Sqlite {
             .acquire_timeout(ACQUIRE)
             .test_before_acquire(false)
             .connect_lazy_with(options.pragma("query_only", "on"));
-        Sqlite { writer, readers, guard, shared }
+        Sqlite { writer, free: Arc::new(Semaphore::new(1)), readers, guard, shared }
     }
 
     /// The options of a connection that may create the file.
@@ -144,14 +150,27 @@ impl Sqlite {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, queue).await?);
             }
-            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.place)))?;
+            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)
     }
 }
 
-/// An error of the schema or the catalog: what `SQLite` refuses there, somebody must change.
+/// The same file reached by different paths must have the same locks.
+fn one_path(path: &Path) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    // It is not there yet: `migrate` will create it in its folder.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// An error of the schema or the catalog: what SQLite refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
 }

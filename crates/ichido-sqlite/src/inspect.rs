@@ -44,6 +44,7 @@ impl Inspect for Sqlite {
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
         let queue = self.queue(&id.queue).await?;
+        queue.refuse_key(&id.key)?;
         let mut payload = sqlx::query(AssertSqlSafe(queue.payload.clone()));
         for column in id.key.columns() {
             payload = payload.bind(column);

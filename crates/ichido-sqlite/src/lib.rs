@@ -1,7 +1,7 @@
-//! ichido on `SQLite`: one [`Store`](ichido::Store), on sqlx, with `SQLite` built in. The files have the same names as in
+//! ichido on SQLite: one [`Store`](ichido::Store), on sqlx, with SQLite built in. The files have the same names as in
 //! `ichido-postgres`, so that a diff of the two folders shows the dialects.
 //!
-//! `SQLite` has one writer. Every transaction of ichido's takes its turn (`turn`) and begins with `BEGIN IMMEDIATE`; an open
+//! SQLite has one writer. Every transaction of ichido's takes its turn (`turn`) and begins with `BEGIN IMMEDIATE`; an open
 //! business transaction holds up all others, so keep actions short. A process is alive while it holds the lock on its lock
 //! file (`alive`), because an open transaction would hold up every sign of life in a table.
 //!

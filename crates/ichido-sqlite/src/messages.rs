@@ -181,7 +181,7 @@ fn insert_row<'a>(queue: &Statements, fields: &'a Fields) -> Result<(String, Vec
     for name in fields.names() {
         let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
             let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(backend::unknown_column(&queue.queue, name, known));
+            return Err(backend::unknown_field(&queue.queue, name, known));
         };
         // A send is a new, unowned message, whatever its fields say.
         if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {

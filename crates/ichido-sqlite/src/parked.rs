@@ -76,34 +76,46 @@ impl Sqlite {
 
     /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
     async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
-        let known = sqlx::query(
-            "select key, state from ichido_parked where queue = ? and state in ('dead', 'released') order by parked_at limit 500",
-        );
-        if known.bind(&*queue.queue).fetch_optional(&self.readers).await?.is_none() {
-            return Ok(());
+        let mut last = String::new();
+        loop {
+            let page = sqlx::query(
+                "select key, state, parked_at from ichido_parked where queue = ? and state in ('dead', 'released') and key > ? \
+                 order by key limit 500",
+            );
+            let known = page.bind(&*queue.queue).bind(&last).fetch_all(&self.readers).await?;
+            let Some(end) = known.last() else { return Ok(()) };
+            last = end.try_get(0)?;
+            let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
+            let fits = self.fitting(queue, &keys).await?;
+            for row in &known {
+                let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                if !fits.contains(&(key.to_owned(), state)) {
+                    self.forget_if(queue, key, state, parked_at).await?;
+                }
+            }
         }
-        let mut tx = self.begin_tx().await?;
-        let known = sqlx::query(
-            "select key, state from ichido_parked where queue = ? and state in ('dead', 'released') order by parked_at limit 500",
-        );
-        let known = known.bind(&*queue.queue).fetch_all(tx.connection()).await?;
-        let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
-        let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone()))
-            .bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+    }
+
+    /// Which of these keys have a row that fits which state.
+    async fn fitting(&self, queue: &Statements, keys: &[Key]) -> Result<BTreeSet<(String, &'static str)>> {
+        let list = messages::key_list(&keys.iter().collect::<Vec<_>>());
+        let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone())).bind(list).fetch_all(&self.readers).await?;
         let mut fits = BTreeSet::new();
-        for row in there.fetch_all(tx.connection()).await? {
+        for row in there {
             let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
             let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
             fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));
         }
-        for row in &known {
-            let (key, state): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
-            if !fits.contains(&(key.to_owned(), state)) {
-                let forget =
-                    sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue).bind(key);
-                forget.execute(tx.connection()).await?;
-            }
-        }
+        Ok(fits)
+    }
+
+    /// Forgets a message that nothing has been written about since.
+    async fn forget_if(&self, queue: &Statements, key: &str, state: &str, parked_at: &str) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let forget =
+            sqlx::query("delete from ichido_parked where queue = ? and key = ? and state = ? and parked_at = ?");
+        let forget = forget.bind(&*queue.queue).bind(key).bind(state).bind(parked_at);
+        forget.execute(tx.connection()).await?;
         tx.commit().await
     }
 
@@ -135,6 +147,7 @@ impl Sqlite {
         row: &Arc<str>,
         past: &'static str,
     ) -> Result<bool> {
+        queue.refuse_key(key)?;
         let mut tx = self.begin_tx().await?;
         let text = key.to_string();
         let dead = sqlx::query("select history from ichido_parked where queue = ? and key = ? and state = 'dead'");

@@ -22,6 +22,12 @@ impl Sqlite {
         tx.commit().await
     }
 
+    /// Nothing is written: the lock is the sign. But a process that the others have buried must know.
+    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+        let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
+        Ok(self.shared.alive.is_ours(process) && known.fetch_optional(&self.readers).await?.is_some())
+    }
+
     pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let mark = sqlx::query("update ichido_process set running = ?2 where id = ?1").bind(process.to_string());

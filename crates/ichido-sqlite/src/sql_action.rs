@@ -1,4 +1,4 @@
-//! The built-in action `sql`. `SQLite` gives values the type of the column they meet; `:name` becomes `?n`.
+//! The built-in action `sql`. SQLite gives values the type of the column they meet; `:name` becomes `?n`.
 
 use std::{
     collections::HashMap,

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use ichido::{
-    Queue, Result,
-    backend::{Conditions, Mapping},
+    Key, Queue, Result,
+    backend::{self, Conditions, Mapping},
 };
 
 use crate::quote;
@@ -34,26 +34,37 @@ impl Column {
         (self.kind.contains("INT") || !text) && !self.is_blob()
     }
 
+    /// Does the column turn what it is given into one kind of value?
+    pub(crate) fn has_type(&self) -> bool {
+        !self.kind.is_empty() && self.kind != "ANY"
+    }
+
     /// Bytes, whose text form is hexadecimal.
-    fn is_blob(&self) -> bool {
-        self.kind.is_empty() || (self.kind.contains("BLOB") && !self.kind.contains("INT"))
+    pub(crate) fn is_blob(&self) -> bool {
+        self.kind.contains("BLOB") && !self.kind.contains("INT")
+    }
+
+    /// A binary fraction, whose shortest text is not exact.
+    fn is_real(&self) -> bool {
+        ["REAL", "FLOA", "DOUB"].iter().any(|part| self.kind.contains(part)) && !self.kind.contains("INT")
     }
 
     /// The column as text.
     fn out(&self, table: &str) -> String {
-        if self.is_blob() {
-            format!("hex({table}{})", self.quoted)
-        } else {
-            format!("cast({table}{} as text)", self.quoted)
+        let name = format!("{table}{}", self.quoted);
+        match () {
+            () if self.is_blob() => format!("hex({name})"),
+            () if self.is_real() => format!("printf('%!.17g', {name})"),
+            () => format!("cast({name} as text)"),
         }
     }
 
     /// The column has the value whose text this expression is.
     fn is(&self, text: &str) -> String {
-        if self.is_blob() {
-            format!("t.{} = unhex({text})", self.quoted)
-        } else {
-            format!("t.{} = {text}", self.quoted)
+        match () {
+            () if self.is_blob() => format!("t.{} = unhex({text})", self.quoted),
+            () if self.is_real() => format!("t.{} = cast({text} as real)", self.quoted),
+            () => format!("t.{} = {text}", self.quoted),
         }
     }
 }
@@ -65,8 +76,10 @@ pub(crate) struct Rows {
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
     pub(crate) mapping: Mapping,
-    /// What these rows are, for the comparison with what other processes and queues mean.
+    /// What these rows are, for the comparison with what other processes mean.
     pub(crate) place: String,
+    /// Which rows of which table they are, for the comparison with other queues.
+    pub(crate) identity: String,
     pub(crate) managed: bool,
 }
 
@@ -82,6 +95,7 @@ impl Rows {
             key: vec![key],
             owner,
             place: format!("managed:{queue}"),
+            identity: format!("managed:{queue}"),
             managed: true,
         })
     }
@@ -188,6 +202,11 @@ impl Statements {
             payload_limit: queue.payload_limit,
             rows,
         })
+    }
+
+    /// Refuses a key that cannot be one of this queue's.
+    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
+        backend::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.

@@ -1,4 +1,4 @@
-//! [`ichido::Store`] for `SQLite`: every verb, each a line that names where it is done.
+//! [`ichido::Store`] for SQLite: every verb, each a line that names where it is done.
 
 use std::{error::Error as StdError, time::Duration};
 
@@ -91,7 +91,7 @@ impl Store for Sqlite {
     }
 
     async fn beat(&self, process: ProcessId) -> Result<bool> {
-        Ok(self.shared.alive.is_ours(process))
+        self.sign_of_life(process).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {

@@ -8,11 +8,12 @@ use std::sync::{
 };
 
 use ichido::{Delivery, Error, Result};
-use sqlx::{AssertSqlSafe, Executor, SqliteConnection, pool::PoolConnection};
+use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{Sqlite, fault, statements::Statements, turn::Turn};
 
-/// `SQLite` says that a commit hook said no: the statement ran outside our transaction.
+/// SQLite says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
 
 /// What the hooks of the connection that writes know.
@@ -34,61 +35,48 @@ impl Guard {
 
 /// An open transaction, with the turn to write.
 pub struct Tx {
-    connection: Option<PoolConnection<sqlx::Sqlite>>,
+    inner: Transaction<'static, sqlx::Sqlite>,
     guard: Arc<Guard>,
     _turn: Turn,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Tx {
-    /// The connection; it is only missing while the transaction ends.
     pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
-        self.connection.as_mut().expect("a transaction that has not ended has its connection")
+        &mut self.inner
     }
 
-    pub(crate) async fn commit(mut self) -> Result<()> {
+    pub(crate) async fn commit(self) -> Result<()> {
         self.guard.may_commit.store(true, Ordering::SeqCst);
-        let committed = self.connection().execute("commit").await;
+        let committed = self.inner.commit().await;
         self.guard.may_commit.store(false, Ordering::SeqCst);
-        match committed {
-            Ok(_) => {
-                self.connection.take();
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
+        Ok(committed?)
     }
 
-    pub(crate) async fn rollback(mut self) -> Result<()> {
-        // Nothing to roll back is fine: the transaction may have ended by itself.
-        if self.connection().execute("rollback").await.is_ok() || self.guard.rolled_back.load(Ordering::SeqCst) {
-            self.connection.take();
+    /// That there is nothing to roll back is fine: the transaction may have ended by itself. The pool closes a connection
+    /// that comes back in an unknown state.
+    pub(crate) async fn rollback(self) -> Result<()> {
+        if let Err(error) = self.inner.rollback().await {
+            tracing::debug!(%error, "rollback failed");
         }
         Ok(())
-    }
-}
-
-impl Drop for Tx {
-    fn drop(&mut self) {
-        // A connection in an unknown state is closed, which rolls back; it never goes back to the pool.
-        if let Some(connection) = self.connection.take() {
-            drop(connection.detach());
-        }
     }
 }
 
 impl Sqlite {
     /// Begins a transaction that writes; whatever keeps it from beginning is never a message's fault.
     pub(crate) async fn begin_tx(&self) -> Result<Tx> {
-        let connection = self.writer.acquire().await.map_err(|error| self.not_opened(error))?;
+        let place = self.free.clone().acquire_owned().await?;
         let turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
-        let mut tx = Tx { connection: Some(connection), guard: self.guard.clone(), _turn: turn };
-        tx.connection().execute("begin immediate").await.map_err(|error| self.unreachable(error))?;
+        let inner = self.writer.begin_with("begin immediate").await.map_err(|error| self.not_opened(error))?;
+        self.guard.may_commit.store(false, Ordering::SeqCst);
         self.guard.rolled_back.store(false, Ordering::SeqCst);
-        Ok(tx)
+        Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
     }
 
     pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        for delivery in done {
+        prove(tx)?;
+        for delivery in done.iter().filter(|delivery| delivery.claim.is_some()) {
             let queue = self.queue(&delivery.message.queue).await?;
             complete_one(tx, queue, delivery).await?;
         }
@@ -110,13 +98,17 @@ impl Sqlite {
     }
 }
 
+/// This must be the transaction that was begun.
+fn prove(tx: &Tx) -> Result<()> {
+    if tx.guard.rolled_back.load(Ordering::SeqCst) {
+        let how = "it was rolled back, by the action or by an error that the action swallowed";
+        return Err(Error::BrokenTransaction(how.into()));
+    }
+    Ok(())
+}
+
 async fn complete_one(tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<()> {
     let Some(claim) = &delivery.claim else { return Ok(()) };
-    if tx.guard.rolled_back.load(Ordering::SeqCst) {
-        return Err(Error::BrokenTransaction(
-            "it was rolled back, by the action or by an error that the action swallowed".into(),
-        ));
-    }
     if claim.parked {
         let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
         forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;

@@ -1,4 +1,4 @@
-//! Whose turn it is to write. `SQLite`'s own busy handler polls with growing pauses, so that among several processes the
+//! Whose turn it is to write. SQLite's own busy handler polls with growing pauses, so that among several processes the
 //! fastest takes nearly everything. Here writers stand in line on two file locks beside the database: who waits for the turn
 //! holds the gate, so that whoever had the last turn cannot slip in again before them. The kernel frees both when a process dies.
 
@@ -74,8 +74,10 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            std::fs::create_dir_all(path.parent().unwrap_or(path))?;
-            open()
+            match std::fs::create_dir(path.parent().unwrap_or(path)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                _ => open(),
+            }
         }
         result => result,
     }

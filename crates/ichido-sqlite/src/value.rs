@@ -1,4 +1,4 @@
-//! Values between `SQLite` and JSON: numbers stay numbers, bytes are base64, and what is bound to a statement keeps its digits.
+//! Values between SQLite and JSON: numbers stay numbers, bytes are base64, and what is bound to a statement keeps its digits.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ichido::{Result, sql::Value};

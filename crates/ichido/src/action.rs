@@ -94,7 +94,15 @@ impl<S: Store, A: Action<S>> DynAction<S> for A {
                 return Err(Error::Undecodable(why.clone()));
             }
             let message = A::Message::decode(cx.message()?)?;
-            self.handle(cx, message).await
+            match self.handle(cx, message).await? {
+                Outcome::Abort(code) if !(100..=199).contains(&code) => {
+                    Err(format!("an action ends its process with a code from 100 to 199, not {code}").into())
+                }
+                Outcome::Stop | Outcome::Ended(_) => {
+                    Err("an action is done, retries, parks or aborts; nothing else".into())
+                }
+                outcome => Ok(outcome),
+            }
         })
     }
 }

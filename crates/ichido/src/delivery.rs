@@ -1,9 +1,7 @@
 //! One handing-over of a message, with the claim that makes it ours. Readers make deliveries, the transaction handler
 //! marks what became of them, and the reader settles them by that mark.
 
-use tokio::sync::OwnedSemaphorePermit;
-
-use crate::{Message, ProcessId};
+use crate::{Message, ProcessId, life::Alone};
 
 /// A message in the hands of a worker.
 #[derive(Debug)]
@@ -22,7 +20,7 @@ pub struct Delivery {
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
     /// Held while a suspect runs, so that a process runs one at a time.
-    pub(crate) alone: Option<OwnedSemaphorePermit>,
+    pub(crate) alone: Option<Alone>,
 }
 
 /// The right to complete one message.
@@ -73,6 +71,12 @@ impl Delivery {
             self.message.payload = [].into();
         }
         self
+    }
+
+    /// The process that has it claimed.
+    #[must_use]
+    pub fn owner(&self) -> Option<ProcessId> {
+        self.claim.as_ref().map(|claim| claim.owner)
     }
 
     /// Did a process die while it had this message claimed?

@@ -25,6 +25,8 @@ pub enum Error {
     BrokenTransaction(Cow<'static, str>),
     /// The message is not what the action reads.
     Undecodable(String),
+    /// What was asked for is refused because of what it is, for example a message over the limit; the text says why.
+    Refused(String),
     /// The action panicked.
     Panic(String),
     /// Something must be changed by hand before this can run; the text says what.
@@ -72,7 +74,7 @@ impl Error {
     /// Can this message never succeed as it is, so that retrying is a waste?
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
-        matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_))
+        matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_) | Error::Refused(_))
     }
 }
 
@@ -84,7 +86,7 @@ impl fmt::Display for Error {
             Error::BrokenTransaction(how) => write!(f, "transaction broken: {how}"),
             Error::Undecodable(why) => write!(f, "the message cannot be read: {why}"),
             Error::Panic(text) => write!(f, "panic: {text}"),
-            Error::Setup(text) => f.write_str(text),
+            Error::Setup(text) | Error::Refused(text) => f.write_str(text),
             Error::Unreachable { address, source } => {
                 write!(f, "the database at {address} does not answer: ")?;
                 write_chain(f, source.as_ref())

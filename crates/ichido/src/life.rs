@@ -2,11 +2,11 @@
 //! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
 
 use std::sync::{
-    Arc, PoisonError, RwLock,
+    Arc, Mutex, PoisonError, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 use crate::{ProcessId, Registration};
 
@@ -16,7 +16,9 @@ pub(crate) struct Life {
     /// A claim or a sign of life told that this id counts as dead.
     pub(crate) buried: Notify,
     /// One suspect at a time: `ichido_process.running` has room for one.
-    suspects: Arc<Semaphore>,
+    suspect_runs: AtomicBool,
+    /// The readers whose workers may wait for that.
+    waiting: Mutex<Vec<Arc<Notify>>>,
     executions: AtomicU64,
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
@@ -28,7 +30,8 @@ impl Life {
             registration: RwLock::new(registration),
             claiming: AtomicBool::new(true),
             buried: Notify::new(),
-            suspects: Arc::new(Semaphore::new(1)),
+            suspect_runs: AtomicBool::new(false),
+            waiting: Mutex::default(),
             executions: AtomicU64::new(0),
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -66,11 +69,35 @@ impl Life {
     }
 
     /// The right to run a suspect, if no other one runs.
-    pub(crate) fn alone(&self) -> Option<OwnedSemaphorePermit> {
-        self.suspects.clone().try_acquire_owned().ok()
+    pub(crate) fn alone(self: &Arc<Self>) -> Option<Alone> {
+        let free = !self.suspect_runs.swap(true, Ordering::AcqRel);
+        free.then(|| Alone(self.clone()))
+    }
+
+    /// From now on this is told when a suspect has ended.
+    pub(crate) fn tell(&self, changed: Arc<Notify>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
     }
 
     pub(crate) fn next_execution(&self) -> u64 {
         self.executions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Held while a suspect runs, in any pool of the process.
+pub(crate) struct Alone(Arc<Life>);
+
+impl std::fmt::Debug for Alone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Alone")
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.suspect_runs.store(false, Ordering::Release);
+        for changed in self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            changed.notify_one();
+        }
     }
 }

@@ -124,6 +124,12 @@ impl Table {
         format!("{schema}.{name}:{}={}:{owner}:{only:?}", status.column, status.new)
     }
 
+    /// Which part of its table belongs to the queue, for the comparison with other queues over the same table.
+    #[must_use]
+    pub fn part(&self) -> String {
+        format!("{}={}:{:?}", self.status.column, self.status.new, self.only)
+    }
+
     /// The schema that the table is in.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {

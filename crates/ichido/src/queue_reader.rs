@@ -2,7 +2,7 @@
 //! handing out is a look into a buffer; what is in flight is never handed out again, and what comes back is settled here.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use std::{
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clock, Delivery, Error, Key, Mark, Reader, Result, Store, Turn, life::Life, slot::undisturbed};
+use crate::{Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, life::Life, slot::undisturbed};
 
 mod claimer;
 
@@ -39,7 +39,7 @@ struct Shared<S: Store> {
     /// The claimer waits here for room in the buffer.
     room: Notify,
     /// Workers wait here for deliveries; who takes one and leaves some wakes the next.
-    changed: Notify,
+    changed: Arc<Notify>,
     closing: CancellationToken,
 }
 
@@ -47,7 +47,8 @@ struct Shared<S: Store> {
 struct Buffer {
     ready: VecDeque<Delivery>,
     suspects: VecDeque<Delivery>,
-    in_flight: HashSet<Key>,
+    /// With the owner under which each was claimed: after a rebirth a message can be in flight twice, once in vain.
+    in_flight: HashMap<Key, Option<ProcessId>>,
     /// A claim's reply or a COMMIT's outcome was lost: the database must be asked what is ours.
     in_doubt: bool,
     error: Option<Error>,
@@ -73,9 +74,10 @@ impl<S: Store> QueueReader<S> {
             reading,
             buffer: Mutex::default(),
             room: Notify::new(),
-            changed: Notify::new(),
+            changed: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
         });
+        shared.life.tell(shared.changed.clone());
         let claimer = tokio::spawn(claimer::run(shared.clone()));
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
     }
@@ -122,20 +124,18 @@ impl<S: Store> Reader for QueueReader<S> {
         if let Some(error) = buffer.error.take() {
             return Err(error);
         }
-        let turn = match self.shared.take(&mut buffer) {
-            _ if self.shared.closing.is_cancelled() || buffer.finished => Turn::Finished,
-            Some(delivery) => {
-                buffer.in_flight.insert(delivery.message.key.clone());
-                Turn::Delivery(Box::new(delivery))
-            }
-            None => Turn::Empty,
-        };
-        if matches!(turn, Turn::Finished) || !buffer.ready.is_empty() {
+        if self.shared.closing.is_cancelled() || buffer.finished {
+            self.shared.changed.notify_one();
+            return Ok(Turn::Finished);
+        }
+        let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
+        buffer.in_flight.insert(delivery.message.key.clone(), delivery.owner());
+        if !buffer.ready.is_empty() {
             self.shared.changed.notify_one();
         }
         drop(buffer);
         self.shared.room.notify_one();
-        Ok(turn)
+        Ok(Turn::Delivery(Box::new(delivery)))
     }
 
     async fn changed(&self) {
@@ -145,15 +145,14 @@ impl<S: Store> Reader for QueueReader<S> {
     async fn settle(&self, mut delivery: Delivery) -> Result<()> {
         let mark = delivery.mark.take();
         let released = if mark.is_none() { self.shared.release(delivery.copy()).await } else { Ok(()) };
-        let was_suspect = delivery.alone.take().is_some();
+        drop(delivery.alone.take());
         let mut buffer = self.shared.buffer();
-        buffer.in_flight.remove(&delivery.message.key);
+        if buffer.in_flight.get(&delivery.message.key) == Some(&delivery.owner()) {
+            buffer.in_flight.remove(&delivery.message.key);
+        }
         buffer.in_doubt |= mark == Some(Mark::Unknown) || released.is_err();
         if mark == Some(Mark::Faulted) {
-            delivery.faults += 1;
             buffer.put(delivery);
-        }
-        if was_suspect || mark == Some(Mark::Faulted) {
             self.shared.changed.notify_one();
         }
         drop(buffer);

@@ -33,7 +33,7 @@ pub trait Reader: Send + Sync + 'static {
     /// Takes a delivery back with its mark: acknowledges what is done, releases what has no mark.
     fn settle(&self, delivery: Delivery) -> impl Future<Output = Result<()>> + Send;
 
-    /// Gives back what is claimed and not begun. Nothing is read afterwards.
+    /// Nothing is read afterwards. Gives back what is claimed and not begun, unless somebody else does it right after.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -75,14 +75,15 @@ impl<S: Store> Chores<S> {
     async fn run(mut self, end: CancellationToken, original: S) {
         let tick = self.settings.poll.min(self.settings.lease / 3);
         let mut progress = Progress { since: self.clock.now(), done: 0 };
+        let mut doubted = false;
         loop {
             tokio::select! {
                 () = end.cancelled() => return,
                 () = self.clock.sleep(tick) => {}
-                () = self.life.buried.notified() => self.beat().await,
+                () = self.life.buried.notified() => doubted = true,
             }
             // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
-            let chores = tokio::time::timeout(self.settings.lease, self.tick());
+            let chores = tokio::time::timeout(self.settings.lease, self.tick(std::mem::take(&mut doubted)));
             tokio::select! {
                 () = end.cancelled() => return,
                 done = chores => if done.is_err() { self.store = original.apart() },
@@ -91,8 +92,8 @@ impl<S: Store> Chores<S> {
         }
     }
 
-    async fn tick(&mut self) {
-        if self.clock.now() - self.last_beat >= self.settings.lease / 3 {
+    async fn tick(&mut self, doubted: bool) {
+        if doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3 {
             self.beat().await;
         }
         let by = self.life.registration();

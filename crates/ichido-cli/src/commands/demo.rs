@@ -1,4 +1,4 @@
-//! `ichido demo`: the whole story on a `SQLite` database of its own. It sends orders, runs three worker processes of this very
+//! `ichido demo`: the whole story on a SQLite database of its own. It sends orders, runs three worker processes of this very
 //! program, kills one of them in the middle, waits for the others and counts. The exit code says whether the ledger is exact.
 
 use std::{

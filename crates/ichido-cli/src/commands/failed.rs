@@ -12,8 +12,11 @@ use crate::{
 };
 
 impl OnStore for Failed {
-    async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
+    async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         match self {
+            Failed::List { queue: Some(queue), .. } if !config.queues.contains_key(&queue) => {
+                Err(Failure::unknown_queue(&queue, config))
+            }
             Failed::List { queue, waiting, limit, json } => list(&store, queue, waiting, limit, json).await,
             Failed::Show { id, json } => show(&store, &id, json).await,
             Failed::Retry { ids } => by_hand(&store, Verb::Retry, ids).await,
@@ -78,9 +81,14 @@ async fn show<S: Backend>(store: &S, id: &str, json: bool) -> Result<u8, Failure
     if let Some(due) = &parked.due_at {
         output::print(&format!("due       {due}"))?;
     }
-    output::print(&format!("payload   {}", payload.as_deref().unwrap_or("(gone)")))?;
+    output::print(&format!("payload   {}", output::readable(payload.as_deref().unwrap_or("(gone)"))))?;
     for failure in &parked.history {
-        output::print(&format!("\nattempt {} at {}\n{}", failure.attempt, failure.at, failure.error))?;
+        output::print(&format!(
+            "\nattempt {} at {}\n{}",
+            failure.attempt,
+            failure.at,
+            output::readable(&failure.error)
+        ))?;
     }
     Ok(0)
 }

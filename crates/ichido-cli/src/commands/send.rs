@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use ichido::{Error, MessageId, NewMessage};
+use ichido::{MessageId, NewMessage};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -25,16 +25,17 @@ type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Sen
 impl OnStore for Send {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         if !config.queues.contains_key(&self.queue) {
-            let hint = ichido::suggestion(&self.queue, config.queues.keys().map(String::as_str));
-            return Err(Failure::usage(format!("there is no queue `{}` in the configuration{hint}", self.queue)));
+            return Err(Failure::unknown_queue(&self.queue, config));
         }
         let lines: Lines = match (&self.file, self.message) {
             (Some(file), _) => lines_of(file)?,
             (None, message) => Box::new(message.into_iter().map(Ok)),
         };
+        // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
+        let messages = read_all(lines)?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let ids = match send_all(&store, &mut tx, &self.queue, lines).await {
+        let ids = match send_all(&store, &mut tx, &self.queue, &messages).await {
             Ok(ids) => ids,
             Err(failure) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
@@ -55,42 +56,34 @@ fn lines_of(file: &Path) -> Result<Lines, Failure> {
     Ok(Box::new(BufReader::new(opened).lines()))
 }
 
-async fn send_all<S: Backend>(store: &S, tx: &mut S::Tx, queue: &str, lines: Lines) -> Result<Vec<MessageId>, Failure> {
-    let mut ids = Vec::new();
-    let mut batch = Vec::new();
-    let mut first = 1;
+fn read_all(lines: Lines) -> Result<Vec<NewMessage>, Failure> {
+    let mut messages = Vec::new();
     for (number, line) in (1..).zip(lines) {
         let line = line.map_err(|error| bad_line(number, &error.to_string()))?;
         if line.trim().is_empty() {
             continue;
         }
         serde_json::from_str::<&RawValue>(&line).map_err(|error| bad_line(number, &format!("not JSON: {error}")))?;
-        batch.push(NewMessage::new(line));
-        if batch.len() == BATCH {
-            ids.extend(send_batch(store, tx, queue, &batch, first).await?);
-            batch.clear();
-            first = number + 1;
-        }
+        messages.push(NewMessage::new(line));
     }
-    ids.extend(send_batch(store, tx, queue, &batch, first).await?);
-    Ok(ids)
+    Ok(messages)
 }
 
-async fn send_batch<S: Backend>(
+async fn send_all<S: Backend>(
     store: &S,
     tx: &mut S::Tx,
     queue: &str,
-    batch: &[NewMessage],
-    first: usize,
+    messages: &[NewMessage],
 ) -> Result<Vec<MessageId>, Failure> {
-    if batch.is_empty() {
-        return Ok(Vec::new());
+    let mut ids = Vec::with_capacity(messages.len());
+    for batch in messages.chunks(BATCH) {
+        let sent = store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
+            error if error.is_fault::<S>() => Failure::of::<S>(error),
+            error => Failure::usage(format!("{error}; nothing was sent")),
+        })?;
+        ids.extend(sent);
     }
-    store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
-        Error::Setup(text) => Failure::usage(format!("{text}; nothing was sent")),
-        error if error.is_fault::<S>() => Failure::of::<S>(error),
-        error => bad_line(first, &error.to_string()),
-    })
+    Ok(ids)
 }
 
 fn bad_line(number: usize, text: &str) -> Failure {

@@ -8,7 +8,7 @@ use super::field::Field;
 use super::spelling::quoted;
 
 const LONGEST_NAME: usize = 64;
-/// `PostgreSQL` cuts longer identifiers silently.
+/// PostgreSQL cuts longer identifiers silently.
 const LONGEST_IDENTIFIER: usize = 63;
 
 /// Checks the name of a queue, lane set, level or action.

@@ -97,7 +97,7 @@ async fn assert_broken<F: Fixture>(fixture: &F, process: &Player<F>, statements:
 
 const WRITE: &str = "insert into ledger (message, who) values ('late', 'late')";
 
-/// On servers an error ends the transaction; on `SQLite` only some do, and then the effects of the others are fine.
+/// On servers an error ends the transaction; on SQLite only some do, and then the effects of the others are fine.
 pub async fn a_swallowed_error_breaks_the_transaction<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;

@@ -38,7 +38,7 @@ macro_rules! conformance {
             a_waiting_message_is_claimable_when_it_is_due_with_its_attempts, a_message_that_failed_for_good_has_its_status_and_its_reason,
             a_row_set_to_new_by_hand_runs_as_attempt_one, an_operator_retries_as_attempt_one, an_operator_discards_with_a_note,
             a_failure_of_a_lost_claim_is_not_written, completion_forgets_the_past, a_table_without_a_failed_value_keeps_its_dead_out_of_circulation,
-            what_is_known_about_a_row_that_is_gone_is_forgotten, the_last_ten_failures_are_remembered, a_queue_is_drained_when_nothing_is_left_or_waits
+            what_is_known_about_a_row_that_is_gone_is_forgotten, the_last_ten_failures_are_remembered, a_queue_is_drained_when_nothing_is_left_or_waits, a_wait_longer_than_a_database_can_count_is_cut
         ]);
         $crate::conformance!(@ $fixture, rescuing: [
             what_a_dead_process_had_becomes_suspect_without_an_attempt, a_death_under_the_mark_spends_an_attempt,
@@ -57,7 +57,11 @@ macro_rules! conformance {
             several_actions_run_side_by_side, an_unknown_action_is_exit_13, a_handler_of_the_users_own_sees_every_message,
             a_reader_of_the_users_own_takes_the_place_of_a_queue, a_message_sent_by_an_action_is_sent_only_if_it_is_done,
             an_action_that_opens_no_transaction_is_completed_too,
-            a_handler_that_panics_ends_the_process_and_nothing_is_lost
+            a_handler_that_fails_for_a_message_parks_it, a_worker_that_panics_ends_the_process_and_nothing_is_lost,
+            suspects_of_several_pools_are_all_run, a_drain_waits_for_what_one_action_sends_to_another,
+            a_refusal_inside_an_action_is_the_messages_failure, two_actions_cannot_share_a_queue,
+            a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin,
+            a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction
         ]);
     };
     (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {

@@ -212,3 +212,12 @@ pub async fn a_queue_is_drained_when_nothing_is_left_or_waits<F: Fixture>() {
     process.finish(&delivery).await.unwrap();
     assert!(process.store.is_drained("orders").await.unwrap());
 }
+
+pub async fn a_wait_longer_than_a_database_can_count_is_cut<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let process = Player::join(&fixture).await;
+    let delivery = process.claim_one("orders").await;
+    assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::MAX)).await.unwrap());
+    assert_eq!(fixture.number("select count(*) from ichido_parked where due_at > parked_at").await, 1);
+}

@@ -15,7 +15,7 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, effect, effects, send, send_orders};
+use crate::fixture::{Fixture, Player, effect, effects, send, send_orders};
 
 #[derive(Deserialize)]
 struct Order {
@@ -255,24 +255,124 @@ pub async fn a_handler_of_the_users_own_sees_every_message<F: Fixture>() {
     );
 }
 
-/// Panics when it sees the third message.
-struct Panics(AtomicUsize);
+/// Fails for some messages, in a way of its own.
+struct Fails(&'static str);
 
-impl<S: Store> Handler<S> for Panics {
+impl<S: Store> Handler<S> for Fails {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        assert!(self.0.fetch_add(1, Ordering::SeqCst) < 2, "a handler that panics");
-        next.run(cx).await
+        match (self.0, cx.message_id().map(|id| id.to_string()).unwrap_or_default().as_str()) {
+            ("error", "orders/3") => Err("a handler says no".into()),
+            ("panic", "orders/3") => panic!("a handler that panics"),
+            ("before read", _) => panic!("a handler that panics before anything is read"),
+            _ => next.run(cx).await,
+        }
     }
 }
 
-pub async fn a_handler_that_panics_ends_the_process_and_nothing_is_lost<F: Fixture>() {
+/// A message at which a handler between `read` and `transaction` fails is a failed message like any other.
+pub async fn a_handler_that_fails_for_a_message_parks_it<F: Fixture>() {
+    for way in ["error", "panic"] {
+        let fixture = F::fresh().await;
+        send_orders(&fixture, 20).await;
+        let process = process(&fixture).action_fn(orders(), create_project::<F>);
+        let process = process.handlers(move |queue| queue.after(Scope::Worker, "read", Fails(way)));
+        assert_eq!(process.run().await.unwrap(), 0);
+        assert_eq!(effects(&fixture).await, 19);
+        let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
+        assert_eq!((failed.len(), failed[0].id.as_str(), failed[0].attempts), (1, "orders/3", 2));
+        assert!(failed[0].error.contains("a handler"), "{}", failed[0].error);
+    }
+}
+
+pub async fn a_worker_that_panics_ends_the_process_and_nothing_is_lost<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 20).await;
     let process = process(&fixture).action_fn(orders(), create_project::<F>);
-    let process = process.handlers(|queue| queue.after(Scope::Worker, "read", Panics(AtomicUsize::new(0))));
+    let process = process.handlers(|queue| queue.before(Scope::Worker, "read", Fails("before read")));
     assert_eq!(process.run().await.unwrap(), 20);
     assert_eq!(drain(&fixture).await, 0);
     assert_eq!(effects(&fixture).await, 20);
+}
+
+/// The suspects of two pools wait for each other, not for ever.
+pub async fn suspects_of_several_pools_are_all_run<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 4).await;
+    send(&fixture, "mail", &["{}"; 4]).await;
+    let victim = Player::join(&fixture).await;
+    assert_eq!(victim.claim("orders", 4).await.len() + victim.claim("mail", 4).await.len(), 8);
+    victim.die(&fixture).await;
+    let medic = Player::join(&fixture).await;
+    assert_eq!(medic.store.rescue(&medic.registration).await.unwrap().messages, 8);
+    let process = process(&fixture).action_fn(orders(), create_project::<F>);
+    let process = process.action_fn(Pool::new("Mail").from("mail"), read_mail::<F>);
+    assert_eq!(process.run().await.unwrap(), 0);
+    assert_eq!(effects(&fixture).await, 8);
+    assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0);
+}
+
+/// An action that passes its order on to another queue of the same process.
+async fn pass_on<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
+    let text = if order.name.as_deref() == Some("large") { "x".repeat(2000) } else { String::new() };
+    cx.send("mail", &text).await?;
+    Ok(Outcome::Done)
+}
+
+pub async fn a_drain_waits_for_what_one_action_sends_to_another<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 12).await;
+    let process = process(&fixture).action_fn(orders().concurrency(1), pass_on::<F>);
+    let process = process.action_fn(Pool::new("Mail").from("mail"), read_mail::<F>);
+    assert_eq!(process.run().await.unwrap(), 0);
+    assert_eq!(fixture.number("select count(*) from ledger where message like 'mail/%'").await, 12);
+}
+
+pub async fn a_refusal_inside_an_action_is_the_messages_failure<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 3).await;
+    fixture.sql("update received_order set name = 'large' where id = 2").await;
+    assert_eq!(process(&fixture).action_fn(orders(), pass_on::<F>).run().await.unwrap(), 0);
+    let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
+    assert_eq!((failed.len(), failed[0].id.as_str()), (1, "orders/2"));
+    assert!(failed[0].error.contains("over the limit"), "{}", failed[0].error);
+}
+
+pub async fn two_actions_cannot_share_a_queue<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let twin = Pool::new("Twin").from("orders");
+    let process = process(&fixture).action_fn(orders(), create_project::<F>).action_fn(twin, create_project::<F>);
+    assert_eq!(process.run().await.unwrap(), 127);
+}
+
+/// What is written down is refused by the table itself: the message waits where it can be seen, and nothing spins.
+pub async fn a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin<F: Fixture>() {
+    let fixture = F::fresh().await;
+    fixture.sql("create table picky (id integer primary key, state varchar(9) not null check (state <> 'failed'), taken_by char(36))").await;
+    fixture.sql("insert into picky (id, state) values (1, 'new')").await;
+    let status = ichido::Status::new("state", "new", "done").failed("failed");
+    let store =
+        fixture.store_with(vec![ichido::Queue::table("picky", ichido::Table::new("picky", "taken_by", status))]);
+    let stop = CancellationToken::new();
+    let pool = Pool::new("Picky").from("picky").retry(RetryPolicy { attempts: 1, ..RetryPolicy::default() });
+    let process = Process::new(store.clone()).poll(Duration::from_millis(20)).stop_on(stop.clone());
+    let running = tokio::spawn(process.action_fn(pool, always_fails::<F::Store>).run());
+    while fixture.number("select count(*) from ichido_parked where state = 'waiting'").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    assert_eq!(running.await.unwrap().unwrap(), 0);
+    let mut filter = ParkedFilter::default();
+    filter.waiting = true;
+    let parked = store.parked(&filter).await.unwrap();
+    assert!(
+        parked[0].error.contains("no way") && parked[0].error.contains("could not be recorded"),
+        "{}",
+        parked[0].error
+    );
+}
+
+async fn always_fails<S: Store>(_: &mut Context<S>, _: serde_json::Value) -> Result<Outcome> {
+    Err("no way".into())
 }
 
 /// Hands out three messages that are in no queue.
@@ -313,6 +413,24 @@ pub async fn a_reader_of_the_users_own_takes_the_place_of_a_queue<F: Fixture>() 
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(effects(&fixture).await, 3);
     assert_eq!(*settled.lock().unwrap(), [Some(ichido::Mark::Done); 3]);
+}
+
+async fn rolls_back<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
+    let message = cx.message()?.clone();
+    effect::<F>(cx.tx().await?, &message).await?;
+    let _ = F::through(cx.tx().await?, "rollback".into()).await;
+    Ok(Outcome::Done)
+}
+
+/// Without a claim there is nothing to complete, but a broken transaction is still not done.
+pub async fn a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let reader = Three::default();
+    let settled = reader.settled.clone();
+    let process = Process::new(fixture.store()).action_fn(Pool::new("Import").reader(reader), rolls_back::<F>);
+    assert_eq!(process.run().await.unwrap(), 0);
+    assert_eq!(effects(&fixture).await, 0);
+    assert!(settled.lock().unwrap().iter().all(|mark| *mark != Some(ichido::Mark::Done)));
 }
 
 async fn order_by_mail<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {

@@ -73,7 +73,7 @@ async fn refused<F: Fixture>(queue: &str, payload: &str) -> String {
     let sent = store.send(F::Store::connection(&mut tx), queue, &[NewMessage::new(payload)]).await;
     store.rollback(tx).await.unwrap();
     match sent {
-        Err(Error::Setup(text)) => text,
+        Err(Error::Setup(text) | Error::Refused(text)) => text,
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

@@ -9,7 +9,8 @@ pub use self::{
     mapping::{Conditions, Mapping},
     past::{Note, Past, by_owner},
     refuse::{
-        not_columns, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_queue, unknown_table,
+        not_columns, refuse_key, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_field,
+        unknown_queue, unknown_table,
     },
 };
 

@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{Claim, DIED_RUNNING, Delivery, Failure, Key, Message, ParkedState, ProcessId};
 
+/// Databases cannot count further than some time; ten years are for ever enough.
+const LONGEST_WAIT: Duration = Duration::from_hours(10 * 365 * 24);
+
 /// What is known about a message when it is claimed.
 #[derive(Debug, Clone, Copy)]
 pub struct Past {
@@ -72,7 +75,7 @@ impl<'a> Note<'a> {
     /// Until it is due, in milliseconds.
     #[must_use]
     pub fn wait_ms(&self) -> Option<i64> {
-        self.wait.map(|wait| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+        self.wait.map(|wait| i64::try_from(wait.min(LONGEST_WAIT).as_millis()).unwrap_or(i64::MAX))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What every store refuses, in the same words.
 
-use crate::{Error, NewMessage, Queue, Result, Table, suggestion};
+use crate::{Error, Key, NewMessage, Queue, Result, Table, suggestion};
 
 /// The same rows must not belong to two queues; each is given by its name and what its rows are.
 ///
@@ -22,11 +22,11 @@ pub fn refuse_overlaps<'a>(queues: impl IntoIterator<Item = (&'a str, &'a str)>)
 /// A message must not be larger than its queue admits.
 ///
 /// # Errors
-/// [`Error::Setup`] if it is.
+/// [`Error::Refused`] if it is.
 pub fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Result<()> {
     let size = message.payload.len();
     if size > limit {
-        return Err(Error::Setup(format!("a message of {size} bytes is over the limit of `{queue}`, {limit} bytes")));
+        return Err(Error::Refused(format!("a message of {size} bytes is over the limit of `{queue}`, {limit} bytes")));
     }
     Ok(())
 }
@@ -67,6 +67,25 @@ pub fn unknown_column<'a>(queue: &str, name: &str, known: impl IntoIterator<Item
     Error::Setup(format!("queues.{queue}: its table has no column `{name}`{hint}"))
 }
 
+/// A message for a table queue names a column that its table does not have; the nearest one is named.
+pub fn unknown_field<'a>(queue: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
+    let hint = suggestion(name, known);
+    Error::Refused(format!("the table of the queue `{queue}` has no column `{name}`{hint}"))
+}
+
+/// A key has another number of columns than the queue's table.
+///
+/// # Errors
+/// [`Error::Refused`] if it has.
+pub fn refuse_key(queue: &str, key: &Key, columns: usize) -> Result<()> {
+    if key.columns().len() == columns {
+        return Ok(());
+    }
+    Err(Error::Refused(format!(
+        "{queue}/{key} cannot be a message: a key of `{queue}` has {columns} columns, separated by /"
+    )))
+}
+
 /// Something about a queue's table cannot work; `key` is the key of the configuration to change.
 pub fn unfit(queue: &Queue, key: &str, reason: impl std::fmt::Display) -> Error {
     Error::Setup(format!("queues.{}.{key}: {reason}", queue.name))
@@ -75,5 +94,5 @@ pub fn unfit(queue: &Queue, key: &str, reason: impl std::fmt::Display) -> Error 
 /// A message for a table queue must be an object.
 #[must_use]
 pub fn not_columns(queue: &str) -> Error {
-    Error::Setup(format!("a message for the table queue `{queue}` is a JSON object whose fields are columns"))
+    Error::Refused(format!("a message for the table queue `{queue}` is a JSON object whose fields are columns"))
 }

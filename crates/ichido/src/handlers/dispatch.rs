@@ -1,7 +1,7 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
@@ -9,6 +9,7 @@ use crate::{
     pool::{Actions, From, PooledAction, Work},
     queue_reader::Reading,
     reader::DynReader,
+    slot::undisturbed,
     upkeep::Upkeep,
 };
 
@@ -38,14 +39,18 @@ impl<S: Store> Dispatch<S> {
         }
     }
 
-    fn registration(&self, request_id: &str, wanted: &[&PooledAction<S>]) -> Registration {
+    fn registration(&self, request_id: &str, wanted: &[&PooledAction<S>]) -> Result<Registration> {
         let mut queues = BTreeMap::new();
         for (pool, _) in wanted {
-            if let From::Queue(queue) = &pool.from {
-                queues.insert(queue.clone(), pool.retry.attempts);
+            if let From::Queue(queue) = &pool.from
+                && queues.insert(queue.clone(), pool.retry.attempts).is_some()
+            {
+                return Err(Error::Setup(format!(
+                    "two actions take messages from the queue `{queue}`; run them in processes of their own"
+                )));
             }
         }
-        Registration::new(request_id, self.settings.lease, queues)
+        Ok(Registration::new(request_id, self.settings.lease, queues))
     }
 
     /// What this process had before the database went away is free again before it begins anew.
@@ -76,7 +81,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         cx.store.prepare().await?;
         let several: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
         let request_id = if cx.request_id().is_empty() { several.join(",") } else { cx.request_id().into() };
-        let registration = self.registration(&request_id, &wanted);
+        let registration = self.registration(&request_id, &wanted)?;
         self.free_former(cx).await?;
         cx.store.register(&registration).await?;
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
@@ -93,7 +98,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let result = run_all(cx, next, &works).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
-        let left = cx.store.leave(life.id()).await;
+        let left = leave(cx.store.clone(), &life, self.settings.lease).await;
         if left.is_err() {
             cx.former.push(life.id());
         }
@@ -141,6 +146,13 @@ fn run_one<S: Store>(
         }
         result
     }
+}
+
+/// Takes leave, but does not wait for ever for a server that says nothing.
+async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()> {
+    let id = life.id();
+    let leaving = undisturbed(async move { store.leave(id).await });
+    tokio::time::timeout(patience, leaving).await.unwrap_or_else(|_| Err("the database does not answer".into()))
 }
 
 async fn close_all<S: Store>(works: &[Arc<Work<S>>]) -> Result<()> {

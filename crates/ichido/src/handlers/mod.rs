@@ -10,6 +10,7 @@ mod dispatch;
 mod global_error;
 mod process_stop;
 mod read;
+mod record;
 mod repeat;
 mod retry;
 mod status_code;

@@ -3,7 +3,8 @@
 
 use tracing::Instrument;
 
-use crate::{About, Context, Delivery, Handler, Next, Outcome, Result, Scope, Store, Turn, slot::undisturbed};
+use super::record::{caught, record};
+use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store, Turn, slot::undisturbed};
 
 /// Reads one delivery and settles it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,9 +25,16 @@ impl<S: Store> Handler<S> for Read {
             }
         };
         cx.execution = cx.life.as_ref().map_or(cx.execution + 1, |life| life.next_execution());
-        let span = tracing::info_span!("message", id = %delivery.message.id(), execution = cx.execution);
-        let suspect = delivery.is_suspect();
-        let result = run(cx, delivery, suspect, next).instrument(span).await;
+        let span = tracing::info_span!(
+            "message",
+            id = %delivery.message.id(),
+            process_id = delivery.owner().map(tracing::field::display),
+            request_id = cx.request_id(),
+            user_id = cx.user_id(),
+            execution = cx.execution,
+        );
+        cx.delivery = Some(delivery);
+        let result = run(cx, next).instrument(span).await;
         // A pass that was dropped further in leaves its transaction here, and settling would wait for it.
         cx.roll_back().await;
         if let Some(delivery) = cx.delivery.take() {
@@ -40,21 +48,24 @@ impl<S: Store> Handler<S> for Read {
     }
 }
 
-/// A suspect runs after a durable mark, so that its attempt is spent if the process dies.
-async fn run<S: Store>(cx: &mut Context<S>, delivery: Delivery, suspect: bool, next: Next<'_, S>) -> Result<Outcome> {
-    let id = delivery.message.id();
-    cx.delivery = Some(delivery);
-    if !suspect {
-        return next.run(cx).await;
+/// Runs the rest for the delivery in hand. What failed further out than `transaction` has no mark yet and is recorded here.
+async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    let suspect = cx.delivery()?.is_suspect();
+    if suspect {
+        mark(cx, true).await?;
     }
-    mark(cx, Some(id)).await?;
-    let result = next.run(cx).await;
+    let result = caught(next.run(cx)).await;
     cx.roll_back().await;
-    mark(cx, None).await?;
-    result
+    if suspect && let Err(error) = mark(cx, false).await {
+        tracing::warn!(%error, "the mark of a suspect stays; a death now would count as its own");
+    }
+    let unmarked = cx.delivery.as_ref().is_some_and(|delivery| delivery.mark.is_none());
+    if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }
 }
 
-async fn mark<S: Store>(cx: &mut Context<S>, suspect: Option<crate::MessageId>) -> Result<()> {
-    let (store, Some(process)) = (cx.store.clone(), cx.process_id()) else { return Ok(()) };
-    undisturbed(async move { store.mark_running(process, suspect.as_ref()).await }).await
+/// A suspect runs after a durable mark, so that its attempt is spent if the process dies.
+async fn mark<S: Store>(cx: &mut Context<S>, begins: bool) -> Result<()> {
+    let delivery = cx.delivery()?;
+    let (store, id, Some(owner)) = (cx.store.clone(), delivery.message.id(), delivery.owner()) else { return Ok(()) };
+    undisturbed(async move { store.mark_running(owner, begins.then_some(&id)).await }).await
 }

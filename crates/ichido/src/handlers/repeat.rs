@@ -5,22 +5,33 @@ use std::time::Duration;
 
 use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
+/// The bound of the first pause after a fault, and that of the later ones.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// Runs the rest again and again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Loop;
 
 impl<S: Store> Handler<S> for Loop {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let mut faults = 0;
         loop {
             let before = cx.execution;
             match next.run(cx).await {
                 Ok(end @ (Outcome::Stop | Outcome::Abort(_) | Outcome::Ended(_))) => return Ok(end),
-                Ok(_) => {}
-                Err(fault) if fault.is_fault::<S>() => pass_over(cx, fault).await?,
-                Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error),
-                // Nothing was read, so this is not a message's failure: running it again would only spin.
+                Ok(_) => faults = 0,
+                // Nothing was read: this is the reader's or a handler's failure, and running it again would only spin.
                 Err(error) if cx.execution == before => return Err(error),
-                Err(error) => tracing::debug!(%error, "next"),
+                Err(fault) if fault.is_fault::<S>() => {
+                    faults += 1;
+                    pass_over(cx, fault, faults).await?;
+                }
+                Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error),
+                Err(error) => {
+                    faults = 0;
+                    tracing::debug!(%error, "next");
+                }
             }
         }
     }
@@ -30,12 +41,18 @@ impl<S: Store> Handler<S> for Loop {
     }
 }
 
-/// A deadlock or one lost connection is over at once; a database that does not answer is the retry handler's.
-async fn pass_over<S: Store>(cx: &mut Context<S>, fault: Error) -> Result<()> {
+/// A deadlock or one lost connection is over at once; a full disk takes longer, and so do the pauses. A database that does
+/// not answer is the retry handler's.
+async fn pass_over<S: Store>(cx: &mut Context<S>, fault: Error, faults: u32) -> Result<()> {
     if cx.store.ping().await.is_err() {
         return Err(fault);
     }
     tracing::warn!(request_id = cx.request_id(), "database fault, no attempt spent: {fault}");
-    cx.clock.sleep(Duration::from_millis(fastrand::u64(1..50))).await;
+    let bound = FIRST_PAUSE.saturating_mul(1 << faults.min(16)).min(LONGEST_PAUSE);
+    let (stop, pause) = (cx.stop.clone(), cx.clock.sleep(bound.mul_f64(fastrand::f64())));
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = pause => {}
+    }
     Ok(())
 }

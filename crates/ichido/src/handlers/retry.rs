@@ -22,7 +22,7 @@ pub enum Limit {
 pub struct Retry {
     /// When to give up.
     pub limit: Limit,
-    /// The longest wait before each run.
+    /// The wait before each run; shorter if the database did not answer and answers again.
     pub interval: Duration,
     /// After this long the count starts anew: a process that lives for weeks may meet many short outages.
     pub window: Duration,
@@ -72,14 +72,17 @@ struct Series {
 }
 
 impl Retry {
-    /// Waits for the interval, or until the database answers again; false if the process is asked to stop.
+    /// Waits for the interval, or until a database that did not answer answers again; false if the process is asked to stop.
     async fn wait<S: Store>(&self, cx: &mut Context<S>) -> bool {
         let (store, clock) = (cx.store.clone(), cx.clock.clone());
         let answers = async {
+            let mut gone = false;
             loop {
-                clock.sleep(LOOK.min(self.interval)).await;
-                if store.ping().await.is_ok() {
-                    return;
+                clock.sleep(LOOK).await;
+                match store.ping().await {
+                    Ok(()) if gone => return,
+                    Ok(()) => {}
+                    Err(_) => gone = true,
                 }
             }
         };

@@ -2,19 +2,12 @@
 //! same transaction and commits; or rolls back and records the failure in a transaction of its own. In process scope it
 //! lends a transaction to the handlers between it and the workers.
 
-use std::{panic::AssertUnwindSafe, sync::atomic::Ordering, task::Poll};
-
-use crate::{
-    About, BoxFuture, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store,
-    slot::undisturbed,
-};
+use super::record::{caught, record};
+use crate::{About, Context, Delivery, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed};
 
 /// Completes and commits, or rolls back and records.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Transaction;
-
-/// A message under which the database fails this often in a row is put aside.
-const MOST_FAULTS: u32 = 20;
 
 impl<S: Store> Handler<S> for Transaction {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
@@ -94,7 +87,8 @@ async fn finish<S: Store>(cx: &mut Context<S>) -> Result<Outcome> {
 async fn end<S: Store>(store: &S, mut tx: S::Tx, delivery: Delivery) -> Ending {
     let claimed = delivery.claim.is_some();
     let deliveries = [delivery];
-    if claimed && let Err(error) = store.complete(&mut tx, &deliveries).await {
+    // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
+    if let Err(error) = store.complete(&mut tx, &deliveries).await {
         if let Err(error) = store.rollback(tx).await {
             tracing::debug!(%error, "rollback failed");
         }
@@ -113,89 +107,4 @@ async fn end<S: Store>(store: &S, mut tx: S::Tx, delivery: Delivery) -> Ending {
             Ending::Unknown(error)
         }
     }
-}
-
-/// Marks the delivery with what became of it; a failure is recorded in a transaction of its own.
-async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
-    let Some(delivery) = cx.delivery.as_mut() else { return result };
-    match &result {
-        Ok(Outcome::Done) => {
-            delivery.mark = Some(Mark::Done);
-            count(cx, |life| &life.done);
-            return result;
-        }
-        _ if delivery.mark == Some(Mark::Unknown) => return result,
-        Err(Error::LostClaim) => {
-            tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
-            delivery.mark = Some(Mark::Lost);
-            return result;
-        }
-        Err(error) if error.is_fault::<S>() && delivery.faults + 1 < MOST_FAULTS => {
-            delivery.mark = Some(Mark::Faulted);
-            return result;
-        }
-        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return result,
-        _ if delivery.claim.is_none() => return result,
-        _ => {}
-    }
-    park(cx, &result).await?;
-    result
-}
-
-/// Writes the failure down; if that fails too, the message is still claimed and simply runs again.
-async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<()> {
-    let work = cx.work()?;
-    let Some(delivery) = cx.delivery.as_mut() else { return Ok(()) };
-    let failure = failure::<S>(delivery, result, &work.pool.retry);
-    tell(delivery, &failure);
-    let (store, copy) = (cx.store.clone(), delivery.copy());
-    delivery.mark = Some(Mark::Faulted);
-    let parked = undisturbed(async move { store.park(&copy, &failure).await }).await?;
-    delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
-    count(cx, |life| &life.failed);
-    Ok(())
-}
-
-fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &crate::RetryPolicy) -> Failure {
-    let attempt = delivery.attempt;
-    let (error, after) = match result {
-        Ok(Outcome::Park(reason)) => (reason.clone(), None),
-        Ok(Outcome::Retry(Some(after))) => ("asked to run again".into(), policy.wait_after(attempt).map(|_| *after)),
-        Ok(Outcome::Retry(None)) => ("asked to run again".into(), policy.wait_after(attempt)),
-        Ok(Outcome::Abort(code)) => (format!("aborted the process with code {code}"), policy.wait_after(attempt)),
-        Ok(other) => (format!("ended with {other:?}"), policy.wait_after(attempt)),
-        Err(error) if error.is_fault::<S>() => {
-            return Failure::dead(format!("the database failed {MOST_FAULTS} times in a row: {error}"), attempt - 1);
-        }
-        Err(error) if error.is_hopeless() => (error.to_string(), None),
-        Err(error) => (error.to_string(), policy.wait_after(attempt)),
-    };
-    Failure { error, failures: attempt, retry_after: after }
-}
-
-fn tell(delivery: &Delivery, failure: &Failure) {
-    let (id, attempt, error) = (delivery.message.id(), delivery.attempt, &failure.error);
-    if let Some(after) = failure.retry_after {
-        tracing::warn!(attempt, "{id} failed and runs again in {after:.1?}: {error}");
-    } else {
-        tracing::error!(attempt, "{id} failed for good: {error}");
-    }
-}
-
-fn count<S: Store>(cx: &Context<S>, what: impl Fn(&crate::life::Life) -> &std::sync::atomic::AtomicU64) {
-    if let Some(life) = &cx.life {
-        what(life).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Polls the future with unwinding caught, so that a panic is a failure like any other.
-async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
-    std::future::poll_fn(move |task| {
-        std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Poll::Ready(Err(Error::Panic(text.unwrap_or_default())))
-        })
-    })
-    .await
 }

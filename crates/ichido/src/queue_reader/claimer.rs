@@ -36,9 +36,12 @@ impl<S: Store> Claimer<S> {
             return self.until(self.shared.room.notified()).await;
         }
         let Some(process) = self.shared.life.may_claim() else { return self.pause(self.shared.reading.poll).await };
-        match self.claim(process, wanted).await {
+        let found = match self.claim(process, wanted).await {
             Ok(found) if found < wanted => self.idle().await,
-            Ok(_) => Ok(()),
+            found => found.map(|_| ()),
+        };
+        match found {
+            Ok(()) => Ok(()),
             Err(Error::LostClaim) => {
                 self.shared.life.bury(process);
                 self.pause(self.shared.reading.poll).await
@@ -77,7 +80,7 @@ impl<S: Store> Claimer<S> {
         let known: HashSet<Key> = {
             let buffer = self.shared.buffer();
             let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
-            waiting.chain(&buffer.in_flight).cloned().collect()
+            waiting.chain(buffer.in_flight.keys()).cloned().collect()
         };
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
@@ -88,11 +91,21 @@ impl<S: Store> Claimer<S> {
         Ok(())
     }
 
-    /// The queue has no more: wait for a signal or the poll interval; when draining, end if all is done.
+    /// Nothing is unprocessed in any queue of this process: an action of another pool may still send to ours.
+    async fn is_drained(&self) -> Result<bool> {
+        for queue in self.shared.life.registration().queues.keys() {
+            if !self.shared.store.is_drained(queue).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The queue has no more: wait for the poll interval; when draining, end if all is done.
     async fn idle(&self) -> Result<()> {
-        let Shared { store, reading, clock, .. } = &*self.shared;
+        let Shared { reading, clock, .. } = &*self.shared;
         if reading.drain && self.shared.buffer().claimed() == 0 {
-            if store.is_drained(&reading.queue).await? {
+            if self.is_drained().await? {
                 self.shared.buffer().finished = true;
                 return Ok(());
             }

@@ -101,7 +101,8 @@ fn passed_over(rest: &str) -> Result<Option<usize>, &'static str> {
         [b'"', ..] => ended_by("\"", 1, "a quoted name"),
         [b'`', ..] => ended_by("`", 1, "a quoted name"),
         [b'-', b'-', ..] => Ok(Some(rest.find('\n').unwrap_or(rest.len()))),
-        [b'/', b'*', ..] => ended_by("*/", 2, "a comment"),
+        [b'/', b'*', ..] => nested_comment(rest).map(Some).ok_or("a comment"),
+        [b'E' | b'e', b'\'', ..] => escaped_string(rest).map(Some).ok_or("a string"),
         [b':', b':' | b'=', ..] => Ok(Some(2)),
         [b'$', ..] => match dollar_tag(rest) {
             Some(tag) => ended_by(tag, tag.len(), "a dollar quote"),
@@ -109,6 +110,39 @@ fn passed_over(rest: &str) -> Result<Option<usize>, &'static str> {
         },
         [first, ..] if is_word(*first) => Ok(Some(word(rest))),
         _ => Ok(None),
+    }
+}
+
+/// PostgreSQL's comments nest.
+fn nested_comment(rest: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(pair) = rest.as_bytes().get(at..at + 2) {
+        match pair {
+            b"/*" => depth += 1,
+            b"*/" => depth -= 1,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// `E'it\'s'`: a backslash takes the next character with it.
+fn escaped_string(rest: &str) -> Option<usize> {
+    let mut at = 2;
+    loop {
+        match rest.as_bytes().get(at)? {
+            b'\\' => at += 2,
+            b'\'' => return Some(at + 1),
+            _ => at += 1,
+        }
     }
 }
 
@@ -159,6 +193,8 @@ mod tests {
             "select x::text, y :: text, a[1:2], b := 3",
             "select $$ :a $$, $tag$ :b $$ :c $tag$",
             "select a$b, $1",
+            r"select E'it\'s :a', e'\\', 'x'",
+            "select /* a /* :b */ :c */ 1",
             "-- :a",
         ] {
             assert_eq!(rendered(text), text);
@@ -168,7 +204,15 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_refused() {
-        for text in ["select 'a", "select \"a", "select /* a", "select $x$ a", "select `a"] {
+        for text in [
+            "select 'a",
+            "select \"a",
+            "select /* a",
+            "select /* /* a */",
+            r"select E'a\'",
+            "select $x$ a",
+            "select `a",
+        ] {
             assert!(Template::parse(text).unwrap_err().to_string().contains("does not end"), "{text}");
         }
     }
@@ -177,7 +221,7 @@ mod tests {
     fn no_text_makes_the_parser_panic() {
         for seed in 0..5000 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let alphabet: Vec<char> = ":'\"$-/*`a1é日 \n=[]".chars().collect();
+            let alphabet: Vec<char> = ":'\"$-/*`aE1é日 \\\n=[]".chars().collect();
             let text: String = (0..random.usize(..24)).map(|_| alphabet[random.usize(..alphabet.len())]).collect();
             if let Ok(template) = Template::parse(&text) {
                 assert_eq!(template.render(|name, _| format!(":{name}")), text);

@@ -1,16 +1,15 @@
-//! The servers of the harness keep what they promise: they start, stop and
-//! come back, and neither they nor their folders outlive the test process.
+//! PostgreSQL keeps what the servers promise.
 
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::{env, fs, io};
+use std::path::Path;
+use std::{fs, io};
 
 use ichido_conformance::servers::Postgres;
 use sqlx::{Connection as _, PgConnection};
+
+use crate::test_process::{TestProcess, assert_gone, play};
 
 #[test]
 fn tests_share_one_server_and_each_has_its_database() {
@@ -117,86 +116,35 @@ fn a_server_killed_and_not_started_again_leaves_no_folder() {
 
 #[test]
 fn the_server_ends_when_the_test_process_ends() {
-    let child = TestProcess::that("ends");
+    let child = TestProcess::of("postgres::child", "ends");
     assert!(child.end().success());
 }
 
 #[test]
 fn the_server_ends_when_the_test_process_fails() {
-    let child = TestProcess::that("fails");
+    let child = TestProcess::of("postgres::child", "fails");
     assert_eq!(child.end().code(), Some(101));
 }
 
 #[test]
 fn the_server_ends_when_the_test_process_is_killed() {
-    let mut child = TestProcess::that("is killed");
-    child.process.kill().expect("SIGKILL");
+    let mut child = TestProcess::of("postgres::child", "is killed");
+    child.kill();
     assert_eq!(child.end().signal(), Some(9));
 }
 
-/// Not a test of its own: the process that the three tests above start.
+/// Not a test of its own: what the processes of the three tests above run.
 #[test]
 #[ignore = "started by the tests above"]
 fn child() {
-    let Ok(end) = env::var("ICHIDO_CHILD") else {
-        return;
-    };
-    let server = Postgres::shared();
-    let pid = process_of(server.folder());
-    println!("\nserver {pid} {}", server.folder().display());
-    match end.as_str() {
-        "fails" => panic!("as asked"),
-        "is killed" => drop(io::stdin().read(&mut [0])),
-        _ => {}
-    }
-}
-
-/// A second test process, with a server.
-struct TestProcess {
-    process: Child,
-    output: BufReader<ChildStdout>,
-    pid: u32,
-    folder: PathBuf,
-}
-
-impl TestProcess {
-    fn that(end: &str) -> Self {
-        let mut process = Command::new(env::current_exe().expect("this program"))
-            .args(["--exact", "child", "--ignored", "--nocapture"])
-            .env("ICHIDO_CHILD", end)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a second test process");
-        let mut output = BufReader::new(process.stdout.take().expect("piped"));
-        let mut lines = output.by_ref().lines().map_while(Result::ok);
-        let server = lines.find_map(|line| Some(line.strip_prefix("server ")?.to_owned()));
-        let server = server.expect("its server");
-        let (pid, folder) = server.split_once(' ').expect("two words");
-        Self { pid: pid.parse().expect("a process id"), folder: PathBuf::from(folder), process, output }
-    }
-
-    /// Waits for its end and, by the end of its stderr, which the guardian
-    /// shares, for the guardian's end; then nothing is left.
-    fn end(mut self) -> ExitStatus {
-        let mut words = String::new();
-        self.output.read_to_string(&mut words).expect("its output");
-        let mut stderr = self.process.stderr.take().expect("piped");
-        stderr.read_to_string(&mut words).expect("its stderr");
-        println!("{words}");
-        assert_gone(self.pid, &self.folder);
-        self.process.wait().expect("its end")
-    }
+    play(|| {
+        let folder = Postgres::shared().folder();
+        (process_of(folder), folder.to_owned())
+    });
 }
 
 fn process_of(folder: &Path) -> u32 {
     let lock = fs::read_to_string(folder.join("data/postmaster.pid")).expect("a lock file");
     let pid = lock.lines().next().expect("a line");
     pid.parse().expect("a process id")
-}
-
-fn assert_gone(pid: u32, folder: &Path) {
-    assert!(!folder.exists(), "{} is left", folder.display());
-    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} lives");
 }

@@ -1,0 +1,262 @@
+//! A private MariaDB for tests: data in a temporary folder, one user with all
+//! rights and a password, gone when the test process is. Fault tests start one
+//! of their own, which they may stop, kill and start again. Talks to its
+//! guardian, and to the server through the program `mariadb` only.
+
+use std::fs::{self, Permissions};
+use std::io::Read as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::guardian::Guardian;
+use super::processes::plain_environment;
+use super::programs::folder_with;
+use super::starting::Starting;
+
+/// Fast, and still a killed server loses no commit; a machine would. (With 0
+/// instead of 2 a killed server loses the commits of the last second.)
+const SETTINGS: [(&str, &str); 10] = [
+    ("bind-address", "127.0.0.1"),
+    ("max-connections", "200"),
+    // Connections that are cut while they are opened must not block the host.
+    ("max-connect-errors", "1000000"),
+    ("skip-name-resolve", "ON"),
+    ("character-set-server", "utf8mb4"),
+    ("innodb-flush-log-at-trx-commit", "2"),
+    ("innodb-flush-method", "nosync"),
+    ("innodb-log-file-size", "32M"),
+    ("innodb-buffer-pool-size", "64M"),
+    // What the kernel allows of it is for the whole machine: many servers at once exceed it.
+    ("innodb-use-native-aio", "OFF"),
+];
+
+const USER: &str = "ichido";
+const PASSWORD: &str = "once";
+
+/// A MariaDB server of this test process.
+#[derive(Debug)]
+pub struct MariaDb {
+    programs: Programs,
+    guardian: Guardian,
+    arguments: Vec<String>,
+    port: u16,
+}
+
+impl MariaDb {
+    /// The server that all tests of this process share, started at first use.
+    ///
+    /// # Panics
+    ///
+    /// If MariaDB is not installed or does not start.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<MariaDb> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(&[]))
+    }
+
+    /// Starts a server of one's own; `extra_settings` come after the defaults.
+    /// The server survives its machine too with `innodb-flush-method` = `fsync`
+    /// and `innodb-flush-log-at-trx-commit` = `1`.
+    ///
+    /// # Panics
+    ///
+    /// If MariaDB is not installed or does not start.
+    #[must_use]
+    pub fn start(extra_settings: &[(&str, &str)]) -> Self {
+        let programs = Programs::find();
+        // KILL: it has nothing but its folder, which is removed anyway.
+        let guardian = Guardian::new("mariadb", "mysql", "KILL");
+        create_data(&guardian, &programs);
+        let mut arguments = place(guardian.folder());
+        arguments.extend(options(extra_settings));
+        let mut mariadb = Self { programs, guardian, arguments, port: 0 };
+        mariadb.start_on_a_free_port();
+        mariadb
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The temporary folder with its data and its log.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.guardian.folder()
+    }
+
+    /// Creates an empty database with a name of its own and returns its URL.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    #[must_use]
+    pub fn fresh_database(&self) -> String {
+        let name = format!("ichido_{}", Uuid::now_v7().simple());
+        self.client(&self.url(""), &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// Runs SQL through the program `mariadb`, from outside the code under
+    /// test, and returns its rows: one line each, columns separated by `|`,
+    /// null as `NULL`.
+    ///
+    /// # Panics
+    ///
+    /// If the SQL fails.
+    pub fn client(&self, database_url: &str, sql: &str) -> String {
+        let mut client = Command::new(self.programs.tools.join("mariadb"));
+        plain_environment(&mut client);
+        client.args(["--no-defaults", "--batch", "--skip-column-names", "--default-character-set=utf8mb4"]);
+        client.args(login(database_url).expect("a URL of fresh_database"));
+        let output = client.arg("--execute").arg(sql).output().expect("mariadb");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "mariadb: {sql}\n{errors}");
+        let rows = String::from_utf8_lossy(&output.stdout);
+        // A tab in a value is escaped.
+        rows.trim_end_matches('\n').replace('\t', "|")
+    }
+
+    /// Stops the server as an operator would (open connections are ended).
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
+    pub fn stop(&self) {
+        self.guardian.stop("TERM");
+    }
+
+    /// Ends it with SIGKILL: a crash, after which only what is in files is left.
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
+    pub fn kill(&self) {
+        self.guardian.kill();
+    }
+
+    /// Starts the server again after `stop` or `kill`: same port, same data.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn start_again(&self) {
+        self.start_on_its_port();
+    }
+
+    fn url(&self, database: &str) -> String {
+        let address = self.address();
+        format!("mysql://{USER}:{PASSWORD}@{address}/{database}?ssl-mode=DISABLED")
+    }
+}
+
+impl Starting for MariaDb {
+    const NAME: &'static str = "MariaDB";
+    const PORT_TAKEN: &'static str = "Bind on TCP/IP port";
+
+    fn guardian(&self) -> &Guardian {
+        &self.guardian
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn set_port(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    fn launch(&self) -> u32 {
+        let port = format!("--port={}", self.port);
+        let arguments = self.arguments.iter().chain([&port]).map(String::as_str);
+        self.guardian.start(&self.programs.server, &arguments.collect::<Vec<_>>())
+    }
+
+    /// It greets on the socket in its folder, where no other server can answer,
+    /// and not before it takes connections everywhere.
+    fn is_ready(&self, _pid: u32) -> bool {
+        let Ok(mut socket) = UnixStream::connect(self.folder().join("socket")) else {
+            return false;
+        };
+        let mut greeting = [0; 5];
+        let limit = socket.set_read_timeout(Some(Duration::from_secs(1)));
+        limit.and_then(|()| socket.read_exact(&mut greeting)).is_ok_and(|()| greeting[4] == 10)
+    }
+}
+
+#[derive(Debug)]
+struct Programs {
+    server: PathBuf,
+    tools: PathBuf,
+}
+
+impl Programs {
+    fn find() -> Self {
+        let server = folder_with(&["mariadbd"], vec!["/usr/sbin".into()]);
+        let tools = folder_with(&["mariadb-install-db", "mariadb"], vec!["/usr/bin".into()]);
+        let found = server.zip(tools).map(|(server, tools)| Self { server: server.join("mariadbd"), tools });
+        found.expect(
+            "this test needs MariaDB, which is not installed: \
+             run ./test, which installs it, or: apt-get install mariadb-server-core mariadb-client-core",
+        )
+    }
+}
+
+fn create_data(guardian: &Guardian, programs: &Programs) {
+    let users = guardian.folder().join("users.sql");
+    // One statement per line: the server has no client yet that would find their ends.
+    let sql = format!(
+        "FLUSH PRIVILEGES;\n\
+         CREATE USER {USER}@'%' IDENTIFIED VIA mysql_native_password USING PASSWORD('{PASSWORD}');\n\
+         GRANT ALL ON *.* TO {USER}@'%' WITH GRANT OPTION;\n"
+    );
+    fs::write(&users, sql)
+        .and_then(|()| fs::set_permissions(&users, Permissions::from_mode(0o644)))
+        .expect("a file in the server's folder");
+    let mut arguments = place(guardian.folder());
+    arguments.push("--skip-test-db".to_owned());
+    arguments.push(format!("--extra-file={}", users.display()));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let created = guardian.run(&programs.tools.join("mariadb-install-db"), &arguments);
+    assert!(created, "mariadb-install-db failed:\n{}", guardian.log_tail());
+}
+
+/// Where everything of the server is, and its default settings.
+fn place(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().expect("a path in UTF-8");
+    let mut arguments = vec!["--no-defaults".to_owned()];
+    arguments.push(format!("--datadir={folder}/data"));
+    arguments.push(format!("--tmpdir={folder}"));
+    arguments.push(format!("--socket={folder}/socket"));
+    arguments.push(format!("--pid-file={folder}/pid"));
+    arguments.extend(options(&SETTINGS));
+    arguments
+}
+
+fn options(settings: &[(&str, &str)]) -> impl Iterator<Item = String> {
+    settings.iter().map(|(name, value)| format!("--{name}={value}"))
+}
+
+/// The options that make the program `mariadb` log in where a URL says.
+fn login(database_url: &str) -> Option<[String; 6]> {
+    let (user, place) = database_url.strip_prefix("mysql://")?.split_once('@')?;
+    let (user, password) = user.split_once(':')?;
+    let (address, database) = place.split_once('/')?;
+    let (host, port) = address.split_once(':')?;
+    let database = database.split('?').next()?;
+    Some([
+        "--skip-ssl".to_owned(),
+        format!("--host={host}"),
+        format!("--port={port}"),
+        format!("--user={user}"),
+        format!("--password={password}"),
+        format!("--database={database}"),
+    ])
+}

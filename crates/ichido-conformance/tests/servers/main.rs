@@ -1,0 +1,6 @@
+//! The servers of the harness keep what they promise: they start, stop and
+//! come back, and neither they nor their folders outlive the test process.
+
+mod mariadb;
+mod postgres;
+mod test_process;

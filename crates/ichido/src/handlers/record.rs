@@ -1,0 +1,120 @@
+//! What became of a message: marks the delivery, and records a failure in a transaction of its own. `transaction` does it for
+//! the action, `read` for handlers between the two.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
+};
+
+use crate::{
+    BoxFuture, Context, Delivery, Error, Failure, Mark, Outcome, Result, RetryPolicy, Store, life::Life,
+    slot::undisturbed,
+};
+
+/// A message under which the database fails this often in a row is put aside.
+const MOST_FAULTS: u32 = 20;
+
+/// Marks the delivery in hand with what became of it; a failure is written down.
+pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
+    let Some(delivery) = cx.delivery.as_mut() else { return result };
+    match &result {
+        Ok(Outcome::Done) => {
+            delivery.mark = Some(Mark::Done);
+            count(cx, |life| &life.done);
+            return result;
+        }
+        _ if delivery.mark == Some(Mark::Unknown) => return result,
+        Err(Error::LostClaim) => {
+            tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
+            delivery.mark = Some(Mark::Lost);
+            return result;
+        }
+        // A database that does not let us begin says nothing about this message, however often.
+        Err(Error::Unreachable { .. }) => {
+            delivery.mark = Some(Mark::Faulted);
+            return result;
+        }
+        Err(error) if error.is_fault::<S>() && delivery.faults + 1 < MOST_FAULTS => {
+            delivery.faults += 1;
+            delivery.mark = Some(Mark::Faulted);
+            return result;
+        }
+        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return result,
+        _ if delivery.claim.is_none() => return result,
+        _ => {}
+    }
+    park(cx, &result).await?;
+    result
+}
+
+/// Writes the failure down. If the database is gone the message is still claimed and simply runs again; if it refuses what
+/// is written (a constraint on the failed value), the message waits where it can be seen.
+async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<()> {
+    let policy = cx.work()?.pool.retry;
+    let store = cx.store.clone();
+    let Some(delivery) = cx.delivery.as_mut() else { return Ok(()) };
+    let failure = failure::<S>(delivery, result, &policy);
+    tell(delivery, &failure);
+    delivery.mark = Some(Mark::Faulted);
+    let parked = match write(&store, delivery, failure.clone()).await {
+        Err(error) if !error.is_fault::<S>() => {
+            let text = format!("{}; and this could not be recorded as it should: {error}", failure.error);
+            tracing::error!("{}: {text}", delivery.message.id());
+            write(&store, delivery, Failure::waiting(text, failure.failures, policy.max)).await?
+        }
+        parked => parked?,
+    };
+    delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
+    count(cx, |life| &life.failed);
+    Ok(())
+}
+
+async fn write<S: Store>(store: &S, delivery: &Delivery, failure: Failure) -> Result<bool> {
+    let (store, copy) = (store.clone(), delivery.copy());
+    undisturbed(async move { store.park(&copy, &failure).await }).await
+}
+
+fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
+    let attempt = delivery.attempt;
+    let (error, after) = match result {
+        Ok(Outcome::Park(reason)) => (reason.clone(), None),
+        Ok(Outcome::Retry(Some(after))) => ("asked to run again".into(), policy.wait_after(attempt).map(|_| *after)),
+        Ok(Outcome::Retry(None)) => ("asked to run again".into(), policy.wait_after(attempt)),
+        Ok(Outcome::Abort(code)) => (format!("aborted the process with code {code}"), policy.wait_after(attempt)),
+        Ok(other) => (format!("ended with {other:?}"), policy.wait_after(attempt)),
+        Err(error) if error.is_fault::<S>() => {
+            return Failure::dead(format!("the database failed {MOST_FAULTS} times in a row: {error}"), attempt - 1);
+        }
+        Err(error) if error.is_hopeless() => (error.to_string(), None),
+        Err(error) => (error.to_string(), policy.wait_after(attempt)),
+    };
+    Failure { error, failures: attempt, retry_after: after }
+}
+
+fn tell(delivery: &Delivery, failure: &Failure) {
+    let (id, attempt, error) = (delivery.message.id(), delivery.attempt, &failure.error);
+    if let Some(after) = failure.retry_after {
+        tracing::warn!(attempt, "{id} failed and runs again in {after:.1?}: {error}");
+    } else {
+        tracing::error!(attempt, "{id} failed for good: {error}");
+    }
+}
+
+fn count<S: Store>(cx: &Context<S>, what: impl Fn(&Life) -> &AtomicU64) {
+    if let Some(life) = &cx.life {
+        what(life).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls the future with unwinding caught, so that a panic is a failure like any other.
+pub(super) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
+    std::future::poll_fn(move |task| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Poll::Ready(Err(Error::Panic(text.unwrap_or_default())))
+        })
+    })
+    .await
+}
