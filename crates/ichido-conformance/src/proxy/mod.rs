@@ -1,16 +1,18 @@
-//! A TCP proxy in front of `PostgreSQL` that fails on demand: it cuts a
-//! connection before or after a COMMIT, severs all of them, refuses new ones,
-//! or falls silent. Fault tests give its URL to the code under test and look
-//! at the outcome past it.
+//! A TCP proxy in front of PostgreSQL or MariaDB that fails on demand: it
+//! cuts a connection before or after a COMMIT, severs all of them, refuses new
+//! ones, or falls silent. Fault tests give its URL to the code under test and
+//! look at the outcome past it.
 //!
 //! It runs on a thread and a runtime of its own, so that a test may block.
 //! `plan` decides which COMMIT is cut, `switches` holds what can be switched,
-//! `connection` forwards and cuts, `frames` and `frontend` read the protocol.
+//! `connection` forwards and cuts. What a protocol means is behind the seam in
+//! `protocol`: `postgres` and `mysql`.
 
 mod connection;
-mod frames;
-mod frontend;
+mod mysql;
 mod plan;
+mod postgres;
+mod protocol;
 mod switches;
 
 use std::io;
@@ -23,6 +25,7 @@ use tokio::sync::oneshot;
 
 pub use plan::Cut;
 use plan::Plans;
+use protocol::Session;
 use switches::Switches;
 
 /// A proxy that runs until it is dropped.
@@ -35,19 +38,34 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on a free port of 127.0.0.1 that forwards everything to `upstream`.
+    /// Starts a proxy on a free port of 127.0.0.1 that forwards everything to
+    /// `upstream`, a PostgreSQL.
     ///
     /// # Panics
     ///
     /// If there is no free port or no thread to be had.
     #[must_use]
     pub fn start(upstream: SocketAddr) -> Self {
+        Self::speaking::<postgres::Session>(upstream)
+    }
+
+    /// The same for an `upstream` that is a MariaDB or a MySQL.
+    ///
+    /// # Panics
+    ///
+    /// If there is no free port or no thread to be had.
+    #[must_use]
+    pub fn start_mysql(upstream: SocketAddr) -> Self {
+        Self::speaking::<mysql::Session>(upstream)
+    }
+
+    fn speaking<S: Session>(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let plans = Arc::new(Plans::default());
         let switches = Arc::new(Switches::default());
         let (end, ended) = oneshot::channel();
-        let serve = serve(listener, upstream, Arc::clone(&plans), Arc::clone(&switches));
+        let serve = serve::<S>(listener, upstream, Arc::clone(&plans), Arc::clone(&switches));
         let thread =
             thread::Builder::new().name("proxy".to_owned()).spawn(move || run(serve, ended)).expect("a thread");
         Self { address, plans, switches, thread: Some((end, thread)) }
@@ -130,7 +148,7 @@ fn run(serve: impl Future<Output = io::Result<()>>, ended: oneshot::Receiver<()>
     served.expect("the proxy runs until it is dropped");
 }
 
-async fn serve(
+async fn serve<S: Session>(
     listener: TcpListener,
     upstream: SocketAddr,
     plans: Arc<Plans>,
@@ -144,7 +162,7 @@ async fn serve(
             continue;
         }
         let gate = switches.gate();
-        tokio::spawn(connection::run(client, upstream, Arc::clone(&plans), gate));
+        tokio::spawn(connection::run::<S>(client, upstream, Arc::clone(&plans), gate));
     }
 }
 
@@ -166,6 +184,7 @@ mod tests {
         for (url, expected) in [
             ("postgres://u:p@h:5432/d?x=y", "postgres://u:p@127.0.0.1:9/d?x=y"),
             ("postgres://u:p%40@[::1]:1/d", "postgres://u:p%40@127.0.0.1:9/d"),
+            ("mysql://u:p@h:3306/d?ssl-mode=x", "mysql://u:p@127.0.0.1:9/d?ssl-mode=x"),
             ("postgres://h/d", "postgres://127.0.0.1:9/d"),
             ("postgres://h:1?a=b@c", "postgres://127.0.0.1:9?a=b@c"),
             ("postgres://h", "postgres://127.0.0.1:9"),

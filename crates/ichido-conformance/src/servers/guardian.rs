@@ -30,13 +30,14 @@ struct Line {
 }
 
 impl Guardian {
-    /// A guardian with a new temporary folder, for a server that `end_signal` ends.
-    pub(super) fn new(server: &str, end_signal: &str) -> Self {
+    /// A guardian with a new temporary folder, for a server that `end_signal`
+    /// ends, and that runs as `user` if the test process is root.
+    pub(super) fn new(server: &str, user: &str, end_signal: &str) -> Self {
         let folder = tempfile::Builder::new()
             .prefix(&format!("ichido-{server}-"))
             .tempdir()
             .expect("a temporary folder for a server");
-        let mut shell = shell(folder.path(), end_signal).spawn().unwrap_or_else(|error| {
+        let mut shell = shell(folder.path(), user, end_signal).spawn().unwrap_or_else(|error| {
             let folder = folder.path().display();
             panic!("cannot start sh in {folder} (is TMPDIR open to all users?): {error}")
         });
@@ -107,7 +108,7 @@ impl Drop for Guardian {
     }
 }
 
-fn shell(folder: &Path, end_signal: &str) -> Command {
+fn shell(folder: &Path, user: &str, end_signal: &str) -> Command {
     let mut shell = Command::new("sh");
     plain_environment(&mut shell)
         .env("HOME", folder)
@@ -120,7 +121,7 @@ fn shell(folder: &Path, end_signal: &str) -> Command {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let current = fs::metadata(folder).expect("the new folder").uid();
-    if let Some(user) = User::for_servers(current) {
+    if let Some(user) = User::for_servers(current, user) {
         chown(folder, Some(user.uid), Some(user.gid)).expect("chown, being root");
         shell.uid(user.uid).gid(user.gid);
     }
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn words_reach_the_command_as_they_are() {
-        let guardian = Guardian::new("words", "TERM");
+        let guardian = Guardian::new("words", "nobody", "TERM");
         let hostile = ["a b", "it's", "$HOME", "`x`", r"\n", "", "*", "\"", "é;"];
         let arguments: Vec<&str> = ["[%s]"].into_iter().chain(hostile).collect();
         assert!(guardian.run(Path::new("printf"), &arguments));
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_failing_command_is_told_from_a_good_one() {
-        let guardian = Guardian::new("codes", "TERM");
+        let guardian = Guardian::new("codes", "nobody", "TERM");
         assert!(guardian.run(Path::new("true"), &[]));
         assert!(!guardian.run(Path::new("false"), &[]));
         assert!(!guardian.run(Path::new("no-such-command"), &[]));
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_dropped_guardian_has_ended_its_server_and_removed_its_folder() {
-        let guardian = Guardian::new("drop", "TERM");
+        let guardian = Guardian::new("drop", "nobody", "TERM");
         let folder = guardian.folder().to_owned();
         let pid = guardian.start(Path::new("sleep"), &["3600"]);
         assert!(!has_ended(pid));
@@ -174,20 +175,20 @@ mod tests {
     #[test]
     #[should_panic(expected = "did not stop: refused: the server is not started")]
     fn a_server_that_is_not_there_cannot_be_stopped() {
-        Guardian::new("twice", "TERM").stop("TERM");
+        Guardian::new("twice", "nobody", "TERM").stop("TERM");
     }
 
     #[test]
     #[should_panic(expected = "did not start: refused: the server is already started, as ")]
     fn a_server_cannot_be_started_twice() {
-        let guardian = Guardian::new("twice", "TERM");
+        let guardian = Guardian::new("twice", "nobody", "TERM");
         guardian.start(Path::new("sleep"), &["3600"]);
         guardian.start(Path::new("sleep"), &["3600"]);
     }
 
     #[test]
     fn a_stopped_server_ends_too() {
-        let guardian = Guardian::new("stopped", "TERM");
+        let guardian = Guardian::new("stopped", "nobody", "TERM");
         let pid = guardian.start(Path::new("sleep"), &["3600"]);
         // Through the shell: a small Debian has no kill command.
         let stop = format!("kill -s STOP {pid}");

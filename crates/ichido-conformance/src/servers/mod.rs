@@ -1,17 +1,21 @@
 //! Real servers for tests, started by the tests themselves on free ports of
 //! 127.0.0.1, each in a temporary folder of its own. One file per kind of
 //! server; what they share is `guardian` (the process that ends a server when
-//! the test process ends, however it ends), `user` (as whom a server runs),
-//! `programs` (where its commands are), `processes` and `port`.
+//! the test process ends, however it ends), `starting` (how it comes up),
+//! `user` (as whom it runs), `programs` (where its commands are), `processes`
+//! and `port`.
 //!
 //! A missing server makes the test fail with the command that installs it; it
 //! is never skipped.
 
 mod guardian;
+mod mariadb;
 mod port;
 mod postgres;
 mod processes;
 mod programs;
+mod starting;
 mod user;
 
+pub use mariadb::MariaDb;
 pub use postgres::Postgres;

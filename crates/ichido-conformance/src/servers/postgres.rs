@@ -1,4 +1,4 @@
-//! A private `PostgreSQL` for tests: data in a temporary folder, trust for
+//! A private PostgreSQL for tests: data in a temporary folder, trust for
 //! every local connection, gone when the test process is. Fault tests start
 //! one of their own, which they may stop, kill and start again. Talks to its
 //! guardian, and to the server through `psql` only.
@@ -10,16 +10,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
 use super::guardian::Guardian;
-use super::port::free_port;
-use super::processes::{has_ended, look_again, plain_environment};
+use super::processes::plain_environment;
 use super::programs::{by_version, folder_with};
-
-const START_LIMIT: Duration = Duration::from_mins(1);
+use super::starting::Starting;
 
 /// Fast, and nothing left behind: with `mmap`, shared memory is in the data
 /// folder. A killed server loses no commit without fsync; a machine would.
@@ -31,7 +28,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("dynamic_shared_memory_type", "mmap"),
 ];
 
-/// A `PostgreSQL` server of this test process.
+/// A PostgreSQL server of this test process.
 #[derive(Debug)]
 pub struct Postgres {
     programs: PathBuf,
@@ -44,7 +41,7 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// If `PostgreSQL` is not installed or does not start.
+    /// If PostgreSQL is not installed or does not start.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(&[]))
@@ -54,24 +51,16 @@ impl Postgres {
     ///
     /// # Panics
     ///
-    /// If `PostgreSQL` is not installed or does not start.
+    /// If PostgreSQL is not installed or does not start.
     #[must_use]
     pub fn start(extra_settings: &[(&str, &str)]) -> Self {
         let programs = programs();
         // QUIT: at once and without a checkpoint, yet leaving no shared memory behind.
-        let guardian = Guardian::new("postgres", "QUIT");
+        let guardian = Guardian::new("postgres", "postgres", "QUIT");
         create_data(&guardian, &programs, extra_settings);
         let mut postgres = Self { programs, guardian, port: 0 };
-        for _ in 0..5 {
-            postgres.port = free_port();
-            if postgres.try_start() {
-                return postgres;
-            }
-            if !postgres.guardian.log_tail().contains("create any TCP/IP") {
-                break;
-            }
-        }
-        postgres.did_not_start()
+        postgres.start_on_a_free_port();
+        postgres
     }
 
     /// Where it listens.
@@ -144,37 +133,12 @@ impl Postgres {
     ///
     /// If it does not start.
     pub fn start_again(&self) {
-        if !self.try_start() {
-            self.did_not_start()
-        }
+        self.start_on_its_port();
     }
 
     fn url(&self, database: &str) -> String {
         let address = self.address();
         format!("postgres://postgres@{address}/{database}?sslmode=disable")
-    }
-
-    fn try_start(&self) -> bool {
-        let data = self.folder().join("data");
-        let data = data.to_str().expect("a path in UTF-8");
-        let server = self.programs.join("postgres");
-        let arguments = ["-D", data, "-p", &self.port.to_string()];
-        let pid = self.guardian.start(&server, &arguments);
-        let started = Instant::now();
-        while !self.is_ready(pid) {
-            if has_ended(pid) || started.elapsed() > START_LIMIT {
-                self.guardian.stop("KILL");
-                return false;
-            }
-            look_again();
-        }
-        true
-    }
-
-    /// What `pg_ctl` looks at too. The process matters, for a killed server
-    /// leaves its lock file behind.
-    fn is_ready(&self, pid: u32) -> bool {
-        self.lock_file(0) == pid.to_string() && self.lock_file(7) == "ready"
     }
 
     /// A line of the file in which the server tells about itself.
@@ -183,10 +147,35 @@ impl Postgres {
         let file = file.unwrap_or_default();
         file.lines().nth(line).unwrap_or_default().trim().to_owned()
     }
+}
 
-    fn did_not_start(&self) -> ! {
-        let (port, log) = (self.port, self.guardian.log_tail());
-        panic!("PostgreSQL did not start on port {port}; the end of its log:\n{log}");
+impl Starting for Postgres {
+    const NAME: &'static str = "PostgreSQL";
+    const PORT_TAKEN: &'static str = "create any TCP/IP";
+
+    fn guardian(&self) -> &Guardian {
+        &self.guardian
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn set_port(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    fn launch(&self) -> u32 {
+        let data = self.folder().join("data");
+        let data = data.to_str().expect("a path in UTF-8");
+        let arguments = ["-D", data, "-p", &self.port.to_string()];
+        self.guardian.start(&self.programs.join("postgres"), &arguments)
+    }
+
+    /// What `pg_ctl` looks at too. The process matters, for a killed server
+    /// leaves its lock file behind.
+    fn is_ready(&self, pid: u32) -> bool {
+        self.lock_file(0) == pid.to_string() && self.lock_file(7) == "ready"
     }
 }
 

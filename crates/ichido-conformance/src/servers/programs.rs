@@ -1,5 +1,6 @@
-//! Where a server's commands are: Debian keeps those of `PostgreSQL`
-//! outside PATH, one folder per version. Used by the servers beside this file.
+//! Where a server's commands are: Debian keeps those of PostgreSQL
+//! outside PATH, one folder per version, and a server proper in `/usr/sbin`,
+//! which not everybody has in PATH. Used by the servers beside this file.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};

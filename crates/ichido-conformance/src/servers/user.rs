@@ -1,5 +1,5 @@
-//! As whom a server runs: servers like `PostgreSQL` refuse to run as root, so
-//! a test process that is root hands them to a user without rights. Read by the
+//! As whom a server runs: database servers refuse to run as root, so a test
+//! process that is root hands them to a user without rights. Read by the
 //! guardian only.
 
 use std::fs;
@@ -12,14 +12,15 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Whom to run servers as, if the current user, `current`, is root; else nobody else.
-    pub(super) fn for_servers(current: u32) -> Option<Self> {
+    /// Whom to run servers as, if the current user, `current`, is root: the
+    /// user `name` or, where there is none, `nobody`. Not root: nobody else.
+    pub(super) fn for_servers(current: u32, name: &str) -> Option<Self> {
         if current != 0 {
             return None;
         }
         let passwd = fs::read_to_string("/etc/passwd").expect("/etc/passwd");
-        let user = find(&passwd, "postgres").or_else(|| find(&passwd, "nobody"));
-        Some(user.expect("as root, tests run servers as user postgres or nobody; there is neither"))
+        let user = find(&passwd, name).or_else(|| find(&passwd, "nobody"));
+        Some(user.unwrap_or_else(|| panic!("as root, tests run servers as user {name} or nobody; there is neither")))
     }
 }
 
@@ -47,7 +48,8 @@ mod tests {
 
     #[test]
     fn only_root_changes_its_user() {
-        assert_eq!(User::for_servers(1000), None);
-        assert_ne!(User::for_servers(0).expect("a user").uid, 0);
+        assert_eq!(User::for_servers(1000, "nobody"), None);
+        assert_ne!(User::for_servers(0, "nobody").expect("a user").uid, 0);
+        assert_eq!(User::for_servers(0, "no-such-user"), User::for_servers(0, "nobody"));
     }
 }
