@@ -1,0 +1,174 @@
+//! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
+//! What it finds goes to `statements`.
+
+use ichido::{
+    Error, Place, Queue, Result, Table,
+    backend::{self, Mapping},
+};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use crate::{
+    connect::setup_error,
+    quote,
+    schema::Schema,
+    statements::{Column, Rows, Statements},
+};
+
+/// An owner column must hold a UUID as text.
+const OWNER_WIDTH: i64 = 36;
+
+/// Builds the statements of a queue after a look at its table.
+pub(crate) async fn look(connection: &mut MySqlConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
+    let rows = match &queue.place {
+        Place::Table(table) => business_table(connection, queue, table).await?,
+        _ => Rows::managed(schema, &queue.name)?,
+    };
+    Statements::new(schema, queue, rows)
+}
+
+async fn business_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Rows> {
+    let full_name = match &table.schema {
+        Some(schema) => format!("{}.{}", quote::name(schema)?, quote::name(&table.name)?),
+        None => quote::name(&table.name)?,
+    };
+    let columns = columns(connection, queue, table).await?;
+    refuse_engine(connection, queue, table).await?;
+    let find = |name: &str| find(queue, &columns, name);
+    let key: Vec<Column> = key(connection, queue, table).await?.iter().map(|name| find(name)).collect::<Result<_>>()?;
+    let quoted = key.iter().map(|column| column.quoted.clone()).collect();
+    let (owner, status) = (find(&table.owner)?, find(&table.status.column)?);
+    refuse_owner(queue, &owner)?;
+    refuse_status(connection, queue, table, &status).await?;
+    let database = sqlx::query("select coalesce(?, database())").bind(&table.schema).fetch_one(connection).await;
+    let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
+    Ok(Rows {
+        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
+        identity: format!("{database}.{}:{}", table.name, table.part()).to_lowercase(),
+        place: table.place(),
+        table: full_name,
+        key,
+        owner,
+        columns,
+        managed: false,
+    })
+}
+
+async fn columns(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Vec<Column>> {
+    let found = sqlx::query(
+        "select column_name, lower(data_type), lower(column_type), is_nullable = 'YES', cast(coalesce(character_maximum_length, -1) as signed), \
+         collation_name, extra like '%auto_increment%' from information_schema.columns \
+         where table_schema = coalesce(?, database()) and table_name = ? order by ordinal_position",
+    );
+    let found = found.bind(&table.schema).bind(&table.name).fetch_all(&mut *connection).await.map_err(setup_error)?;
+    if found.is_empty() {
+        return Err(no_table(connection, queue, table).await);
+    }
+    found.iter().map(Column::read).collect()
+}
+
+async fn no_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Error {
+    let tables =
+        sqlx::query("select table_name from information_schema.tables where table_schema = coalesce(?, database())");
+    let tables: Vec<String> = match tables.bind(&table.schema).fetch_all(connection).await {
+        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
+        Err(error) => return error.into(),
+    };
+    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
+}
+
+/// Other engines know no transactions.
+async fn refuse_engine(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<()> {
+    let engine = sqlx::query(
+        "select coalesce(engine, '') from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ?",
+    );
+    let engine = engine.bind(&table.schema).bind(&table.name).fetch_one(connection).await.map_err(setup_error)?;
+    let engine: String = engine.try_get(0)?;
+    if engine.eq_ignore_ascii_case("InnoDB") {
+        return Ok(());
+    }
+    Err(backend::unfit(
+        queue,
+        "table",
+        format!("`{}` has the engine {engine}; only InnoDB has transactions", table.name),
+    ))
+}
+
+fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
+    let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)).cloned();
+    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
+}
+
+/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
+async fn key(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Vec<String>> {
+    let unique = sqlx::query(
+        "select index_name, column_name, nullable = 'YES' or sub_part is not null from information_schema.statistics \
+         where table_schema = coalesce(?, database()) and table_name = ? and non_unique = 0 order by index_name, seq_in_index",
+    );
+    let mut indexes: Vec<(String, Vec<String>, bool)> = Vec::new();
+    for row in unique.bind(&table.schema).bind(&table.name).fetch_all(connection).await.map_err(setup_error)? {
+        let (index, column, unfit): (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if indexes.last().is_none_or(|(last, ..)| *last != index) {
+            indexes.push((index, Vec::new(), true));
+        }
+        if let Some((_, columns, fits)) = indexes.last_mut() {
+            columns.push(column);
+            *fits &= unfit == 0;
+        }
+    }
+    let sorted = |columns: &[String]| {
+        let mut columns: Vec<_> = columns.iter().map(|column| column.to_lowercase()).collect();
+        columns.sort_unstable();
+        columns
+    };
+    let primary = indexes.iter().find(|(name, ..)| name == "PRIMARY").map(|(_, columns, _)| columns.clone());
+    if indexes.iter().any(|(_, columns, fits)| *fits && sorted(columns) == sorted(&table.key)) {
+        return Ok(table.key.clone());
+    }
+    match primary {
+        Some(primary) if table.key.is_empty() => Ok(primary),
+        _ if table.key.is_empty() => Err(Error::Setup(format!(
+            "queues.{}: the table `{}` has no primary key; name the columns of a NOT NULL unique index in `key`",
+            queue.name, table.name
+        ))),
+        _ => {
+            let hint = primary.map(|key| format!("; its primary key is ({})", key.join(", "))).unwrap_or_default();
+            let given = table.key.join(", ");
+            let text = format!("the table `{}` has no NOT NULL unique index on exactly ({given}){hint}", table.name);
+            Err(backend::unfit(queue, "key", text))
+        }
+    }
+}
+
+fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
+    let reason = match owner.kind.as_str() {
+        _ if !owner.nullable => "must be nullable",
+        "char" | "varchar" if owner.width < OWNER_WIDTH => "must have room for 36 characters",
+        "char" | "varchar" | "text" | "uuid" => return Ok(()),
+        _ => "must be CHAR(36), VARCHAR(36) or UUID",
+    };
+    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
+}
+
+/// The status values must fit into the column, and differ for the database (collation, padding).
+async fn refuse_status(connection: &mut MySqlConnection, queue: &Queue, table: &Table, column: &Column) -> Result<()> {
+    let status = &table.status;
+    let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
+    let values: Vec<_> = values.into_iter().flatten().collect();
+    for (at, one) in values.iter().enumerate() {
+        if column.width >= 0 && i64::try_from(one.chars().count()).unwrap_or(i64::MAX) > column.width {
+            let width = column.width;
+            return Err(backend::unfit(queue, "status", format!("`{one}` does not fit into {width} characters")));
+        }
+        for other in &values[..at] {
+            let same = format!("select cast(({}) = ({}) as signed)", column.value_of("?"), column.value_of("?"));
+            let same = sqlx::query(AssertSqlSafe(same)).bind(one.as_str()).bind(other.as_str());
+            let same =
+                same.fetch_one(&mut *connection).await.map_err(|error| backend::unfit(queue, "status", error))?;
+            if same.try_get::<i64, _>(0)? == 1 {
+                let text = format!("`{one}` and `{other}` are equal for the column `{}`", column.name);
+                return Err(backend::unfit(queue, "status", text));
+            }
+        }
+    }
+    Ok(())
+}

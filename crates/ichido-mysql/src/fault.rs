@@ -1,0 +1,67 @@
+//! Is the database at fault, or the message? By error number, never by text.
+
+use std::error::Error as StdError;
+
+use sqlx::mysql::MySqlDatabaseError;
+
+/// Does this error say that the database is gone, in conflict or out of resources?
+pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    match cause.downcast_ref::<sqlx::Error>() {
+        Some(Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
+        Some(error @ Database(_)) => number(error).is_some_and(is_fault_number),
+        _ => false,
+    }
+}
+
+/// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space or connections; the
+/// server shuts down, is read-only or has ended our session.
+fn is_fault_number(number: u16) -> bool {
+    matches!(
+        number,
+        1213 | 1205
+            | 3572
+            | 1020
+            | 1021
+            | 1037
+            | 1038
+            | 1040
+            | 1041
+            | 1053
+            | 1114
+            | 1129
+            | 1180
+            | 1181
+            | 1203
+            | 1226
+            | 1290
+            | 1792
+            | 1836
+            | 1927
+            | 2006
+            | 2013
+            | 3
+            | 28
+            | 4031
+    )
+}
+
+/// The server's number of an error, if it sent one.
+pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
+    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_fault_number;
+
+    #[test]
+    fn conflicts_and_outages_are_faults_and_violations_are_not() {
+        for number in [1213, 1205, 1020, 1040, 1021, 1114, 2006, 2013, 1927] {
+            assert!(is_fault_number(number), "{number}");
+        }
+        for number in [1062, 1048, 1064, 1146, 1305, 1406, 1452, 1364] {
+            assert!(!is_fault_number(number), "{number}");
+        }
+    }
+}

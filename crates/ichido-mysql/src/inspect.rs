@@ -1,0 +1,145 @@
+//! What operators see: counts, processes, parked messages, statements and warnings.
+
+use ichido::{
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
+    Statement,
+};
+use sqlx::{AssertSqlSafe, Row};
+
+use crate::{MySql, parked::UTC};
+
+impl Inspect for MySql {
+    async fn overview(&self) -> Result<Overview> {
+        let mut queues = Vec::new();
+        for queue in self.queues().await? {
+            let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.own).await?;
+            let parked = format!(
+                "select cast(coalesce(sum(state = 'waiting'), 0) as signed), cast(coalesce(sum(state = 'dead'), 0) as signed) from {} where queue = ?",
+                self.shared.schema.parked
+            );
+            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).fetch_one(&self.own).await?;
+            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
+            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
+            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+        }
+        Ok(Overview::new(queues, self.process_states().await?))
+    }
+
+    async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
+        self.queues().await?;
+        let states = if filter.waiting { "'dead', 'waiting'" } else { "'dead'" };
+        let parked = format!(
+            "select queue, convert(`key` using utf8mb4), state, cast(attempts as signed), date_format(due_at, {UTC}), date_format(parked_at, {UTC}), history \
+             from {} where state in ({states}) and (? is null or queue = ?) and (? is null or `key` = ?) order by parked_at limit ?",
+            self.shared.schema.parked
+        );
+        let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+        let key = filter.id.as_ref().map(|id| id.key.to_string().into_bytes());
+        let parked = sqlx::query(AssertSqlSafe(parked)).bind(&queue).bind(&queue).bind(&key).bind(&key);
+        let parked = parked.bind(filter.limit).fetch_all(&self.own).await?;
+        let read = |row: &sqlx::mysql::MySqlRow| {
+            let id = format!("{}/{}", row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
+            let (state, history): (String, String) = (row.try_get(2)?, row.try_get(6)?);
+            Ok(Parked::new(id, &state, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, &history))
+        };
+        parked.iter().map(read).collect()
+    }
+
+    async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
+        let queue = self.queue(&id.queue).await?;
+        queue.refuse_key(&id.key)?;
+        let mut payload = sqlx::query(AssertSqlSafe(queue.payload.clone()));
+        for column in id.key.columns() {
+            payload = payload.bind(column);
+        }
+        Ok(payload.fetch_optional(&self.own).await?.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    async fn statements(&self) -> Result<Vec<Statement>> {
+        let queues = self.queues().await?.iter();
+        let all = queues
+            .flat_map(|queue| queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql }));
+        Ok(all.collect())
+    }
+
+    async fn warnings(&self) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        let flush =
+            sqlx::query("show variables like 'innodb_flush_log_at_trx_commit'").fetch_optional(&self.own).await?;
+        let flush = flush.map(|row| row.try_get::<String, _>(1)).transpose()?;
+        if flush.is_some_and(|value| value != "1") {
+            warnings.push(
+                "innodb_flush_log_at_trx_commit is not 1: a crash of the server can lose the last commits".into(),
+            );
+        }
+        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+            let indexed = sqlx::query(
+                "select count(*) from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? \
+                 and seq_in_index <= 2 and column_name = ?",
+            );
+            let Some((schema, table)) = self.table_of(&queue.queue) else { continue };
+            let indexed = indexed.bind(schema).bind(table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
+            if indexed.try_get::<i64, _>(0)? == 0 {
+                let name = &queue.queue;
+                warnings.push(format!(
+                    "queue `{name}` has no index on its claimable rows; with many done rows a claim reads them all"
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
+    async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
+        let rows = &self.queue(queue).await?.rows;
+        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+    }
+}
+
+impl MySql {
+    /// The schema and the table of a table queue, as the configuration names them.
+    fn table_of(&self, name: &str) -> Option<(Option<String>, String)> {
+        let queue = self.shared.queues.iter().find(|queue| &*queue.name == name)?;
+        match &queue.place {
+            ichido::Place::Table(table) => Some((table.schema.clone(), table.name.clone())),
+            _ => None,
+        }
+    }
+
+    async fn process_states(&self) -> Result<Vec<ProcessState>> {
+        let states = format!(
+            "select id, request_id, host, pid, timestampdiff(second, started_at, utc_timestamp(6)), \
+             cast(heartbeat_at > utc_timestamp(6) - interval lease_us microsecond as signed) from {} order by started_at",
+            self.shared.schema.process
+        );
+        let states = sqlx::query(AssertSqlSafe(states)).fetch_all(&self.own).await?;
+        let read = |row: &sqlx::mysql::MySqlRow| {
+            Ok(ProcessState {
+                id: row.try_get(0)?,
+                request_id: row.try_get(1)?,
+                host: row.try_get(2)?,
+                pid: row.try_get(3)?,
+                age_seconds: row.try_get(4)?,
+                alive: row.try_get::<i64, _>(5)? == 1,
+            })
+        };
+        states.iter().map(read).collect()
+    }
+}
+
+impl Operate for MySql {
+    async fn migrate(&self) -> Result<Migration> {
+        self.migrate_schema().await
+    }
+
+    async fn pending(&self) -> Result<Migration> {
+        self.pending_schema().await
+    }
+
+    async fn retry(&self, id: &MessageId) -> Result<bool> {
+        self.retry_message(id).await
+    }
+
+    async fn discard(&self, id: &MessageId) -> Result<bool> {
+        self.discard_message(id).await
+    }
+}

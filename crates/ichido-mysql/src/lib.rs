@@ -1,0 +1,35 @@
+//! ichido on MariaDB 10.6+ and MySQL 8: one [`Store`](ichido::Store), on sqlx. The files have the same names as in its
+//! siblings, so that a diff of two folders shows the dialects.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `connect` | pools: one for business transactions, one for ichido's own work |
+//! | `schema`, `migrations/` | ichido's own tables and their version |
+//! | `catalog` | looks at a queue's table and refuses what cannot work |
+//! | `statements` | every statement about a queue's rows, built once per queue |
+//! | `transaction` | begin, complete, commit, roll back |
+//! | `messages` | send, claim, release |
+//! | `parked` | park, return, retry, discard |
+//! | `processes` | register, sign of life, leave, rescue |
+//! | `inspect` | what operators see |
+//! | `sql_action` | the built-in action `sql` |
+//! | `fault` | is the database at fault, or the message? |
+//! | `quote` | identifiers and literals |
+
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod connect;
+mod fault;
+mod inspect;
+mod messages;
+mod parked;
+mod processes;
+mod quote;
+mod schema;
+mod sql_action;
+mod statements;
+mod store;
+mod transaction;
+
+pub use self::{connect::MySql, schema::VERSION, transaction::Tx};

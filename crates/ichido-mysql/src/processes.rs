@@ -1,0 +1,213 @@
+//! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
+
+use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use crate::{MySql, messages, statements::Statements};
+
+/// The last sign of life of a process that must not claim any more.
+const LONG_AGO: &str = "'1000-01-01'";
+
+impl MySql {
+    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        let insert = format!(
+            "insert into {} (id, request_id, host, pid, version, started_at, heartbeat_at, lease_us) \
+             values (?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6), ?)",
+            self.shared.schema.process
+        );
+        let lease = i64::try_from(process.lease.as_micros()).unwrap_or(i64::MAX);
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&process.request_id);
+        let insert = insert.bind(ichido::host()).bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).bind(lease);
+        insert.execute(&mut *tx).await?;
+        for queue in process.queues.keys() {
+            let insert = format!("insert into {} values (?, ?, ?)", self.shared.schema.process_queue);
+            let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
+            insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// A process that is past its lease stays dead: it must come back under another id.
+    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+        let beat = format!(
+            "update {} set heartbeat_at = utc_timestamp(6) where id = ? and heartbeat_at > utc_timestamp(6) - interval lease_us microsecond",
+            self.shared.schema.process
+        );
+        let beat = sqlx::query(AssertSqlSafe(beat)).bind(process.to_string()).execute(&self.own).await?;
+        Ok(beat.rows_affected() == 1)
+    }
+
+    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+        let mark = format!("update {} set running = ? where id = ?", self.shared.schema.process);
+        let mark = sqlx::query(AssertSqlSafe(mark)).bind(suspect.map(|id| id.to_string().into_bytes()));
+        mark.bind(process.to_string()).execute(&self.own).await?;
+        Ok(())
+    }
+
+    /// Frees what the process has, except rows that are being completed right now; those are rescued later.
+    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        self.stop_claims(&mut tx, process).await?;
+        for queue in self.served(&mut tx, process).await? {
+            loop {
+                let keys = owned(&mut tx, queue, process).await?;
+                if keys.is_empty() {
+                    break;
+                }
+                messages::free(&mut tx, queue, process, &keys.iter().collect::<Vec<_>>()).await?;
+            }
+            self.forget_queue(&mut tx, queue, process).await?;
+        }
+        self.forget_process(&mut tx, process).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Waits for a claim of this process that is still on its way, even one whose reply was lost, and lets no other begin:
+    /// what it claims would belong to nobody.
+    async fn stop_claims(&self, tx: &mut MySqlConnection, process: ProcessId) -> Result<()> {
+        let expire = format!("update {} set heartbeat_at = {LONG_AGO} where id = ?", self.shared.schema.process);
+        sqlx::query(AssertSqlSafe(expire)).bind(process.to_string()).execute(tx).await?;
+        Ok(())
+    }
+
+    /// The queues that a process has registered and that we know as the same rows.
+    async fn served(&self, tx: &mut MySqlConnection, process: ProcessId) -> Result<Vec<&Statements>> {
+        let served = format!("select queue, place from {} where process = ?", self.shared.schema.process_queue);
+        let served = sqlx::query(AssertSqlSafe(served)).bind(process.to_string()).fetch_all(tx).await?;
+        let known = self.queues().await?;
+        let ours = served.iter().filter_map(|row| {
+            let (queue, place): (String, String) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            known.iter().find(|known| *known.queue == *queue && known.rows.place == place)
+        });
+        Ok(ours.collect())
+    }
+
+    /// Forgets that a process served a queue, when it owns nothing there any more.
+    async fn forget_queue(&self, tx: &mut MySqlConnection, queue: &Statements, process: ProcessId) -> Result<()> {
+        let left =
+            sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
+        if left.try_get::<i64, _>(0)? == 0 {
+            let forget = format!("delete from {} where process = ? and queue = ?", self.shared.schema.process_queue);
+            sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(&*queue.queue).execute(tx).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_process(&self, tx: &mut MySqlConnection, process: ProcessId) -> Result<bool> {
+        let forget = format!(
+            "delete from {} where id = ? and not exists (select 1 from {} where process = ?)",
+            self.shared.schema.process, self.shared.schema.process_queue
+        );
+        let forget = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(process.to_string());
+        Ok(forget.execute(tx).await?.rows_affected() == 1)
+    }
+
+    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
+        let dead = format!(
+            "select id from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?",
+            self.shared.schema.process
+        );
+        let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
+        let mut rescued = Rescued::default();
+        for row in dead {
+            self.rescue_process(row.try_get::<String, _>(0)?.parse()?, by, &mut rescued).await?;
+        }
+        Ok(rescued)
+    }
+
+    /// Frees a dead process's rows as suspects, in the queues that the rescuer serves, unless somebody else is at it.
+    async fn rescue_process(&self, dead: ProcessId, by: &Registration, rescued: &mut Rescued) -> Result<()> {
+        let mut tx = self.begin_own().await?;
+        let Some(running) = self.lock_dead(&mut tx, dead).await? else { return Ok(()) };
+        for queue in self.served(&mut tx, dead).await? {
+            if let Some(attempts) = by.queues.get(&queue.queue) {
+                self.rescue_queue(&mut tx, dead, queue, running.as_deref(), *attempts, rescued).await?;
+            }
+        }
+        let buried = self.forget_process(&mut tx, dead).await?;
+        tx.commit().await?;
+        rescued.processes += u64::from(buried);
+        Ok(())
+    }
+
+    /// Rows that are still locked by a stopped process's transaction are left for another time.
+    async fn rescue_queue(
+        &self,
+        tx: &mut MySqlConnection,
+        dead: ProcessId,
+        queue: &Statements,
+        running: Option<&str>,
+        attempts: u32,
+        rescued: &mut Rescued,
+    ) -> Result<()> {
+        let mut freed = Vec::new();
+        for key in owned(tx, queue, dead).await? {
+            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+            let killed = running == Some(id.to_string().as_str());
+            if killed && self.bury_killer(tx, queue, dead, &key, attempts).await? {
+                rescued.parked += 1;
+            } else {
+                let past = self.past_attempts(tx, queue, &key).await?;
+                self.write_note(tx, queue, &key, Note::suspect(past, killed)).await?;
+                freed.push(key);
+            }
+        }
+        messages::free(tx, queue, dead, &freed.iter().collect::<Vec<_>>()).await?;
+        rescued.messages += freed.len() as u64;
+        self.forget_queue(tx, queue, dead).await
+    }
+
+    /// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any
+    /// more, not even with a claim that waits for this lock: the row it then finds says that it is dead.
+    async fn lock_dead(&self, tx: &mut MySqlConnection, dead: ProcessId) -> Result<Option<Option<String>>> {
+        let lock = format!(
+            "select convert(running using utf8mb4) from {} where id = ? and heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond \
+             for update skip locked",
+            self.shared.schema.process
+        );
+        let locked = sqlx::query(AssertSqlSafe(lock)).bind(dead.to_string()).fetch_optional(&mut *tx).await?;
+        let Some(locked) = locked else { return Ok(None) };
+        self.stop_claims(tx, dead).await?;
+        Ok(Some(locked.try_get(0)?))
+    }
+
+    async fn past_attempts(&self, tx: &mut MySqlConnection, queue: &Statements, key: &Key) -> Result<u32> {
+        let past = format!(
+            "select attempts from {} where queue = ? and `key` = ? and state not in ('dead', 'discarded') for update",
+            self.shared.schema.parked
+        );
+        let past = sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(key.to_string().into_bytes());
+        let past = past.fetch_optional(tx).await?;
+        Ok(past.map(|row| row.try_get::<i32, _>(0)).transpose()?.unwrap_or_default().unsigned_abs())
+    }
+
+    /// A message that ran alone when its process died, for the last time: parked for good.
+    async fn bury_killer(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        dead: ProcessId,
+        key: &Key,
+        most: u32,
+    ) -> Result<bool> {
+        let attempts = self.past_attempts(tx, queue, key).await? + 1;
+        if attempts < most {
+            return Ok(false);
+        }
+        let mut park = sqlx::query(AssertSqlSafe(queue.park_dead.clone())).bind(dead.to_string());
+        for column in key.columns() {
+            park = park.bind(column);
+        }
+        park.execute(&mut *tx).await?;
+        self.write_note(tx, queue, key, Note::killer(attempts)).await?;
+        Ok(true)
+    }
+}
+
+async fn owned(tx: &mut MySqlConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+    let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
+    owned.iter().map(|row| messages::key(queue, row)).collect()
+}

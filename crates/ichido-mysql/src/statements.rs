@@ -1,0 +1,287 @@
+//! Every statement about a queue's rows, built once per queue from its mapping. A managed queue is a table queue over
+//! ichido's own message table: its rows have no status, and are deleted when done. `ichido check --sql` prints them.
+//!
+//! Parameters are bound as text, in the order in which they stand: the owner first, where there is one, the key columns
+//! last. Each statement carries `(key, owner, still unprocessed)`. Where many rows are meant, [`Statements::of_many`] writes
+//! their keys one by one, so that rows are locked by primary key.
+
+use std::sync::Arc;
+
+use ichido::{
+    Key, Queue, Result,
+    backend::{self, Conditions, Mapping},
+};
+use sqlx::{Row, mysql::MySqlRow};
+
+use crate::{quote, schema::Schema};
+
+/// A column of a queue's table.
+#[derive(Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) quoted: String,
+    /// Its type, in small letters, without a length.
+    pub(crate) kind: String,
+    /// Its whole type, as it was declared.
+    declared: String,
+    pub(crate) nullable: bool,
+    /// In characters; -1 if it has none.
+    pub(crate) width: i64,
+    collation: Option<String>,
+    pub(crate) counts_itself: bool,
+}
+
+impl Column {
+    pub(crate) fn read(row: &MySqlRow) -> Result<Self> {
+        let name: String = row.try_get(0)?;
+        Ok(Column {
+            quoted: quote::name(&name)?,
+            name,
+            kind: row.try_get(1)?,
+            declared: row.try_get(2)?,
+            nullable: row.try_get::<i64, _>(3)? == 1,
+            width: row.try_get(4)?,
+            collation: row.try_get(5)?,
+            counts_itself: row.try_get::<i64, _>(6)? == 1,
+        })
+    }
+
+    fn plain(name: &str, kind: &str) -> Result<Self> {
+        Ok(Column {
+            quoted: quote::name(name)?,
+            name: name.into(),
+            kind: kind.into(),
+            declared: kind.into(),
+            nullable: false,
+            width: -1,
+            collation: None,
+            counts_itself: kind == "bigint",
+        })
+    }
+
+    pub(crate) fn is_bytes(&self) -> bool {
+        self.kind.contains("blob") || self.kind.contains("binary")
+    }
+
+    /// The column as text that can be read back exactly.
+    fn out(&self) -> String {
+        let name = format!("t.{}", self.quoted);
+        match self.kind.as_str() {
+            _ if self.is_bytes() => format!("hex({name})"),
+            "datetime" | "timestamp" => format!("date_format({name}, '%Y-%m-%d %H:%i:%s.%f')"),
+            "float" | "double" => format!("cast(cast({name} as double) as char)"),
+            _ => format!("cast({name} as char)"),
+        }
+    }
+
+    /// The value of the column's type whose text this expression is. Text is compared by the column's own collation.
+    pub(crate) fn value_of(&self, text: &str) -> String {
+        let unsigned = self.declared.contains("unsigned");
+        match self.kind.as_str() {
+            _ if self.is_bytes() => format!("unhex({text})"),
+            "decimal" => format!("cast({text} as {})", self.declared.replace(" unsigned", "").replace(" zerofill", "")),
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" if unsigned => format!("cast({text} as unsigned)"),
+            "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => format!("cast({text} as signed)"),
+            "datetime" | "timestamp" => format!("cast({text} as datetime(6))"),
+            _ => match &self.collation {
+                Some(collation) => {
+                    let charset = collation.split('_').next().unwrap_or("utf8mb4");
+                    format!("convert({text} using {charset}) collate {collation}")
+                }
+                None => text.to_owned(),
+            },
+        }
+    }
+
+    /// The column in a JSON object.
+    fn in_json(&self) -> String {
+        let name = format!("t.{}", self.quoted);
+        match self.kind.as_str() {
+            _ if self.is_bytes() => format!("replace(to_base64({name}), char(10), '')"),
+            "datetime" => format!("date_format({name}, '%Y-%m-%dT%H:%i:%s.%f')"),
+            "timestamp" => format!("date_format({name}, '%Y-%m-%dT%H:%i:%s.%fZ')"),
+            "date" | "time" | "year" | "uuid" | "inet4" | "inet6" => format!("cast({name} as char)"),
+            "bit" => format!("cast({name} as unsigned)"),
+            _ => name,
+        }
+    }
+}
+
+/// A queue's rows: the mapping, and what only this dialect needs to know.
+pub(crate) struct Rows {
+    pub(crate) table: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) key: Vec<Column>,
+    pub(crate) owner: Column,
+    pub(crate) mapping: Mapping,
+    /// What these rows are, for the comparison with what other processes mean.
+    pub(crate) place: String,
+    /// Which rows of which table they are, for the comparison with other queues.
+    pub(crate) identity: String,
+    pub(crate) managed: bool,
+}
+
+impl Rows {
+    /// The rows of a managed queue.
+    pub(crate) fn managed(schema: &Schema, queue: &str) -> Result<Self> {
+        Ok(Rows {
+            table: schema.message.clone(),
+            columns: Vec::new(),
+            mapping: Mapping::managed(queue),
+            key: vec![Column::plain("id", "bigint")?],
+            owner: Column::plain("owner", "char")?,
+            place: format!("managed:{queue}"),
+            identity: format!("managed:{queue}"),
+            managed: true,
+        })
+    }
+
+    fn each_key(&self, separator: &str, write: impl Fn(&Column) -> String) -> String {
+        self.key.iter().map(write).collect::<Vec<_>>().join(separator)
+    }
+
+    /// The row with the key in the next parameters.
+    fn key_is(&self) -> String {
+        self.each_key(" and ", |column| format!("t.{} = {}", column.quoted, column.value_of("?")))
+    }
+
+    pub(crate) fn key_out(&self) -> String {
+        self.each_key(", ", Column::out)
+    }
+
+    /// The message in JSON; `owner` stands for the owner column.
+    fn payload(&self, owner: &str) -> Result<String> {
+        if self.managed {
+            return Ok("t.payload".into());
+        }
+        let value = |column: &Column| if column.name == self.owner.name { owner.to_owned() } else { column.in_json() };
+        let pairs =
+            self.columns.iter().map(|column| Ok(format!("{}, {}", quote::literal(&column.name)?, value(column))));
+        Ok(format!("json_object({})", pairs.collect::<Result<Vec<_>>>()?.join(", ")))
+    }
+
+    /// What is read of a message: the key as text, the payload, the headers.
+    fn message(&self, owner: &str) -> Result<String> {
+        let headers = if self.managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
+        Ok(format!("{}, {}, {headers}", self.key_out(), self.payload(owner)?))
+    }
+}
+
+/// The statements of one queue. Those about many rows end in `where `, and [`Statements::of_many`] completes them.
+pub(crate) struct Statements {
+    pub(crate) queue: Arc<str>,
+    pub(crate) payload_limit: usize,
+    pub(crate) rows: Rows,
+    pub(crate) pick: Arc<str>,
+    pub(crate) claim: Arc<str>,
+    pub(crate) claimed: Arc<str>,
+    pub(crate) complete: Arc<str>,
+    pub(crate) is_claimed: Arc<str>,
+    pub(crate) release: Arc<str>,
+    pub(crate) park_waiting: Arc<str>,
+    pub(crate) park_dead: Arc<str>,
+    pub(crate) owned: Arc<str>,
+    pub(crate) owns_any: Arc<str>,
+    pub(crate) waiting: Arc<str>,
+    pub(crate) return_due: Arc<str>,
+    pub(crate) revive: Arc<str>,
+    pub(crate) discard: Arc<str>,
+    pub(crate) dead_or_new: Arc<str>,
+    pub(crate) payload: Arc<str>,
+    pub(crate) drained: Arc<str>,
+    pub(crate) counts: Arc<str>,
+}
+
+impl Statements {
+    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: Rows) -> Result<Self> {
+        let conditions = rows.mapping.conditions(quote::literal)?;
+        let Conditions { new, failed, fail, revive, nobody, complete, .. } = &conditions;
+        let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
+        let (key, out) = (rows.key_is(), rows.key_out());
+        let mine = format!("t.{owner} = ? and {new}");
+        let waits = format!("t.{owner} = {nobody} and {new}");
+        let update = |set: &str| format!("update {table} t set {set} where {mine} and {key}");
+        let claimable = format!("t.{owner} is null and {new}");
+        Ok(Statements {
+            pick: pick(&rows, &conditions, &claimable)?.into(),
+            claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
+            claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
+            // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
+            complete: match complete {
+                Some(set) => update(set).into(),
+                None => format!("delete t from {table} t where {mine} and {key}").into(),
+            },
+            is_claimed: format!("select 1 from {table} t where {mine} and {key} for update").into(),
+            release: format!("update {table} t set {owner} = null where {mine} and ").into(),
+            park_waiting: update(&format!("{owner} = {nobody}")).into(),
+            park_dead: update(fail).into(),
+            owned: format!("select {out} from {table} t where {mine} limit 500 for update skip locked").into(),
+            owns_any: format!("select count(*) from (select 1 from {table} t where {mine} limit 1) o").into(),
+            waiting: format!("select {out} from {table} t where {waits} and ").into(),
+            return_due: format!("update {table} t set {owner} = null where {waits} and ").into(),
+            revive: format!("update {table} t set {revive} where {failed} and {key}").into(),
+            // A managed message goes, a row of the user's own stays as it is.
+            discard: if rows.managed {
+                format!("delete t from {table} t where {failed} and {key}").into()
+            } else {
+                format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
+            },
+            dead_or_new: format!(
+                "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
+            )
+            .into(),
+            payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
+            drained: format!(
+                "select not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
+                 and not exists (select 1 from {parked} where queue = ? and state = 'waiting' and attempts > 0)"
+            )
+            .into(),
+            counts: format!(
+                "select cast(coalesce(sum(t.{owner} is null), 0) as signed), cast(coalesce(sum(t.{owner} <> {nobody}), 0) as signed) \
+                 from {table} t where {new}"
+            )
+            .into(),
+            queue: queue.name.clone(),
+            payload_limit: queue.payload_limit,
+            rows,
+        })
+    }
+
+    /// A statement about so many rows; the keys are bound column by column, row by row.
+    pub(crate) fn of_many(&self, statement: &Arc<str>, rows: usize, end: &str) -> String {
+        let keys = vec![format!("({})", self.rows.key_is()); rows];
+        format!("{statement}({}){end}", keys.join(" or "))
+    }
+
+    /// Refuses a key that cannot be one of this queue's.
+    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
+        backend::refuse_key(&self.queue, key, self.rows.key.len())
+    }
+
+    /// The statements with what they do.
+    pub(crate) fn all(&self) -> [(&'static str, String); 9] {
+        [
+            ("claim, look", self.pick.to_string()),
+            ("claim", self.of_many(&self.claim, 1, "")),
+            ("complete", self.complete.to_string()),
+            ("release", self.of_many(&self.release, 1, "")),
+            ("park", self.park_waiting.to_string()),
+            ("park for good", self.park_dead.to_string()),
+            ("return", self.of_many(&self.return_due, 1, "")),
+            ("rescue", self.owned.to_string()),
+            ("retry", self.revive.to_string()),
+        ]
+    }
+}
+
+/// The first claimable rows in claim order, locked; rows that others are claiming are skipped. Served by an index on
+/// (status, owner, claim order).
+fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> Result<String> {
+    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    let (order, owner) = (order.collect::<Vec<_>>().join(", "), if rows.managed { "" } else { "?" });
+    let message = rows.message(owner)?;
+    Ok(format!(
+        "select {message} from {} t where {claimable} order by {order} limit ? for update skip locked",
+        rows.table
+    ))
+}

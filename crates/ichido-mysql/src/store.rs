@@ -1,0 +1,110 @@
+//! [`ichido::Store`] for MariaDB and MySQL: every verb, each a line that names where it is done.
+
+use std::error::Error as StdError;
+
+use ichido::{Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use sqlx::MySqlConnection;
+
+use crate::{MySql, Tx, fault};
+
+impl Store for MySql {
+    type Tx = Tx;
+    type Connection = MySqlConnection;
+
+    fn connection(tx: &mut Tx) -> &mut MySqlConnection {
+        tx.connection()
+    }
+
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_fault(cause)
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.queues().await.map(|_| ())
+    }
+
+    fn apart(&self) -> Self {
+        self.alone()
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.answers().await
+    }
+
+    async fn begin(&self) -> Result<Tx> {
+        self.begin_business().await
+    }
+
+    async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+        self.complete_in(tx, done).await
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<()> {
+        Ok(tx.inner.commit().await?)
+    }
+
+    async fn rollback(&self, tx: Tx) -> Result<()> {
+        Ok(tx.inner.rollback().await?)
+    }
+
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
+        self.probe(delivery).await
+    }
+
+    async fn send(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        self.send_in(connection, queue, messages).await
+    }
+
+    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+        self.claim_from(process, queue, count).await
+    }
+
+    async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        self.claimed_by(process, queue).await
+    }
+
+    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
+        self.release_all(deliveries).await
+    }
+
+    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        self.park_message(delivery, failure).await
+    }
+
+    async fn is_drained(&self, queue: &str) -> Result<bool> {
+        self.drained(queue).await
+    }
+
+    async fn register(&self, process: &Registration) -> Result<()> {
+        self.register_process(process).await
+    }
+
+    async fn beat(&self, process: ProcessId) -> Result<bool> {
+        self.sign_of_life(process).await
+    }
+
+    async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+        self.set_running(process, suspect).await
+    }
+
+    async fn leave(&self, process: ProcessId) -> Result<()> {
+        self.take_leave(process).await
+    }
+
+    async fn rescue(&self, by: &Registration) -> Result<Rescued> {
+        self.rescue_dead(by).await
+    }
+
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        self.return_all_due(by).await
+    }
+
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        self.tidy_all(by).await
+    }
+}

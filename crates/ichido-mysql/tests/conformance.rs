@@ -1,0 +1,52 @@
+//! The conformance cases on a private MariaDB, each with a database of its own.
+
+use ichido::{ProcessId, Queue, Result};
+use ichido_conformance::{
+    fixture::{Fixture, TABLES},
+    servers,
+};
+use ichido_mysql::MySql;
+use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
+
+struct OnMariaDb {
+    url: String,
+    outside: MySqlPool,
+}
+
+impl Fixture for OnMariaDb {
+    type Store = MySql;
+
+    async fn empty() -> Self {
+        let url = servers::MariaDb::shared().fresh_database();
+        let outside = MySqlPool::connect(&url).await.unwrap();
+        sqlx::raw_sql(TABLES).execute(&outside).await.unwrap();
+        OnMariaDb { url, outside }
+    }
+
+    fn store_with(&self, queues: Vec<Queue>) -> MySql {
+        MySql::new(&self.url, None, 6, false, queues).unwrap()
+    }
+
+    async fn sql(&self, statements: &str) {
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&self.outside).await.unwrap();
+    }
+
+    async fn number(&self, query: &str) -> i64 {
+        sqlx::query(AssertSqlSafe(query)).fetch_one(&self.outside).await.unwrap().get(0)
+    }
+
+    async fn through(connection: &mut MySqlConnection, statement: String) -> Result<()> {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Its last sign of life was long ago.
+    async fn die(&self, _: MySql, process: ProcessId) {
+        let expire = format!(
+            "update ichido_process set heartbeat_at = utc_timestamp(6) - interval 1 hour where id = '{process}'"
+        );
+        self.sql(&expire).await;
+    }
+}
+
+ichido_conformance::conformance!(OnMariaDb);
