@@ -1,6 +1,6 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
-use std::{path::PathBuf, sync::LazyLock};
+use std::{path::PathBuf, sync::LazyLock, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -128,19 +128,47 @@ pub(crate) struct Json {
     pub(crate) json: bool,
 }
 
+/// Which messages.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Of this queue only
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Only those whose last error contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) error: Option<String>,
+    /// Only those that were put aside at least so long ago, like 90s, 2h or 7d
+    #[arg(long, value_name = "AGE", value_parser = crate::config::parse_duration)]
+    pub(crate) older: Option<Duration>,
+    /// At most so many
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Many {
+    /// Their ids, like orders/42
+    #[arg(required_unless_present_any = ["queue", "error", "older", "all"])]
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// All that have failed, up to the limit
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Only print what would be changed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Failed {
-    /// List messages that have failed for good
+    /// List messages that have failed for good, after a summary of their errors
     List {
-        /// Of this queue only
-        #[arg(long)]
-        queue: Option<String>,
+        #[command(flatten)]
+        which: Which,
         /// Also messages that wait for a retry
         #[arg(long)]
         waiting: bool,
-        /// At most so many
-        #[arg(long, default_value_t = 100)]
-        limit: u32,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -154,15 +182,7 @@ pub(crate) enum Failed {
         json: bool,
     },
     /// Put messages back into circulation, as attempt one
-    Retry {
-        /// Their ids, like orders/42
-        #[arg(required = true)]
-        ids: Vec<String>,
-    },
+    Retry(Many),
     /// Give messages up for good; a note is kept in `ichido_audit`
-    Discard {
-        /// Their ids, like orders/42
-        #[arg(required = true)]
-        ids: Vec<String>,
-    },
+    Discard(Many),
 }

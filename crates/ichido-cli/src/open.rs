@@ -1,6 +1,7 @@
 //! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all.
 
 use ichido::{Operate, Place, Queue, sql::RunSql};
+use ichido_mysql::MySql;
 use ichido_postgres::Postgres;
 use ichido_sqlite::Sqlite;
 
@@ -24,13 +25,20 @@ pub(crate) trait OnStore {
 pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     let url = config.database.url.as_str();
     let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue)).collect();
-    if config.database.url.scheme() == "sqlite" {
-        let store = Sqlite::new(url, queues).map_err(|error| Failure::of::<Sqlite>(&error))?;
-        command.run(store, config).await
-    } else {
-        let schema = config.database.schema.as_deref();
-        let store = Postgres::new(url, schema, config.pool(), queues);
-        command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
+    let (schema, single_writer) = (config.database.schema.as_deref(), config.database.single_writer);
+    match config.database.url.scheme() {
+        "sqlite" => {
+            let store = Sqlite::new(url, queues);
+            command.run(store.map_err(|error| Failure::of::<Sqlite>(&error))?, config).await
+        }
+        "mysql" | "mariadb" => {
+            let store = MySql::new(url, schema, config.pool(), single_writer, queues);
+            command.run(store.map_err(|error| Failure::of::<MySql>(&error))?, config).await
+        }
+        _ => {
+            let store = Postgres::new(url, schema, config.pool(), queues);
+            command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
+        }
     }
 }
 

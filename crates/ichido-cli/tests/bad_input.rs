@@ -4,7 +4,7 @@ mod testenv;
 
 use testenv::{Env, Kind};
 
-on_both!(
+on_all!(
     a_bad_configuration_is_named_with_its_line_and_what_was_meant,
     what_is_not_in_the_database_is_named_with_what_was_meant,
     without_tables_the_way_out_is_named,

@@ -8,11 +8,13 @@ mod testenv;
 
 use testenv::{Env, Kind};
 
-on_both!(
+on_all!(
     three_processes_share_the_work_and_do_each_order_once,
     what_a_killed_process_had_is_done_by_others_within_the_lease,
     a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_goes_on,
     a_stopped_process_releases_what_it_has_not_begun,
+    what_a_stopped_process_releases_is_taken_by_another_within_a_second,
+    a_process_that_is_killed_and_restarted_again_and_again_costs_nothing,
 );
 
 const RUN: &[&str] = &["run", "ProjectCreation/R1", "--drain"];
@@ -106,4 +108,60 @@ async fn a_stopped_process_releases_what_it_has_not_begun(kind: Kind) {
     );
     assert_eq!(env.number("select count(*) from project").await, done);
     assert_eq!(env.number("select count(*) from ichido_process").await, 0);
+}
+
+async fn what_a_stopped_process_releases_is_taken_by_another_within_a_second(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.slow_down(20);
+    env.send_orders(1..=400).await;
+    let mut first = env.start("first", &["run", "ProjectCreation/R1"]);
+    env.until("select count(*) from project", 5).await;
+    let second = env.start("second", &["run", "ProjectCreation/R1"]);
+    let claimed = |pid: u32| {
+        format!(
+            "select count(*) from received_order where status = '0' and process_id = (select cast(id as char(36)) from ichido_process where pid = {pid})"
+        )
+    };
+    env.until(&claimed(second.pid()), 1).await;
+    let lowest = "select count(*) from received_order where status = '0' and process_id is null and id < (select max(id) from project)";
+    first.signal("-TERM").await;
+    assert_eq!(first.exit_code().await, 0, "{}", first.log());
+    let released = Instant::now();
+    // What was released comes before everything else in the claim order, so it is gone from the free rows when it is taken.
+    while env.number(lowest).await > 0 {
+        assert!(released.elapsed() < Duration::from_secs(1), "released rows are still free");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn a_process_that_is_killed_and_restarted_again_and_again_costs_nothing(kind: Kind) {
+    let orders = match kind {
+        Kind::Sqlite => size(2000, 20_000),
+        _ => size(5000, 100_000),
+    };
+    let env = Env::new(kind).await;
+    env.slow_down(1);
+    env.send_orders(1..=orders).await;
+    let mut steady = env.start("steady", RUN);
+    let mut kills = 0;
+    let all = i64::from(orders);
+    while env.done().await < all {
+        let mut victim = env.start("victim", RUN);
+        let since = Instant::now();
+        // Every three seconds in the full size, as often as it has done something in the small one.
+        while env.done().await < all && since.elapsed() < Duration::from_millis(size(700, 3000).into()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if env.done().await < all {
+            victim.kill().await;
+            kills += 1;
+        } else {
+            assert_eq!(victim.exit_code().await, 0, "{}", victim.log());
+        }
+    }
+    assert_eq!(steady.exit_code().await, 0, "{}", steady.log());
+    env.assert_exact(all).await;
+    assert_eq!(env.number("select count(*) from received_order where status <> '1'").await, 0, "the queue is empty");
+    println!("{kind:?}: {orders} orders, {kills} kills: LOST 0, DOUBLE 0, GHOST 0");
+    assert!(kills > 0, "nobody was killed");
 }

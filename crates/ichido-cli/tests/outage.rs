@@ -8,10 +8,52 @@ mod testenv;
 
 use testenv::{Env, Kind};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_stopped_and_killed_is_survived() {
-    let server = servers::Postgres::start(&[("fsync", "on")]);
-    let env = Env::with_url(Kind::Postgres, server.fresh_database()).await;
+/// A server of the test's own, which it may stop and kill.
+enum Server {
+    Postgres(servers::Postgres),
+    MariaDb(servers::MariaDb),
+}
+
+impl Server {
+    fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::MariaDb => {
+                let durable = [("innodb_flush_log_at_trx_commit", "1"), ("innodb_flush_method", "fsync")];
+                Server::MariaDb(servers::MariaDb::start(&durable))
+            }
+            _ => Server::Postgres(servers::Postgres::start(&[("fsync", "on")])),
+        }
+    }
+
+    fn fresh_database(&self) -> String {
+        match self {
+            Server::Postgres(server) => server.fresh_database(),
+            Server::MariaDb(server) => server.fresh_database(),
+        }
+    }
+
+    fn end(&self, gracefully: bool) {
+        match (self, gracefully) {
+            (Server::Postgres(server), true) => server.stop(),
+            (Server::Postgres(server), false) => server.kill(),
+            (Server::MariaDb(server), true) => server.stop(),
+            (Server::MariaDb(server), false) => server.kill(),
+        }
+    }
+
+    fn start_again(&self) {
+        match self {
+            Server::Postgres(server) => server.start_again(),
+            Server::MariaDb(server) => server.start_again(),
+        }
+    }
+}
+
+on_servers!(a_server_that_is_stopped_and_killed_is_survived);
+
+async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
+    let server = Server::start(kind);
+    let env = Env::with_url(kind, server.fresh_database()).await;
     env.ok(&["migrate"]).await;
     env.configure(|config| config.replace("lease = \"1s\"", "lease = \"2s\""));
     let rounds = size(2, 6);
@@ -21,11 +63,7 @@ async fn a_server_that_is_stopped_and_killed_is_survived() {
     for round in 0..rounds {
         let done = env.done().await;
         env.until("select count(*) from received_order where status = '1'", done + 200).await;
-        if round % 2 == 0 {
-            server.stop();
-        } else {
-            server.kill();
-        }
+        server.end(round % 2 == 0);
         if round == 0 {
             // Longer than the lease: everybody has expired when it comes back, and nobody may bury the others.
             tokio::time::sleep(Duration::from_secs(3)).await;
@@ -35,7 +73,7 @@ async fn a_server_that_is_stopped_and_killed_is_survived() {
         let done = env.done().await;
         env.until("select count(*) from received_order where status = '1'", i64::from(orders).min(done + 1)).await;
         assert!(back.elapsed() < Duration::from_secs(5), "it took {:?} to go on", back.elapsed());
-        println!("round {round}: went on after {:?}", back.elapsed());
+        println!("{kind:?}, round {round}: went on after {:?}", back.elapsed());
     }
     for process in &mut processes {
         assert_eq!(process.exit_code().await, 0, "{}", process.log());

@@ -13,6 +13,9 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// The store under test.
     type Store: Operate + RunSql;
 
+    /// Statements that fail, and of which one ends the transaction that it is in; none where no statement can do that alone.
+    const ENDING: &'static [&'static str];
+
     /// A fresh database with [`TABLES`] and without ichido's own tables.
     fn empty() -> impl Future<Output = Self> + Send;
 

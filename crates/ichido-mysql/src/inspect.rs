@@ -30,19 +30,20 @@ impl Inspect for MySql {
         let states = if filter.waiting { "'dead', 'waiting'" } else { "'dead'" };
         let parked = format!(
             "select queue, convert(`key` using utf8mb4), state, cast(attempts as signed), date_format(due_at, {UTC}), date_format(parked_at, {UTC}), history \
-             from {} where state in ({states}) and (? is null or queue = ?) and (? is null or `key` = ?) order by parked_at limit ?",
+             from {} where state in ({states}) and (? is null or queue = ?) and (? is null or `key` = ?) \
+             and parked_at <= utc_timestamp(6) - interval ? microsecond order by parked_at limit ?",
             self.shared.schema.parked
         );
         let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
         let key = filter.id.as_ref().map(|id| id.key.to_string().into_bytes());
         let parked = sqlx::query(AssertSqlSafe(parked)).bind(&queue).bind(&queue).bind(&key).bind(&key);
-        let parked = parked.bind(filter.limit).fetch_all(&self.own).await?;
+        let parked = parked.bind(filter.older_ms() * 1000).bind(filter.rows()).fetch_all(&self.own).await?;
         let read = |row: &sqlx::mysql::MySqlRow| {
             let id = format!("{}/{}", row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
             let (state, history): (String, String) = (row.try_get(2)?, row.try_get(6)?);
             Ok(Parked::new(id, &state, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, &history))
         };
-        parked.iter().map(read).collect()
+        Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
     }
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {

@@ -15,6 +15,7 @@ struct OnMariaDb {
 
 impl Fixture for OnMariaDb {
     type Store = MySql;
+    const ENDING: &'static [&'static str] = &[];
 
     async fn empty() -> Self {
         let url = servers::MariaDb::shared().fresh_database();

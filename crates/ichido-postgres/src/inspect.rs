@@ -30,19 +30,24 @@ impl Inspect for Postgres {
         let states: &[&str] = if filter.waiting { &["dead", "waiting"] } else { &["dead"] };
         let parked = format!(
             "select queue, key, state, attempts::bigint, to_char(due_at at time zone 'utc', {UTC}), to_char(parked_at at time zone 'utc', {UTC}), history \
-             from {} where state = any($1) and ($2::text is null or queue = $2) and ($3::text is null or key = $3) order by parked_at limit $4",
+             from {} where state = any($1) and ($2::text is null or queue = $2) and ($3::text is null or key = $3) \
+             and parked_at <= now() - $5 * interval '1 millisecond' order by parked_at limit $4",
             self.shared.schema.parked
         );
         let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
         let key = filter.id.as_ref().map(|id| id.key.to_string());
-        let parked =
-            sqlx::query(AssertSqlSafe(parked)).bind(states).bind(queue).bind(key).bind(i64::from(filter.limit));
+        let parked = sqlx::query(AssertSqlSafe(parked))
+            .bind(states)
+            .bind(queue)
+            .bind(key)
+            .bind(i64::from(filter.rows()))
+            .bind(filter.older_ms());
         let parked = parked.fetch_all(&self.own).await?;
         let read = |row: &sqlx::postgres::PgRow| {
             let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
             Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
         };
-        parked.iter().map(read).collect()
+        Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
     }
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {

@@ -15,6 +15,7 @@ struct OnPostgres {
 
 impl Fixture for OnPostgres {
     type Store = Postgres;
+    const ENDING: &'static [&'static str] = &["insert into only_one (id) values (1), (1)"];
 
     async fn empty() -> Self {
         let url = servers::Postgres::shared().fresh_database();

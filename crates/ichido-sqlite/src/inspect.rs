@@ -31,15 +31,21 @@ impl Inspect for Sqlite {
         let parked = sqlx::query(
             "select queue, key, state, attempts, due_at, parked_at, history from ichido_parked \
              where (state = 'dead' or (state = 'waiting' and ?1)) and (?2 is null or queue = ?2) and (?3 is null or key = ?3) \
-             order by parked_at limit ?4",
+             and parked_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?5) order by parked_at limit ?4",
         );
-        let parked =
-            parked.bind(filter.waiting).bind(queue).bind(key).bind(filter.limit).fetch_all(&self.readers).await?;
+        let parked = parked
+            .bind(filter.waiting)
+            .bind(queue)
+            .bind(key)
+            .bind(filter.rows())
+            .bind(format!("-{}.{:03} seconds", filter.older_ms() / 1000, filter.older_ms() % 1000))
+            .fetch_all(&self.readers)
+            .await?;
         let read = |row: &sqlx::sqlite::SqliteRow| {
             let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
             Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
         };
-        parked.iter().map(read).collect()
+        Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
     }
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {

@@ -16,6 +16,7 @@ struct OnSqlite {
 
 impl Fixture for OnSqlite {
     type Store = Sqlite;
+    const ENDING: &'static [&'static str] = &["insert or rollback into only_one (id) values (1), (1)"];
 
     async fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! What operators see and do: [`Inspect`] only looks, [`Operate`] repairs. The command line and the console use these and
 //! the verbs of [`Store`], never a table directly.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -103,13 +103,41 @@ pub struct ParkedFilter {
     pub id: Option<MessageId>,
     /// Also those that wait for a retry.
     pub waiting: bool,
+    /// Only those whose last error contains this text.
+    pub error: Option<String>,
+    /// Only those that were put aside at least so long ago.
+    pub older: Option<Duration>,
     /// At most so many.
     pub limit: u32,
 }
 
+impl ParkedFilter {
+    /// The age in milliseconds, for the database's clock.
+    #[must_use]
+    pub fn older_ms(&self) -> i64 {
+        self.older.map_or(0, |age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX / 2000))
+    }
+
+    /// Keeps what the filter means of what a store has read without looking at errors.
+    #[must_use]
+    pub fn keep(&self, mut parked: Vec<Parked>) -> Vec<Parked> {
+        if let Some(text) = &self.error {
+            parked.retain(|parked| parked.error.contains(text));
+        }
+        parked.truncate(self.limit as usize);
+        parked
+    }
+
+    /// How many rows a store must read for this filter: an error is looked at only after reading.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        if self.error.is_some() { u32::MAX } else { self.limit }
+    }
+}
+
 impl Default for ParkedFilter {
     fn default() -> Self {
-        ParkedFilter { queue: None, id: None, waiting: false, limit: 100 }
+        ParkedFilter { queue: None, id: None, waiting: false, error: None, older: None, limit: 100 }
     }
 }
 
@@ -127,6 +155,8 @@ pub struct Parked {
     pub due_at: Option<String>,
     /// The last error.
     pub error: String,
+    /// The last error without what differs from message to message: numbers, ids, quoted values.
+    pub shape: String,
     /// When it was last put aside, by the database's clock.
     pub parked_at: String,
     /// The last failures, newest last.
@@ -221,8 +251,40 @@ impl Parked {
     ) -> Self {
         let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
         let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
-        Parked { id, state: ParkedState::read(state), attempts, due_at, error, parked_at, history }
+        let shape = shape(&error);
+        Parked { id, state: ParkedState::read(state), attempts, due_at, error, shape, parked_at, history }
     }
+}
+
+/// What many errors have in common: numbers, ids and what stands in quotes become `…`.
+#[must_use]
+pub fn shape(error: &str) -> String {
+    let mut shape = String::with_capacity(error.len());
+    let mut quote = None;
+    for word in error.split_inclusive(|c: char| !c.is_alphanumeric() && c != '-') {
+        let (body, end) = match word.char_indices().next_back() {
+            Some((at, last)) if !last.is_alphanumeric() && last != '-' => (&word[..at], Some(last)),
+            _ => (word, None),
+        };
+        let differs = body.chars().any(|c| c.is_ascii_digit());
+        if quote.is_none() {
+            shape.push_str(if differs { "…" } else { body });
+        }
+        match (quote, end) {
+            (Some(open), Some(end)) if end == open => {
+                shape.push('…');
+                shape.push(end);
+                quote = None;
+            }
+            (None, Some(end @ ('\'' | '"' | '`'))) if body.is_empty() || end != '\'' => {
+                shape.push(end);
+                quote = Some(end);
+            }
+            (None, Some(end)) => shape.push(end),
+            _ => {}
+        }
+    }
+    shape
 }
 
 /// One statement that a store runs for a queue.
@@ -259,6 +321,16 @@ impl Migration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_one_kind_have_one_shape() {
+        let one = shape("duplicate entry '42' for key \"order_7\" at line 664");
+        assert_eq!(one, "duplicate entry '…' for key \"…\" at line …");
+        assert_eq!(one, shape("duplicate entry 'it is 7' for key \"x\" at line 1"));
+        assert_eq!(shape("customer 01a1ddd9-86cd-77ec is gone"), "customer … is gone");
+        assert_eq!(shape("it's not there"), "it's not there");
+        assert_ne!(shape("timeout"), shape("no such customer"));
+    }
 
     #[test]
     fn the_history_keeps_the_last_ten_failures_and_nothing_a_database_refuses() {

@@ -57,7 +57,7 @@ pub use self::{
     handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
-        ProcessState, QueueCounts, Statement, history,
+        ProcessState, QueueCounts, Statement, history, shape,
     },
     message::{Headers, Key, Message, MessageId},
     nearest::{nearest, suggestion},

@@ -1,10 +1,12 @@
 //! `ichido failed`: the messages that wait for an operator.
 
+use std::collections::BTreeMap;
+
 use ichido::{MessageId, Parked, ParkedFilter};
 use serde::Serialize;
 
 use crate::{
-    args::Failed,
+    args::{Failed, Many, Which},
     config::Config,
     failure::{FOUND, Failure},
     open::{Backend, OnStore},
@@ -14,40 +16,45 @@ use crate::{
 impl OnStore for Failed {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         match self {
-            Failed::List { queue: Some(queue), .. } if !config.queues.contains_key(&queue) => {
-                Err(Failure::unknown_queue(&queue, config))
-            }
-            Failed::List { queue, waiting, limit, json } => list(&store, queue, waiting, limit, json).await,
+            Failed::List { which, waiting, json } => list(&store, config, which, waiting, json).await,
             Failed::Show { id, json } => show(&store, &id, json).await,
-            Failed::Retry { ids } => by_hand(&store, Verb::Retry, ids).await,
-            Failed::Discard { ids } => by_hand(&store, Verb::Discard, ids).await,
+            Failed::Retry(many) => by_hand(&store, config, Verb::Retry, many).await,
+            Failed::Discard(many) => by_hand(&store, config, Verb::Discard, many).await,
         }
     }
 }
 
-async fn list<S: Backend>(
-    store: &S,
-    queue: Option<String>,
-    waiting: bool,
-    limit: u32,
-    json: bool,
-) -> Result<u8, Failure> {
+/// What the filter means; a queue that the configuration does not know is a slip.
+async fn find<S: Backend>(store: &S, config: &Config, which: Which, waiting: bool) -> Result<Vec<Parked>, Failure> {
+    if let Some(queue) = which.queue.as_ref().filter(|queue| !config.queues.contains_key(*queue)) {
+        return Err(Failure::unknown_queue(queue, config));
+    }
     let mut filter = ParkedFilter::default();
-    (filter.queue, filter.waiting, filter.limit) = (queue, waiting, limit);
-    let parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
+    (filter.queue, filter.error, filter.older) = (which.queue, which.error, which.older);
+    (filter.waiting, filter.limit) = (waiting, which.limit);
+    store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))
+}
+
+async fn list<S: Backend>(store: &S, config: &Config, which: Which, waiting: bool, json: bool) -> Result<u8, Failure> {
+    let parked = find(store, config, which, waiting).await?;
     if json {
         output::json(&parked)?;
         return Ok(0);
     }
+    let mut shapes: BTreeMap<&str, usize> = BTreeMap::new();
+    for message in &parked {
+        *shapes.entry(&message.shape).or_default() += 1;
+    }
+    let mut shapes: Vec<_> = shapes.into_iter().map(|(shape, count)| (count, shape)).collect();
+    shapes.sort_unstable_by(|one, other| other.cmp(one));
+    if parked.len() > 1 {
+        let rows = shapes.iter().map(|(count, shape)| [count.to_string(), output::shortened(shape, 100)]);
+        output::table(["COUNT", "ERROR"], &rows.collect::<Vec<_>>())?;
+        output::print("")?;
+    }
     let rows = parked.iter().map(|message| {
-        let attempts = message.attempts.to_string();
-        [
-            message.id.clone(),
-            message.state.to_string(),
-            attempts,
-            message.parked_at.clone(),
-            output::shortened(&message.error, 100),
-        ]
+        let (attempts, error) = (message.attempts.to_string(), output::shortened(&message.error, 100));
+        [message.id.clone(), message.state.to_string(), attempts, message.parked_at.clone(), error]
     });
     output::table(["MESSAGE", "STATE", "ATTEMPTS", "SINCE", "ERROR"], &rows.collect::<Vec<_>>())?;
     Ok(0)
@@ -100,14 +107,27 @@ enum Verb {
     Discard,
 }
 
-/// Each id is looked at again at the moment it is changed; what has not failed (any more) is told and left alone.
-async fn by_hand<S: Backend>(store: &S, verb: Verb, ids: Vec<String>) -> Result<u8, Failure> {
+/// Each message is looked at again at the moment it is changed; what has not failed (any more) is told and left alone.
+async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many) -> Result<u8, Failure> {
+    let ids = if many.ids.is_empty() {
+        find(store, config, many.which, false).await?.into_iter().map(|parked| parked.id).collect()
+    } else {
+        many.ids
+    };
     let mut code = 0;
     for id in ids {
         let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
-        let (changed, done) = match verb {
-            Verb::Retry => (store.retry(&id).await, "retried"),
-            Verb::Discard => (store.discard(&id).await, "discarded"),
+        let (done, would) = match verb {
+            Verb::Retry => ("retried", "would be retried"),
+            Verb::Discard => ("discarded", "would be discarded"),
+        };
+        if many.dry_run {
+            output::print(&format!("{id} {would}"))?;
+            continue;
+        }
+        let changed = match verb {
+            Verb::Retry => store.retry(&id).await,
+            Verb::Discard => store.discard(&id).await,
         };
         if changed.map_err(|error| Failure::of::<S>(&error))? {
             output::print(&format!("{id} {done}"))?;

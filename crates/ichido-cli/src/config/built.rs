@@ -5,14 +5,9 @@ use super::document::Node;
 use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
-use super::url::Url;
-
-/// The schemes of databases that are not built.
-const SCHEMES: &[&str] = &["mysql", "mariadb"];
 
 /// The keys that are not built; `*` is any name.
 const KEYS: &[(&str, When)] = &[
-    ("database.single_writer", When::True),
     ("process.check", When::Written),
     ("process.check_every", When::Written),
     ("process.notify", When::True),
@@ -64,19 +59,6 @@ pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {
         }
     }
     Ok(())
-}
-
-/// Refuses an address whose database is not built.
-pub(super) fn check_url(url: &Url, file: &str, line: Option<usize>) -> Result<(), ConfigError> {
-    if !SCHEMES.contains(&url.scheme()) {
-        return Ok(());
-    }
-    Err(ConfigError::NotBuilt {
-        file: file.to_owned(),
-        line,
-        key: "database.url".to_owned(),
-        value: Some(url.scheme().to_owned()),
-    })
 }
 
 fn find<'a>(section: &Section<'a>, parts: &[&str], when: When) -> Option<Field<'a>> {

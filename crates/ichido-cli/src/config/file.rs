@@ -72,9 +72,8 @@ impl Config {
         let document = document::parse(text, file_name, environment)?;
         let root = Section::root(file_name, &document).allow(&KEYS)?;
         let mut config = Self::read(&root)?;
-        match environment(URL_VARIABLE).filter(|url| !url.is_empty()) {
-            Some(url) => config.override_url(&url, URL_VARIABLE)?,
-            None => built::check_url(&config.database.url, file_name, line_of_url(&root))?,
+        if let Some(url) = environment(URL_VARIABLE).filter(|url| !url.is_empty()) {
+            config.override_url(&url, URL_VARIABLE)?;
         }
         built::check_keys(&root)?;
         Ok(config)
@@ -104,13 +103,12 @@ impl Config {
     /// from.
     ///
     /// # Errors
-    /// When the scheme is unknown or not in this version. Only the scheme is shown.
+    /// When the scheme is unknown. Only the scheme is shown.
     pub fn override_url(&mut self, url: &str, origin: &str) -> Result<(), ConfigError> {
         let url = Url::parse(url, &database::SCHEMES).map_err(|text| {
             let key = "database.url".to_owned();
             ConfigError::Invalid { file: origin.to_owned(), line: None, key, text }
         })?;
-        built::check_url(&url, origin, None)?;
         self.database.url = url;
         Ok(())
     }
@@ -128,9 +126,4 @@ impl Config {
     pub fn read_ahead(&self, concurrency: u32) -> u32 {
         self.process.read_ahead.unwrap_or(concurrency).min(process::MOST_READ_AHEAD)
     }
-}
-
-fn line_of_url(root: &Section) -> Option<usize> {
-    let section = root.field("database")?.section().ok()?;
-    section.field("url").map(|field| field.line)
 }

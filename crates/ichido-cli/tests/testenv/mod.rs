@@ -1,5 +1,5 @@
 //! A folder with an `ichido.toml`, a database with the classic tables, and the binary: what every test of the command line
-//! needs. Each test runs for both databases through [`on_both`].
+//! needs. Each test runs for every database through [`on_all`].
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
@@ -11,7 +11,8 @@ use std::{
 
 use ichido_conformance::servers;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Row, SqliteConnection, sqlite::SqliteConnectOptions,
+    AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
+    sqlite::SqliteConnectOptions,
 };
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -21,6 +22,7 @@ use tokio::process::{Child, Command};
 pub enum Kind {
     Sqlite,
     Postgres,
+    MariaDb,
 }
 
 /// A test's own world.
@@ -33,7 +35,7 @@ pub struct Env {
 /// `project` has no unique key, so that a double effect is counted and not refused.
 const TABLES: &str = "
 create table received_order (id integer primary key, name varchar(100) not null, status char(1) default '0' not null, process_id char(36));
-create index received_order_claim on received_order (id) where status = '0' and process_id is null;
+create index received_order_claim on received_order CLAIM;
 create table project (id integer not null, name varchar(100) not null, made_by varchar(36) not null);
 create table burnt (n integer);
 ";
@@ -76,6 +78,7 @@ impl Env {
         let url = match kind {
             Kind::Sqlite => "sqlite://test.db".to_owned(),
             Kind::Postgres => servers::Postgres::shared().fresh_database(),
+            Kind::MariaDb => servers::MariaDb::shared().fresh_database(),
         };
         Env::with_url(kind, url).await
     }
@@ -84,7 +87,11 @@ impl Env {
     pub async fn with_url(kind: Kind, url: String) -> Self {
         let env = Env { kind, url, folder: tempfile::tempdir().unwrap() };
         env.configure(|config| config);
-        env.sql(TABLES).await;
+        let claim = match kind {
+            Kind::MariaDb => "(status, process_id, id)",
+            _ => "(id) where status = '0' and process_id is null",
+        };
+        env.sql(&TABLES.replace("CLAIM", claim)).await;
         env
     }
 
@@ -102,6 +109,7 @@ impl Env {
     pub fn slow_down(&self, milliseconds: u32) {
         let slow = match self.kind {
             Kind::Postgres => format!(r#", "select pg_sleep({})""#, f64::from(milliseconds) / 1000.0),
+            Kind::MariaDb => format!(r#", "select sleep({})""#, f64::from(milliseconds) / 1000.0),
             Kind::Sqlite => {
                 let count = milliseconds * 4000;
                 let burn = format!("with recursive c(n) as (select 1 union all select n + 1 from c where n < {count})");
@@ -158,6 +166,7 @@ impl Env {
         match self.kind {
             Kind::Sqlite => sqlx::raw_sql(statements).execute(&mut self.sqlite().await).await.map(|_| ()).unwrap(),
             Kind::Postgres => sqlx::raw_sql(statements).execute(&mut self.postgres().await).await.map(|_| ()).unwrap(),
+            Kind::MariaDb => sqlx::raw_sql(statements).execute(&mut self.mariadb().await).await.map(|_| ()).unwrap(),
         }
     }
 
@@ -167,6 +176,7 @@ impl Env {
         match self.kind {
             Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
             Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
+            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
         }
     }
 
@@ -177,6 +187,10 @@ impl Env {
 
     async fn postgres(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
+    }
+
+    async fn mariadb(&self) -> MySqlConnection {
+        MySqlConnection::connect(&self.url).await.unwrap()
     }
 
     /// Sends orders with these ids through the binary.
@@ -276,6 +290,13 @@ impl Ended {
         Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
+    /// Asserts that the command line itself was refused.
+    #[track_caller]
+    pub fn assert_refused_by_clap(&self) {
+        assert_eq!(self.code, Some(127), "{self:?}");
+        assert!(self.stdout.is_empty() && self.stderr.contains("Usage") || self.stderr.contains("--help"), "{self:?}");
+    }
+
     /// Asserts a refusal: the code, one message that has all of this in it, no backtrace.
     #[track_caller]
     pub fn assert_refused(&self, code: i32, parts: &[&str]) {
@@ -291,13 +312,31 @@ impl Ended {
 
 /// Makes a test for each database.
 #[macro_export]
-macro_rules! on_both {
+macro_rules! on_all {
     ($($name:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name($crate::testenv::Kind::Sqlite).await; })*
+        $crate::on_all!(@ sqlite, Sqlite, [$($name),*]);
+        $crate::on_all!(@ postgres, Postgres, [$($name),*]);
+        $crate::on_all!(@ mariadb, MariaDb, [$($name),*]);
+    };
+    (@ $module:ident, $kind:ident, [$($name:ident),*]) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    $crate::$name($crate::testenv::Kind::$kind).await;
+                }
+            )*
         }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name($crate::testenv::Kind::Postgres).await; })*
+    };
+}
+
+/// Makes a test for each database that has a server.
+#[macro_export]
+macro_rules! on_servers {
+    ($($name:ident),* $(,)?) => {
+        mod on_servers {
+            $crate::on_all!(@ postgres, Postgres, [$($name),*]);
+            $crate::on_all!(@ mariadb, MariaDb, [$($name),*]);
         }
     };
 }

@@ -97,13 +97,15 @@ async fn assert_broken<F: Fixture>(fixture: &F, process: &Player<F>, statements:
 
 const WRITE: &str = "insert into ledger (message, who) values ('late', 'late')";
 
-/// On servers an error ends the transaction; on SQLite only some do, and then the effects of the others are fine.
+/// An error that ended the transaction, swallowed; on MariaDB only a deadlock does that, which has a test of its own.
 pub async fn a_swallowed_error_breaks_the_transaction<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;
     let process = Player::join(&fixture).await;
-    let or_rollback = "insert or rollback into only_one (id) values (1), (1)";
-    assert_broken(&fixture, &process, &["insert into only_one (id) values (1), (1)", or_rollback, WRITE]).await;
+    if !F::ENDING.is_empty() {
+        let statements: Vec<_> = F::ENDING.iter().copied().chain([WRITE]).collect();
+        assert_broken(&fixture, &process, &statements).await;
+    }
 }
 
 pub async fn a_rollback_by_the_action_breaks_the_transaction<F: Fixture>() {

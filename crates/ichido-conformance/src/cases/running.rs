@@ -89,7 +89,8 @@ pub async fn a_bad_message_never_stops_its_neighbours<F: Fixture>() {
     assert_eq!(seen[0], ("orders/15", 2, "panic: boom 15".to_owned()));
     assert_eq!(seen[1], ("orders/25", 1, "not today".to_owned()));
     assert_eq!((seen[2].0, seen[2].1), ("orders/35", 2));
-    assert!(seen[2].2.to_lowercase().contains("unique"), "{}", seen[2].2);
+    let text = seen[2].2.to_lowercase();
+    assert!(text.contains("unique") || text.contains("duplicate"), "{text}");
     assert_eq!(seen[3], ("orders/5", 2, "no such customer".to_owned()));
     assert_eq!(fixture.number("select count(*) from received_order where status = '2'").await, 4);
 }
@@ -126,11 +127,7 @@ pub async fn an_abort_ends_the_process_with_its_code<F: Fixture>() {
     fixture.sql("update received_order set name = 'abort' where id = 1").await;
     assert_eq!(drain(&fixture).await, 111);
     assert_eq!(fixture.number("select count(*) from ledger where message = 'orders/1'").await, 0);
-    assert_eq!(
-        fixture.number("select cast(attempts as bigint) from ichido_parked where key = '1'").await,
-        1,
-        "an attempt is spent"
-    );
+    assert_eq!(fixture.number("select count(*) from ichido_parked where attempts = 1").await, 1, "an attempt is spent");
     let owned = "select count(*) from received_order where status = '0' and process_id is not null and process_id not like '00000000-%'";
     assert_eq!(fixture.number(owned).await, 0, "the rest is released");
     fixture.sql("update received_order set name = null").await;

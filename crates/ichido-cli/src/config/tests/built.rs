@@ -56,15 +56,11 @@ fn keys_that_are_not_built_are_refused_by_their_values() {
     assert!(message.ends_with(": \"serializable\" is not in this version"));
     not_built(&with_action("commit_interval = 2"), 4, "actions.A.commit_interval");
     not_built(&with_action("commit_on = [\"X\"]"), 4, "actions.A.commit_on");
-    not_built("[database]\nsingle_writer = true", 2, "database.single_writer");
     not_built("[process]\nnotify = true", 2, "process.notify");
     not_built("[process]\nsingle = true", 2, "process.single");
     not_built("[process]\nsingle = \"${X:-true}\"", 2, "process.single");
     not_built("[process]\nexempt = [\"a\"]", 2, "process.exempt");
     not_built("[log]\nmask = [\"card\"]", 2, "log.mask");
-    let message = not_built("[database]\nurl = \"mariadb://u:s3cret@h/d\"", 2, "database.url");
-    assert_eq!(message, "ichido.toml:2: database.url: mariadb is not in this version");
-    not_built("[database]\nurl = \"mysql://h/d\"", 2, "database.url");
 }
 
 #[test]

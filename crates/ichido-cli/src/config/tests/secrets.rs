@@ -103,7 +103,6 @@ fn the_environment_overrides_the_address_of_the_file() {
     let config = Config::parse("", "ichido.toml", &with("")).unwrap();
     assert_eq!(config.database.url.as_str(), "sqlite://ichido.db");
     let refused = |value| Config::parse("", "ichido.toml", &with(value)).unwrap_err().to_string();
-    assert_eq!(refused("mysql://u:s3cret@db/shop"), "ICHIDO_DATABASE_URL: database.url: mysql is not in this version");
     assert!(refused("u:s3cret@db").starts_with("ICHIDO_DATABASE_URL: database.url: unknown scheme `u`"));
 }
 
@@ -112,8 +111,8 @@ fn a_flag_overrides_both_or_changes_nothing() {
     let mut config = Config::parse("", "ichido.toml", &nothing_set).unwrap();
     config.override_url("postgres://db/shop", "--database-url").unwrap();
     assert_eq!(config.database.url.scheme(), "postgres");
-    let error = config.override_url("mysql://db/shop", "--database-url").unwrap_err();
-    assert_eq!(error.to_string(), "--database-url: database.url: mysql is not in this version");
+    let error = config.override_url("oracle://u:s3cret@db/shop", "--database-url").unwrap_err();
+    assert!(error.to_string().starts_with("--database-url: database.url: unknown scheme `oracle`"), "{error}");
     assert_eq!(config.database.url.as_str(), "postgres://db/shop");
     assert_eq!((error.file(), error.line(), error.key()), ("--database-url", None, Some("database.url")));
     assert!(refusal("[database]\nurl = 1").contains("database.url"));
