@@ -19,6 +19,12 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// A fresh database with [`TABLES`] and without ichido's own tables.
     fn empty() -> impl Future<Output = Self> + Send;
 
+    /// Where the database is, for a process of the test's own to find it.
+    fn place(&self) -> String;
+
+    /// The database at that place, in another process.
+    fn at(place: &str) -> impl Future<Output = Self> + Send;
+
     /// Another store on the same database: another process.
     fn store_with(&self, queues: Vec<Queue>) -> Self::Store;
 

@@ -18,10 +18,17 @@ impl Fixture for OnMariaDb {
     const ENDING: &'static [&'static str] = &[];
 
     async fn empty() -> Self {
-        let url = servers::MariaDb::shared().fresh_database();
-        let outside = MySqlPool::connect(&url).await.unwrap();
-        sqlx::raw_sql(TABLES).execute(&outside).await.unwrap();
-        OnMariaDb { url, outside }
+        let fixture = OnMariaDb::at(&servers::MariaDb::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture
+    }
+
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn at(place: &str) -> Self {
+        OnMariaDb { url: place.to_owned(), outside: MySqlPool::connect(place).await.unwrap() }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> MySql {
@@ -51,3 +58,4 @@ impl Fixture for OnMariaDb {
 }
 
 ichido_conformance::conformance!(OnMariaDb);
+ichido_conformance::crashing!(OnMariaDb);

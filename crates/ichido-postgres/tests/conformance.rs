@@ -18,10 +18,17 @@ impl Fixture for OnPostgres {
     const ENDING: &'static [&'static str] = &["insert into only_one (id) values (1), (1)"];
 
     async fn empty() -> Self {
-        let url = servers::Postgres::shared().fresh_database();
-        let outside = PgPool::connect(&url).await.unwrap();
-        sqlx::raw_sql(TABLES).execute(&outside).await.unwrap();
-        OnPostgres { url, outside }
+        let fixture = OnPostgres::at(&servers::Postgres::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture
+    }
+
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn at(place: &str) -> Self {
+        OnPostgres { url: place.to_owned(), outside: PgPool::connect(place).await.unwrap() }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> Postgres {
@@ -50,3 +57,4 @@ impl Fixture for OnPostgres {
 }
 
 ichido_conformance::conformance!(OnPostgres);
+ichido_conformance::crashing!(OnPostgres);

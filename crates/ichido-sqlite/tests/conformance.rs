@@ -1,5 +1,7 @@
 //! The conformance cases on `SQLite`, each with a file of its own.
 
+use std::path::PathBuf;
+
 use ichido::{ProcessId, Queue, Result};
 use ichido_conformance::fixture::{Fixture, TABLES};
 use ichido_sqlite::Sqlite;
@@ -10,8 +12,10 @@ use sqlx::{
 use tempfile::TempDir;
 
 struct OnSqlite {
-    folder: TempDir,
+    file: PathBuf,
     outside: SqlitePool,
+    /// Removed with the fixture that made it.
+    folder: Option<TempDir>,
 }
 
 impl Fixture for OnSqlite {
@@ -20,14 +24,23 @@ impl Fixture for OnSqlite {
 
     async fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = SqliteConnectOptions::new().filename(folder.path().join("test.db")).create_if_missing(true);
+        let fixture = OnSqlite::at(&folder.path().join("test.db").display().to_string()).await;
+        fixture.sql(TABLES).await;
+        OnSqlite { folder: Some(folder), ..fixture }
+    }
+
+    fn place(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    async fn at(place: &str) -> Self {
+        let options = SqliteConnectOptions::new().filename(place).create_if_missing(true);
         let outside = SqlitePool::connect_with(options.journal_mode(SqliteJournalMode::Wal)).await.unwrap();
-        sqlx::raw_sql(TABLES).execute(&outside).await.unwrap();
-        OnSqlite { folder, outside }
+        OnSqlite { file: place.into(), outside, folder: None }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> Sqlite {
-        Sqlite::new(&format!("sqlite://{}", self.folder.path().join("test.db").display()), queues).unwrap()
+        Sqlite::new(&format!("sqlite://{}", self.file.display()), queues).unwrap()
     }
 
     async fn sql(&self, statements: &str) {
@@ -50,3 +63,4 @@ impl Fixture for OnSqlite {
 }
 
 ichido_conformance::conformance!(OnSqlite);
+ichido_conformance::crashing!(OnSqlite);

@@ -171,6 +171,12 @@ impl<S: Store> Context<S> {
         Ok(&self.message()?.headers)
     }
 
+    /// The number of this execution in its process, beginning with 1; 0 before anything was read.
+    #[must_use]
+    pub fn execution_number(&self) -> u64 {
+        self.execution
+    }
+
     /// The store.
     pub fn store(&self) -> &S {
         &self.store

@@ -4,6 +4,7 @@
 
 pub mod claiming;
 pub mod completing;
+pub mod crashing;
 pub mod migrating;
 pub mod parking;
 pub mod rescuing;

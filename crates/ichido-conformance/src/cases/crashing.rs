@@ -1,0 +1,136 @@
+//! Processes that die at the worst moments. The test starts processes of its own binary, which run the ignored test `child`;
+//! what they do is told by their environment. A supervisor starts them again as long as they die.
+
+use std::{process::Stdio, time::Duration};
+
+use ichido::{
+    Context, Handler, Inspect, Next, Outcome, ParkedFilter, Pool, Process, Result, RetryPolicy, Scope, Store,
+};
+use serde::Deserialize;
+use tokio::process::{Child, Command};
+
+use crate::fixture::{Fixture, effect, effects, send_orders};
+
+/// Tests for [`conformance!`](crate::conformance)'s fixture in which whole processes die.
+#[macro_export]
+macro_rules! crashing {
+    ($fixture:ty) => {
+        mod crashing {
+            use super::*;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_message_that_aborts_its_process_is_parked_and_its_neighbours_are_done() {
+                $crate::cases::crashing::a_message_that_aborts_its_process_is_parked_and_its_neighbours_are_done::<
+                    $fixture,
+                >()
+                .await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn an_abort_before_and_after_commit_leaves_each_effect_once() {
+                $crate::cases::crashing::an_abort_before_and_after_commit_leaves_each_effect_once::<$fixture>().await;
+            }
+
+            /// Not a test: what the processes of the tests above run.
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "run by other tests, in processes of their own"]
+            async fn child() {
+                $crate::cases::crashing::child::<$fixture>().await;
+            }
+        }
+    };
+}
+
+const PLACE: &str = "ICHIDO_TEST_PLACE";
+const ROLE: &str = "ICHIDO_TEST_ROLE";
+
+#[derive(Deserialize)]
+struct Order {
+    name: Option<String>,
+}
+
+async fn deadly<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
+    let message = cx.message()?.clone();
+    effect::<F>(cx.tx().await?, &message).await?;
+    if order.name.as_deref() == Some("abort") {
+        std::process::abort();
+    }
+    if std::env::var(ROLE).is_ok_and(|role| role == "before commit") && cx.execution_number() == 5 {
+        std::process::abort();
+    }
+    Ok(Outcome::Done)
+}
+
+/// Dies when its fifth message is committed and nobody knows it yet.
+struct DiesAfterCommit;
+
+impl<S: Store> Handler<S> for DiesAfterCommit {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let outcome = next.run(cx).await;
+        if matches!(outcome, Ok(Outcome::Done)) && cx.execution_number() == 5 {
+            std::process::abort();
+        }
+        outcome
+    }
+}
+
+/// What a process of the tests does: it drains the queue, unless it dies.
+pub async fn child<F: Fixture>() {
+    let Ok(place) = std::env::var(PLACE) else { return };
+    let fixture = F::at(&place).await;
+    let retry =
+        RetryPolicy { attempts: 3, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
+    let pool = Pool::new("Deadly").from("orders").concurrency(2).retry(retry);
+    let process = Process::new(fixture.store()).poll(Duration::from_millis(50)).lease(Duration::from_secs(1)).drain();
+    let mut process = process.action_fn(pool, deadly::<F>);
+    if std::env::var(ROLE).is_ok_and(|role| role == "after commit") {
+        process = process.handlers(|queue| queue.before(Scope::Worker, "transaction", DiesAfterCommit));
+    }
+    assert_eq!(process.run().await.unwrap(), 0);
+}
+
+fn start<F: Fixture>(fixture: &F, role: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "crashing::child"]).env(PLACE, fixture.place()).env(ROLE, role);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
+}
+
+/// Starts a process again until it ends well; says how often it died.
+async fn supervise<F: Fixture>(fixture: &F, role: &str, most: u32) -> u32 {
+    for deaths in 0..most {
+        if start(fixture, role).wait().await.unwrap().success() {
+            return deaths;
+        }
+    }
+    panic!("it died {most} times");
+}
+
+pub async fn a_message_that_aborts_its_process_is_parked_and_its_neighbours_are_done<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 101).await;
+    fixture.sql("update received_order set name = 'abort' where id = 50").await;
+    let (one, two, three) =
+        tokio::join!(supervise(&fixture, "", 9), supervise(&fixture, "", 9), supervise(&fixture, "", 9));
+    assert_eq!(one + two + three, 4, "once as a bystander, then three times as a suspect");
+    assert_eq!(effects(&fixture).await, 100);
+    assert_eq!(fixture.number("select count(distinct message) from ledger").await, 100);
+    assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 100);
+    let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
+    assert_eq!((failed.len(), failed[0].id.as_str(), failed[0].attempts), (1, "orders/50", 3));
+    assert_eq!(failed[0].error, ichido::DIED_RUNNING);
+}
+
+pub async fn an_abort_before_and_after_commit_leaves_each_effect_once<F: Fixture>() {
+    for role in ["before commit", "after commit"] {
+        let fixture = F::fresh().await;
+        send_orders(&fixture, 12).await;
+        assert!(!start(&fixture, role).wait().await.unwrap().success(), "it died {role}");
+        let left = 12 - fixture.number("select count(*) from received_order where status = '1'").await;
+        assert!(left > 0, "it died in the middle");
+        assert_eq!(effects(&fixture).await, 12 - left, "{role}: every effect that is there belongs to a done order");
+        supervise(&fixture, "", 2).await;
+        assert_eq!(effects(&fixture).await, 12);
+        assert_eq!(fixture.number("select count(distinct message) from ledger").await, 12);
+        assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 12);
+    }
+}
