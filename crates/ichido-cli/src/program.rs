@@ -27,6 +27,16 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, drain: bool) -> Res
     Ok(process)
 }
 
+/// Workers wait for each other when there are more of them than connections for their transactions.
+pub(crate) fn few_connections(config: &Config) -> Option<String> {
+    let workers: u32 = config.actions.values().map(|action| action.concurrency).sum();
+    let connections = config.pool().saturating_sub(2).max(1);
+    let sqlite = config.database.url.scheme() == "sqlite";
+    (!sqlite && workers > connections).then(|| {
+        format!("{workers} workers share {connections} connections; raise database.pool if the server allows it, or lower the concurrency")
+    })
+}
+
 fn settings(config: &Config, drain: bool) -> Settings {
     let process = &config.process;
     Settings { lease: process.lease, poll: process.poll, grace: process.grace, drain, progress: config.log.progress }

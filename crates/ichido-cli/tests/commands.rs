@@ -8,6 +8,7 @@ on_all!(
     from_nothing_to_done_in_four_commands,
     a_managed_queue_needs_only_a_name,
     check_prints_the_handler_queue_and_the_statements,
+    check_warns_of_what_can_cost_work,
     migrate_tells_what_it_did
 );
 
@@ -87,6 +88,28 @@ async fn check_prints_the_handler_queue_and_the_statements(kind: Kind) {
     env.sql(&format!("drop index received_order_claim{table}")).await;
     let warned = env.run(&["check"]).await;
     assert!(warned.code == Some(0) && warned.stderr.contains("no index on its claimable rows"), "{warned:?}");
+}
+
+async fn check_warns_of_what_can_cost_work(kind: Kind) {
+    let env = Env::new(kind).await;
+    let warnings = async || {
+        let report: serde_json::Value = serde_json::from_str(&env.ok(&["check", "--json"]).await).unwrap();
+        let texts = report["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned());
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let before = warnings().await;
+    match kind {
+        Kind::Sqlite => assert_eq!(before, ""),
+        Kind::Postgres => assert!(before.contains("fsync is off"), "{before}"),
+        Kind::MariaDb => assert!(before.contains("innodb_flush_log_at_trx_commit is not 1"), "{before}"),
+    }
+    env.slow_down(if kind == Kind::Sqlite { 8000 } else { 1200 });
+    env.send_orders(1..=1).await;
+    env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
+    let after = warnings().await;
+    assert!(after.contains("queue `orders` took") && after.contains("longer than the lease of 1s"), "{after}");
+    env.configure(|config| config.replace("concurrency = 4", "concurrency = 50"));
+    assert_eq!(warnings().await.contains("50 workers share 14 connections"), kind != Kind::Sqlite);
 }
 
 async fn migrate_tells_what_it_did(kind: Kind) {

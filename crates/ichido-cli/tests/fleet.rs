@@ -15,6 +15,7 @@ on_all!(
     a_stopped_process_releases_what_it_has_not_begun,
     what_a_stopped_process_releases_is_taken_by_another_within_a_second,
     a_process_that_is_killed_and_restarted_again_and_again_costs_nothing,
+    a_second_signal_ends_a_process_at_once,
 );
 
 const RUN: &[&str] = &["run", "ProjectCreation/R1", "--drain"];
@@ -164,4 +165,17 @@ async fn a_process_that_is_killed_and_restarted_again_and_again_costs_nothing(ki
     assert_eq!(env.number("select count(*) from received_order where status <> '1'").await, 0, "the queue is empty");
     println!("{kind:?}: {orders} orders, {kills} kills: LOST 0, DOUBLE 0, GHOST 0");
     assert!(kills > 0, "nobody was killed");
+}
+
+async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.slow_down(if kind == Kind::Sqlite { 40_000 } else { 20_000 });
+    env.send_orders(1..=1).await;
+    let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
+    env.until("select count(*) from received_order where process_id is not null", 1).await;
+    process.signal("-TERM").await;
+    process.until_logged("stopping").await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 128 + 15);
+    assert_eq!(env.number("select count(*) from project").await, 0);
 }

@@ -49,7 +49,28 @@ impl Server {
     }
 }
 
-on_servers!(a_server_that_is_stopped_and_killed_is_survived);
+on_servers!(a_server_that_is_stopped_and_killed_is_survived, fifty_workers_make_progress_with_ten_connections);
+
+/// The pool is larger than what the server admits: workers wait for each other, nobody for ever.
+async fn fifty_workers_make_progress_with_ten_connections(kind: Kind) {
+    let server = match kind {
+        Kind::MariaDb => Server::MariaDb(servers::MariaDb::start(&[("max_connections", "10")])),
+        _ => Server::Postgres(servers::Postgres::start(&[
+            ("max_connections", "10"),
+            ("superuser_reserved_connections", "0"),
+        ])),
+    };
+    let env = Env::with_url(kind, server.fresh_database()).await;
+    env.ok(&["migrate"]).await;
+    env.slow_down(5);
+    env.reconfigure(|config| config.replace("concurrency = 4", "concurrency = 50"));
+    env.send_orders(1..=size(300, 2000)).await;
+    let mut process = env.start("process", &["run", "ProjectCreation/R1", "--drain"]);
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    assert!(process.log().contains("50 workers share 14 connections"), "{}", process.log());
+    env.assert_exact(size(300, 2000).into()).await;
+    assert_eq!(env.number("select count(*) from ichido_parked").await, 0, "no attempt was spent");
+}
 
 async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
     let server = Server::start(kind);

@@ -125,6 +125,10 @@ impl MySql {
     pub(crate) async fn queues(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+            // The second one is opened now too, before the workers take the last that the server admits.
+            let spare =
+                if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
+            drop(spare.transpose().map_err(|error| self.unreachable(error))?);
             self.refuse_cluster(&mut connection).await?;
             self.shared.schema.check(&mut connection).await?;
             let mut made = Vec::new();
@@ -150,11 +154,13 @@ impl MySql {
 }
 
 fn pool(size: u32, shared: &Shared, autocommit: bool) -> MySqlPool {
-    // No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
+    // Connections are kept: one that was given up may not be had again. No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
     MySqlPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE)
         .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .after_connect(move |connection, _| Box::pin(set_up(connection, autocommit)))
         .connect_lazy_with(shared.options.clone())
 }

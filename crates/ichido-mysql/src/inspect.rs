@@ -1,8 +1,10 @@
 //! What operators see: counts, processes, parked messages, statements and warnings.
 
+use std::time::Duration;
+
 use ichido::{
     Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement,
+    Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -63,7 +65,7 @@ impl Inspect for MySql {
         Ok(all.collect())
     }
 
-    async fn warnings(&self) -> Result<Vec<String>> {
+    async fn warnings(&self, lease: Duration) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         let flush =
             sqlx::query("show variables like 'innodb_flush_log_at_trx_commit'").fetch_optional(&self.own).await?;
@@ -81,12 +83,11 @@ impl Inspect for MySql {
             let Some((schema, table)) = self.table_of(&queue.queue) else { continue };
             let indexed = indexed.bind(schema).bind(table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
             if indexed.try_get::<i64, _>(0)? == 0 {
-                let name = &queue.queue;
-                warnings.push(format!(
-                    "queue `{name}` has no index on its claimable rows; with many done rows a claim reads them all"
-                ));
+                warnings.push(backend::no_claim_index(&queue.queue));
             }
         }
+        warnings.extend(self.old_snapshot().await?);
+        warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
 
@@ -103,6 +104,39 @@ impl MySql {
         match &queue.place {
             ichido::Place::Table(table) => Some((table.schema.clone(), table.name.clone())),
             _ => None,
+        }
+    }
+
+    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let note = format!(
+            "insert into {} (queue, longest_us) values (?, ?) on duplicate key update longest_us = greatest(longest_us, values(longest_us))",
+            self.shared.schema.longest
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time).execute(&self.own).await?;
+        Ok(())
+    }
+
+    async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
+        let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
+        let long = sqlx::query(AssertSqlSafe(long)).fetch_all(&self.own).await?;
+        let read = |row: &sqlx::mysql::MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+    }
+
+    /// A snapshot that is held open keeps every old version of a row alive. Only who may see other sessions is told.
+    async fn old_snapshot(&self) -> Result<Option<String>> {
+        let oldest = sqlx::query(
+            "select cast(trx_mysql_thread_id as char), timestampdiff(second, trx_started, now()) from information_schema.innodb_trx \
+             where trx_mysql_thread_id <> connection_id() order by trx_started limit 1",
+        );
+        match oldest.fetch_optional(&self.own).await {
+            Ok(Some(row)) => Ok(backend::old_snapshot(row.try_get(0)?, row.try_get(1)?)),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                tracing::debug!(%error, "other sessions are not visible");
+                Ok(None)
+            }
         }
     }
 

@@ -9,7 +9,10 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{MySql, statements::Statements};
+use crate::{
+    MySql,
+    statements::{Column, Statements},
+};
 
 impl MySql {
     pub(crate) async fn send_in(
@@ -186,7 +189,6 @@ fn message(queue: &Statements, row: &MySqlRow) -> Result<Message> {
 
 /// Fields are columns; columns that the message does not name get their defaults.
 async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Key> {
-    let rows = &queue.rows;
     let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
     let fields = Fields::decode(&whole).map_err(|_| backend::not_columns(&queue.queue))?;
     let (insert, bound) = insert_row(queue, &fields)?;
@@ -195,28 +197,28 @@ async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message:
         insert = insert.bind(text(&fields.value(name)?));
     }
     let sent = insert.execute(&mut *connection).await?;
-    let mut read = format!("select {} from {} t where ", rows.key_out(), rows.table);
-    let mut values = Vec::new();
-    for (at, column) in rows.key.iter().enumerate() {
-        let given = bound.iter().find(|name| name.eq_ignore_ascii_case(&column.name));
-        let value = match given {
-            Some(name) => text(&fields.value(name)?).unwrap_or_default(),
-            None if column.counts_itself => sent.last_insert_id().to_string(),
-            None => {
-                return Err(Error::Refused(format!(
-                    "a message for the queue `{}` must name its key `{}`",
-                    queue.queue, column.name
-                )));
-            }
-        };
-        let and = if at > 0 { " and " } else { "" };
-        read.push_str(&format!(
-            "{and}t.{} = {}",
-            column.quoted,
-            if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") }
-        ));
-        values.push(value);
-    }
+    read_key(connection, queue, &key_values(queue, &fields, &bound, sent.last_insert_id())?).await
+}
+
+/// What the key columns of a row that was just sent were given; the server counts some itself.
+fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64) -> Result<Vec<String>> {
+    let value = |column: &Column| match bound.iter().find(|name| name.eq_ignore_ascii_case(&column.name)) {
+        Some(name) => Ok(text(&fields.value(name)?).unwrap_or_default()),
+        None if column.counts_itself => Ok(counted.to_string()),
+        None => {
+            let text = format!("a message for the queue `{}` must name its key `{}`", queue.queue, column.name);
+            Err(Error::Refused(text))
+        }
+    };
+    queue.rows.key.iter().map(value).collect()
+}
+
+/// The key as the server writes it, of the row with these values.
+async fn read_key(connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
+    let rows = &queue.rows;
+    let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
+    let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
+    let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
     let mut read = sqlx::query(AssertSqlSafe(read));
     for value in values {
         read = read.bind(value);

@@ -26,6 +26,7 @@ pub(crate) struct Schema {
     pub(crate) message: String,
     pub(crate) parked: String,
     pub(crate) audit: String,
+    pub(crate) longest: String,
     version: String,
 }
 
@@ -42,6 +43,7 @@ impl Schema {
             message: table("ichido_message"),
             parked: table("ichido_parked"),
             audit: table("ichido_audit"),
+            longest: table("ichido_longest"),
             version: table("ichido_schema"),
             name,
         })

@@ -1,6 +1,6 @@
 //! [`ichido::Store`] for MariaDB and MySQL: every verb, each a line that names where it is done.
 
-use std::error::Error as StdError;
+use std::{error::Error as StdError, time::Duration};
 
 use ichido::{Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::MySqlConnection;
@@ -98,6 +98,10 @@ impl Store for MySql {
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {
         self.rescue_dead(by).await
+    }
+
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        self.longest(queue, time).await
     }
 
     async fn return_due(&self, by: &Registration) -> Result<u64> {

@@ -15,6 +15,10 @@ use crate::{fault, schema::Schema, sql_action::Rendered, statements::Statements}
 /// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
 const OWN: u32 = 2;
 
+/// How soon the server looks whether we are still there, how often, and how many times.
+const KEEPALIVES: [(&str, &str); 3] =
+    [("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "3")];
+
 /// Nobody waits longer than this for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
 
@@ -52,7 +56,8 @@ impl Postgres {
                 "the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"
             ))
         })?;
-        let options = options.application_name("ichido");
+        // The server notices within half a minute that a host is gone, and frees the rows of its transactions.
+        let options = options.application_name("ichido").options(KEEPALIVES);
         let shared = Shared {
             options,
             schema: Schema::new(schema)?,
@@ -119,6 +124,10 @@ impl Postgres {
     pub(crate) async fn queues(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+            // The second one is opened now too, before the workers take the last that the server admits.
+            let spare =
+                if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
+            drop(spare.transpose().map_err(|error| self.unreachable(error))?);
             self.shared.schema.check(&mut connection).await?;
             let mut made = Vec::new();
             for queue in &self.shared.queues {
@@ -132,11 +141,13 @@ impl Postgres {
 }
 
 fn pool(size: u32, options: PgConnectOptions) -> PgPool {
-    // No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
+    // Connections are kept: one that was given up may not be had again. No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
     PgPoolOptions::new()
         .max_connections(size)
         .acquire_timeout(ACQUIRE)
         .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
         .connect_lazy_with(options)
 }
 

@@ -1,12 +1,14 @@
 //! What operators see: counts, processes, parked messages, statements and warnings.
 
+use std::time::Duration;
+
 use ichido::{
     Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement,
+    Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, parked::UTC};
+use crate::{Postgres, parked::UTC, statements::Statements};
 
 impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
@@ -68,7 +70,7 @@ impl Inspect for Postgres {
         Ok(all.collect())
     }
 
-    async fn warnings(&self) -> Result<Vec<String>> {
+    async fn warnings(&self, lease: Duration) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         for (setting, consequence) in [
             ("fsync", "a crash of the server can destroy the database"),
@@ -80,18 +82,12 @@ impl Inspect for Postgres {
             }
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
-            let indexed = sqlx::query(
-                "select exists (select 1 from pg_index where indrelid = to_regclass($1) and indpred is not null and indisvalid \
-                 and pg_get_expr(indpred, indrelid) ilike '%' || $2 || '% is null%')",
-            );
-            let indexed = indexed.bind(&queue.rows.table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
-            if !indexed.try_get::<bool, _>(0)? {
-                warnings.push(format!(
-                    "queue `{}` has no index on its claimable rows; with many done rows a claim reads them all",
-                    queue.queue
-                ));
+            if !self.claims_by_index(queue).await? {
+                warnings.push(backend::no_claim_index(&queue.queue));
             }
         }
+        warnings.extend(self.old_snapshot().await?);
+        warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
 
@@ -102,6 +98,45 @@ impl Inspect for Postgres {
 }
 
 impl Postgres {
+    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let note = format!(
+            "insert into {} as l (queue, longest_us) values ($1, $2) on conflict (queue) do update \
+             set longest_us = excluded.longest_us, at = now() where l.longest_us < excluded.longest_us",
+            self.shared.schema.longest
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time).execute(&self.own).await?;
+        Ok(())
+    }
+
+    async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
+        let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
+        let long = sqlx::query(AssertSqlSafe(long)).fetch_all(&self.own).await?;
+        let read = |row: &sqlx::postgres::PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+    }
+
+    /// A snapshot that is held open keeps every done row alive for every claim to walk over.
+    async fn old_snapshot(&self) -> Result<Option<String>> {
+        let oldest = sqlx::query(
+            "select pid::text, extract(epoch from max(clock_timestamp() - xact_start))::bigint from pg_stat_activity \
+             where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database() \
+             group by pid order by 2 desc nulls last limit 1",
+        );
+        let Some(row) = oldest.fetch_optional(&self.own).await? else { return Ok(None) };
+        let (pid, seconds): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(backend::old_snapshot(&pid, seconds.unwrap_or_default()))
+    }
+
+    /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
+    async fn claims_by_index(&self, queue: &Statements) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        sqlx::query("set local enable_seqscan = off").execute(&mut *tx).await?;
+        let plan = sqlx::raw_sql(AssertSqlSafe(format!("explain {}", queue.look))).fetch_all(&mut *tx).await?;
+        let steps: Vec<String> = plan.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        Ok(!steps.iter().any(|step| step.contains("Seq Scan") || step.contains("Sort Key")))
+    }
+
     async fn process_states(&self) -> Result<Vec<ProcessState>> {
         let states = format!(
             "select id::text, request_id, host, pid, extract(epoch from clock_timestamp() - started_at)::bigint, \

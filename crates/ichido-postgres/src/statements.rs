@@ -115,6 +115,7 @@ pub(crate) struct Statements {
     pub(crate) payload_limit: usize,
     pub(crate) rows: Rows,
     pub(crate) claim: Arc<str>,
+    pub(crate) look: Arc<str>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
@@ -143,6 +144,7 @@ impl Statements {
         let (key, many, out) = (rows.key_is(1), rows.key_in_keys(), rows.key_out());
         Ok(Statements {
             claim: claim(schema, &queue.name, &rows, &conditions)?.into(),
+            look: look(&rows, &conditions).into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
             complete: complete(&rows, &conditions, &mine).into(),
             is_claimed: format!("select 1 from {table} t where {} and {mine} for update", rows.key_is(2)).into(),
@@ -240,6 +242,13 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions) -> 
         message = rows.message(),
         outside = each(&|at, _, down| format!("c.o{at}{down}")),
     ))
+}
+
+/// The part of a claim that finds rows, for the planner to explain.
+fn look(rows: &Rows, conditions: &Conditions) -> String {
+    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    let (table, owner, order) = (&rows.table, &rows.owner.quoted, order.collect::<Vec<_>>().join(", "));
+    format!("select 1 from {table} t where {} and t.{owner} is null order by {order} limit 64", conditions.new)
 }
 
 /// The one-way door. `$2` is the token that this transaction was begun with: it is gone if the transaction is.

@@ -1,8 +1,10 @@
 //! What operators see: counts, processes, parked messages, statements and warnings.
 
+use std::time::Duration;
+
 use ichido::{
     Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement,
+    Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -71,8 +73,14 @@ impl Inspect for Sqlite {
         Ok(all.collect())
     }
 
-    async fn warnings(&self) -> Result<Vec<String>> {
+    async fn warnings(&self, lease: Duration) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
+        let mut tx = self.begin_tx().await?;
+        let synchronous = sqlx::query("pragma synchronous").fetch_one(tx.connection()).await?;
+        tx.rollback().await?;
+        if synchronous.try_get::<i64, _>(0)? < 2 {
+            warnings.push("synchronous is not FULL: a loss of power can lose the last commits".into());
+        }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
             let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {}", queue.pick))).bind(1);
             let plan = plan.fetch_all(&self.readers).await?;
@@ -81,12 +89,10 @@ impl Inspect for Sqlite {
                 .filter_map(|row| row.try_get::<String, _>("detail").ok())
                 .any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE"));
             if scans {
-                warnings.push(format!(
-                    "queue `{}` has no index on its claimable rows; with many done rows a claim reads them all",
-                    queue.queue
-                ));
+                warnings.push(backend::no_claim_index(&queue.queue));
             }
         }
+        warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
 
@@ -97,6 +103,24 @@ impl Inspect for Sqlite {
 }
 
 impl Sqlite {
+    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let note = sqlx::query(
+            "insert into ichido_longest (queue, longest_us) values (?1, ?2) on conflict (queue) do update \
+             set longest_us = excluded.longest_us, at = excluded.at where longest_us < excluded.longest_us",
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        note.bind(queue).bind(time).execute(tx.connection()).await?;
+        tx.commit().await
+    }
+
+    async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
+        let long =
+            sqlx::query("select queue, longest_us from ichido_longest order by queue").fetch_all(&self.readers).await?;
+        let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
+        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+    }
+
     async fn process_states(&self) -> Result<Vec<ProcessState>> {
         let states = sqlx::query(
             "select id, request_id, host, pid, cast((julianday('now') - julianday(started_at)) * 86400 as integer) \

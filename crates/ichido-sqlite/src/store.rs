@@ -106,6 +106,10 @@ impl Store for Sqlite {
         self.rescue_dead(by).await
     }
 
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        self.longest(queue, time).await
+    }
+
     async fn return_due(&self, by: &Registration) -> Result<u64> {
         self.return_all_due(by).await
     }

@@ -15,7 +15,7 @@ struct OnSqlite {
     file: PathBuf,
     outside: SqlitePool,
     /// Removed with the fixture that made it.
-    folder: Option<TempDir>,
+    _folder: Option<TempDir>,
 }
 
 impl Fixture for OnSqlite {
@@ -26,7 +26,7 @@ impl Fixture for OnSqlite {
         let folder = tempfile::tempdir().unwrap();
         let fixture = OnSqlite::at(&folder.path().join("test.db").display().to_string()).await;
         fixture.sql(TABLES).await;
-        OnSqlite { folder: Some(folder), ..fixture }
+        OnSqlite { _folder: Some(folder), ..fixture }
     }
 
     fn place(&self) -> String {
@@ -36,7 +36,7 @@ impl Fixture for OnSqlite {
     async fn at(place: &str) -> Self {
         let options = SqliteConnectOptions::new().filename(place).create_if_missing(true);
         let outside = SqlitePool::connect_with(options.journal_mode(SqliteJournalMode::Wal)).await.unwrap();
-        OnSqlite { file: place.into(), outside, folder: None }
+        OnSqlite { file: place.into(), outside, _folder: None }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> Sqlite {

@@ -21,8 +21,9 @@ pub trait Inspect: Store {
     /// The statements that this store runs for its queues.
     fn statements(&self) -> impl Future<Output = Result<Vec<Statement>>> + Send;
 
-    /// What an operator should know: missing indexes, settings under which commits can be lost.
-    fn warnings(&self) -> impl Future<Output = Result<Vec<String>>> + Send;
+    /// What an operator should know: missing indexes, settings under which commits can be lost, old snapshots, messages
+    /// that took longer than this lease.
+    fn warnings(&self, lease: Duration) -> impl Future<Output = Result<Vec<String>>> + Send;
 
     /// The columns of a table queue; none for a managed queue.
     fn columns(&self, queue: &str) -> impl Future<Output = Result<Option<Vec<String>>>> + Send;

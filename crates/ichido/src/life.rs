@@ -1,9 +1,13 @@
 //! The life of this process in the database: the id under which it claims, whether it may claim now, and what it has done
 //! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
 
-use std::sync::{
-    Arc, Mutex, PoisonError, RwLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::Notify;
@@ -20,6 +24,8 @@ pub(crate) struct Life {
     /// The readers whose workers may wait for that.
     waiting: Mutex<Vec<Arc<Notify>>>,
     executions: AtomicU64,
+    /// The longest time that a message of each queue has taken, and whether it has been told.
+    longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
@@ -33,6 +39,7 @@ impl Life {
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
+            longest: Mutex::default(),
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         }
@@ -77,6 +84,28 @@ impl Life {
     /// From now on this is told when a suspect has ended.
     pub(crate) fn tell(&self, changed: Arc<Notify>) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
+    }
+
+    /// A message of this queue took so long.
+    pub(crate) fn took(&self, queue: &Arc<str>, time: Duration) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        match longest.get_mut(queue) {
+            Some((known, _)) if *known >= time => {}
+            Some(known) => *known = (time, false),
+            None => drop(longest.insert(queue.clone(), (time, false))),
+        }
+    }
+
+    /// The longest times that have not been told yet.
+    pub(crate) fn untold(&self) -> Vec<(Arc<str>, Duration)> {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let untold = longest.iter_mut().filter(|(_, (_, told))| !told);
+        untold
+            .map(|(queue, (time, told))| {
+                *told = true;
+                (queue.clone(), *time)
+            })
+            .collect()
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

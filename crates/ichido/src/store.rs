@@ -102,6 +102,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
 
+    /// Keeps the longest time that a message of a queue has taken, for the warnings of `check`.
+    fn note_longest(&self, queue: &str, time: Duration) -> impl Future<Output = Result<()>> + Send;
+
     /// Returns parked messages whose time has come.
     fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
 

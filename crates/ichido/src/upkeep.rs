@@ -18,7 +18,8 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) fn start<S: Store>(
+    /// Returns when the chores have their connection: workers must not take the last one that the server admits.
+    pub(crate) async fn start<S: Store>(
         store: &S,
         life: Arc<Life>,
         clock: Arc<dyn Clock>,
@@ -26,13 +27,16 @@ impl Upkeep {
     ) -> Result<Self> {
         let end = CancellationToken::new();
         let (ending, ended) = tokio::sync::oneshot::channel();
+        let (ready, connected) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (store, settings, token) = (store.clone(), settings.clone(), end.clone());
         thread::Builder::new().name("ichido-upkeep".into()).spawn(move || {
             runtime.block_on(async move {
+                let apart = store.apart();
+                let _ = ready.send(apart.ping().await);
                 let now = clock.now();
                 let chores = Chores {
-                    store: store.apart(),
+                    store: apart,
                     life,
                     clock,
                     settings,
@@ -45,7 +49,9 @@ impl Upkeep {
             });
             let _ = ending.send(());
         })?;
-        Ok(Upkeep { end, ended })
+        let upkeep = Upkeep { end, ended };
+        connected.await.unwrap_or_else(|_| Err("the thread for upkeep ended".into()))?;
+        Ok(upkeep)
     }
 
     pub(crate) async fn stop(mut self) {
@@ -122,6 +128,7 @@ impl<S: Store> Chores<S> {
                 }
                 self.last_success = self.clock.now();
                 self.life.set_claiming(true);
+                self.tell_longest().await;
             }
             Ok(false) => self.rebirth().await,
             Err(error) => {
@@ -130,6 +137,14 @@ impl<S: Store> Chores<S> {
                 if self.clock.now() - self.last_success > self.settings.lease / 2 {
                     self.life.set_claiming(false);
                 }
+            }
+        }
+    }
+
+    async fn tell_longest(&self) {
+        for (queue, time) in self.life.untold() {
+            if let Err(error) = self.store.note_longest(&queue, time).await {
+                tracing::debug!(%error, "the longest time is not noted");
             }
         }
     }

@@ -36,7 +36,8 @@ impl OnStore for Check {
         let of = |error| Failure::of::<S>(&error);
         store.prepare().await.map_err(of)?;
         program::check_statements(&store, config).await.map_err(of)?;
-        let warnings = store.warnings().await.map_err(of)?;
+        let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
+        warnings.extend(program::few_connections(config));
         let statements = store.statements().await.map_err(of)?;
         let report = Report { handlers: handlers(store, config)?, statements, warnings };
         if self.json {

@@ -24,6 +24,9 @@ impl OnStore for Run {
             request = request.user_id(user);
         }
         stop_on_signals(stop)?;
+        if let Some(warning) = program::few_connections(config) {
+            tracing::warn!("{warning}");
+        }
         match program::check_statements(&checked, config).await {
             // A database that does not answer is for the retry handler.
             Err(error) if !error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),

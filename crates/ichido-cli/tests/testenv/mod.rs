@@ -105,6 +105,13 @@ impl Env {
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
+    /// Changes `ichido.toml` as it is.
+    pub fn reconfigure(&self, change: impl FnOnce(String) -> String) {
+        let file = self.folder().join("ichido.toml");
+        let config = change(std::fs::read_to_string(&file).unwrap());
+        std::fs::write(file, config).unwrap();
+    }
+
     /// Makes each message take some milliseconds in its transaction.
     pub fn slow_down(&self, milliseconds: u32) {
         let slow = match self.kind {
@@ -268,6 +275,15 @@ impl Process {
         let ended = tokio::time::timeout(Duration::from_mins(3), self.child.wait()).await;
         let status = ended.unwrap_or_else(|_| panic!("it does not end:\n{}", self.log())).unwrap();
         status.code().unwrap_or_else(|| panic!("ended by a signal:\n{}", self.log()))
+    }
+
+    /// Waits until it has logged this text.
+    pub async fn until_logged(&self, text: &str) {
+        let since = Instant::now();
+        while !self.log().contains(text) {
+            assert!(since.elapsed() < Duration::from_secs(60), "`{text}` is not logged:\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// What it has logged so far.

@@ -54,3 +54,10 @@ create table ichido_audit (
     `key`  varbinary(1000) not null,
     detail longtext not null
 ) engine = InnoDB default charset = utf8mb4;
+
+-- The longest time that a message of a queue has taken.
+create table ichido_longest (
+    queue      varchar(64) character set ascii collate ascii_bin primary key,
+    longest_us bigint not null,
+    at         timestamp(6) not null default current_timestamp(6)
+) engine = InnoDB default charset = utf8mb4;

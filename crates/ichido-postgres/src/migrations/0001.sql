@@ -54,3 +54,10 @@ create table ichido_audit (
     key    text not null,
     detail text not null
 );
+
+-- The longest time that a message of a queue has taken.
+create table ichido_longest (
+    queue      text collate "C" primary key,
+    longest_us bigint not null,
+    at         timestamptz not null default now()
+);

@@ -52,3 +52,10 @@ create table ichido_audit (
     key    text not null,
     detail text not null
 ) strict;
+
+-- The longest time that a message of a queue has taken.
+create table ichido_longest (
+    queue      text primary key not null,
+    longest_us integer not null,
+    at         text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) strict, without rowid;

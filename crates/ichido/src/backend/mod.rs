@@ -4,6 +4,7 @@
 mod mapping;
 mod past;
 mod refuse;
+mod warn;
 
 pub use self::{
     mapping::{Conditions, Mapping},
@@ -12,6 +13,7 @@ pub use self::{
         not_columns, refuse_key, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
     },
+    warn::{long_messages, no_claim_index, old_snapshot},
 };
 
 use crate::Migration;

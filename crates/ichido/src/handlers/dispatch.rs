@@ -86,7 +86,14 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         cx.store.register(&registration).await?;
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
         let life = Arc::new(Life::new(registration));
-        let upkeep = Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings)?;
+        let upkeep = Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await;
+        let upkeep = match upkeep {
+            Ok(upkeep) => upkeep,
+            Err(error) => {
+                cx.former.push(life.id());
+                return Err(error);
+            }
+        };
         cx.life = Some(life.clone());
         let works: Vec<_> = wanted
             .into_iter()
@@ -98,6 +105,10 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let result = run_all(cx, next, &works).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
+        for (queue, time) in life.untold() {
+            // Only a warning of `check` depends on it.
+            let _ = cx.store.note_longest(&queue, time).await;
+        }
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
         if left.is_err() {
             cx.former.push(life.id());

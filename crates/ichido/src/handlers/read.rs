@@ -33,8 +33,12 @@ impl<S: Store> Handler<S> for Read {
             user_id = cx.user_id(),
             execution = cx.execution,
         );
+        let (queue, begun) = (delivery.message.queue.clone(), cx.clock.now());
         cx.delivery = Some(delivery);
         let result = run(cx, next).instrument(span).await;
+        if let Some(life) = &cx.life {
+            life.took(&queue, cx.clock.now() - begun);
+        }
         // A pass that was dropped further in leaves its transaction here, and settling would wait for it.
         cx.roll_back().await;
         if let Some(delivery) = cx.delivery.take() {

@@ -1,0 +1,52 @@
+//! What every store warns about, in the same words.
+
+use std::time::Duration;
+
+/// A snapshot that has been open for longer than this is worth a word, in seconds.
+const OLD_SNAPSHOT: i64 = 300;
+
+/// Without an index on claimable rows, a claim reads all rows.
+#[must_use]
+pub fn no_claim_index(queue: &str) -> String {
+    format!(
+        "queue `{queue}` has no index on its claimable rows in claim order; with many done rows a claim reads them all"
+    )
+}
+
+/// A transaction that has been open for so many seconds, if that is long.
+#[must_use]
+pub fn old_snapshot(session: &str, seconds: i64) -> Option<String> {
+    let old = format!(
+        "session {session} has had a transaction open for {seconds} s; until it ends, claims walk over every row that is done"
+    );
+    (seconds >= OLD_SNAPSHOT).then_some(old)
+}
+
+/// Queues with messages that took longer than the lease, in microseconds.
+#[must_use]
+pub fn long_messages(longest: Vec<(String, i64)>, lease: Duration) -> Vec<String> {
+    let time = |microseconds: i64| Duration::from_micros(microseconds.unsigned_abs());
+    let long = longest.into_iter().filter(|(_, longest)| time(*longest) > lease);
+    let text = |(queue, longest): (String, i64)| {
+        let longest = time(longest);
+        format!(
+            "a message of queue `{queue}` took {longest:.1?}, longer than the lease of {lease:?}; a process that hangs in it is seen late"
+        )
+    };
+    long.map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_long_or_old_is_worth_a_word() {
+        let longest = || vec![("short".to_owned(), 900_000), ("long".to_owned(), 2_500_000)];
+        let warned = long_messages(longest(), Duration::from_secs(1));
+        assert!(warned.len() == 1 && warned[0].contains("`long` took 2.5s"), "{warned:?}");
+        assert!(long_messages(longest(), Duration::from_secs(3)).is_empty());
+        assert_eq!(old_snapshot("7", 299), None);
+        assert!(old_snapshot("7", 300).is_some_and(|text| text.contains("session 7")));
+    }
+}
