@@ -281,7 +281,7 @@ impl Process {
     pub async fn until_logged(&self, text: &str) {
         let since = Instant::now();
         while !self.log().contains(text) {
-            assert!(since.elapsed() < Duration::from_secs(60), "`{text}` is not logged:\n{}", self.log());
+            assert!(since.elapsed() < Duration::from_mins(1), "`{text}` is not logged:\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
