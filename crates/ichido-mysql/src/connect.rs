@@ -88,6 +88,8 @@ impl MySql {
 
     /// A short transaction of ichido's own.
     pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::MySql>> {
+        // Before a connection is held: the first look at the queues needs its own.
+        self.queues().await?;
         self.own.begin().await.map_err(|error| self.unreachable(error))
     }
 

@@ -157,7 +157,7 @@ impl Rows {
         let value = |column: &Column| if column.name == self.owner.name { owner.to_owned() } else { column.in_json() };
         let pairs =
             self.columns.iter().map(|column| Ok(format!("{}, {}", quote::literal(&column.name)?, value(column))));
-        Ok(format!("json_object({})", pairs.collect::<Result<Vec<_>>>()?.join(", ")))
+        Ok(format!("cast(json_object({}) as char)", pairs.collect::<Result<Vec<_>>>()?.join(", ")))
     }
 
     /// What is read of a message: the key as text, the payload, the headers.

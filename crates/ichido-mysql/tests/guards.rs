@@ -111,3 +111,17 @@ async fn values_that_are_equal_for_the_collation_or_too_wide_are_refused() {
     assert!(refusal("taken_by", Status::new("state", "new", "done")).await.contains("does not fit"));
     assert!(refusal("narrow", Status::new("state", "new", "ok")).await.contains("36 characters"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_galera_cluster_is_refused_unless_one_node_does_the_writing() {
+    let server = servers::MariaDb::start(&[("wsrep_on", "ON"), ("binlog_format", "ROW")]);
+    let url = server.fresh_database();
+    let many = MySql::new(&url, None, 4, false, Vec::new()).unwrap();
+    match many.prepare().await {
+        Err(Error::Setup(text)) => assert!(text.contains("Galera") && text.contains("single_writer"), "{text}"),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+    let one = MySql::new(&url, None, 4, true, Vec::new()).unwrap();
+    one.migrate().await.unwrap();
+    one.prepare().await.unwrap();
+}

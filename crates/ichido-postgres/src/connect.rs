@@ -85,6 +85,13 @@ impl Postgres {
 
     /// A short transaction of ichido's own, whatever isolation the server has as its default.
     pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
+        // Before a connection is held: the first look at the queues needs its own.
+        self.queues().await?;
+        self.begin_migration().await
+    }
+
+    /// The same, before there are tables to look at.
+    pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
         let begin = format!("begin isolation level read committed read write; set local lock_timeout = '{LOCK}'");
         self.own.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))
     }

@@ -90,7 +90,7 @@ impl Postgres {
 
     /// Creates or upgrades ichido's tables, all in one transaction, one process at a time.
     pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
-        let mut tx = self.begin_own().await?;
+        let mut tx = self.begin_migration().await?;
         sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
         let (from, _) = self.shared.schema.version(&mut tx).await?;
         let migration = self.shared.schema.migrations().from(from);
