@@ -53,6 +53,25 @@ impl<S: Store> Dispatch<S> {
         Ok(Registration::new(request_id, self.settings.lease, queues))
     }
 
+    /// Registers the process and starts its chores.
+    async fn begin(&self, cx: &mut Context<S>, wanted: &[&PooledAction<S>]) -> Result<(Arc<Life>, Upkeep)> {
+        let names: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
+        let request_id = if cx.request_id().is_empty() { names.join(",") } else { cx.request_id().into() };
+        let registration = self.registration(&request_id, wanted)?;
+        self.free_former(cx).await?;
+        cx.store.register(&registration).await?;
+        tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
+        let life = Arc::new(Life::new(registration));
+        cx.life = Some(life.clone());
+        match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
+            Ok(upkeep) => Ok((life, upkeep)),
+            Err(error) => {
+                cx.former.push(life.id());
+                Err(error)
+            }
+        }
+    }
+
     /// What this process had before the database went away is free again before it begins anew.
     async fn free_former(&self, cx: &mut Context<S>) -> Result<()> {
         while let Some(id) = cx.former.last() {
@@ -79,22 +98,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         cx.store.prepare().await?;
-        let several: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
-        let request_id = if cx.request_id().is_empty() { several.join(",") } else { cx.request_id().into() };
-        let registration = self.registration(&request_id, &wanted)?;
-        self.free_former(cx).await?;
-        cx.store.register(&registration).await?;
-        tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
-        let life = Arc::new(Life::new(registration));
-        let upkeep = Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await;
-        let upkeep = match upkeep {
-            Ok(upkeep) => upkeep,
-            Err(error) => {
-                cx.former.push(life.id());
-                return Err(error);
-            }
-        };
-        cx.life = Some(life.clone());
+        let (life, upkeep) = self.begin(cx, &wanted).await?;
         let works: Vec<_> = wanted
             .into_iter()
             .map(|(pool, action)| {
@@ -105,13 +109,11 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let result = run_all(cx, next, &works).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
-        for (queue, time) in life.untold() {
-            // Only a warning of `check` depends on it.
-            let _ = cx.store.note_longest(&queue, time).await;
-        }
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
         if left.is_err() {
             cx.former.push(life.id());
+        } else {
+            tell_longest(&cx.store, &life).await;
         }
         report_end(&life, closed.and(left));
         result
@@ -164,6 +166,15 @@ async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()
     let id = life.id();
     let leaving = undisturbed(async move { store.leave(id).await });
     tokio::time::timeout(patience, leaving).await.unwrap_or_else(|_| Err("the database does not answer".into()))
+}
+
+/// Only a warning of `check` depends on it.
+async fn tell_longest<S: Store>(store: &S, life: &Life) {
+    for (queue, time) in life.untold() {
+        if let Err(error) = store.note_longest(&queue, time).await {
+            tracing::debug!(%error, "the longest time is not noted");
+        }
+    }
 }
 
 async fn close_all<S: Store>(works: &[Arc<Work<S>>]) -> Result<()> {
