@@ -178,3 +178,47 @@ async fn a_row_that_somebody_has_locked_does_not_hold_up_what_is_due() {
     commit(editor).await;
     assert_eq!(scene.store.return_due(&process).await.unwrap(), 1, "it was neither forgotten nor stuck");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_passes_over_a_row_that_somebody_has_locked() {
+    let scene = Scene::new(3).await;
+    let process = scene.process().await;
+    let mut editor = scene.connection().await;
+    sqlx::raw_sql("begin; update received_order set name = 'by hand' where id = 1").execute(&mut editor).await.unwrap();
+    let claimed = scene.store.claim(process.id, "orders", 2).await.unwrap();
+    assert_eq!(claimed.iter().map(|found| found.message.key.to_string()).collect::<Vec<_>>(), ["2", "3"]);
+    commit(editor).await;
+    assert_eq!(scene.store.claim(process.id, "orders", 2).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_row_that_somebody_has_locked_does_not_hold_up_what_is_due() {
+    let scene = Scene::new(2).await;
+    let process = scene.process().await;
+    for delivery in scene.store.claim(process.id, "orders", 2).await.unwrap() {
+        assert!(scene.store.park(&delivery, &Failure::waiting("later", 1, Duration::ZERO)).await.unwrap());
+    }
+    let mut operator = scene.connection().await;
+    let lock = "begin; select 1 from ichido_parked where queue = 'orders' and key = '1' for update";
+    sqlx::raw_sql(lock).execute(&mut operator).await.unwrap();
+    assert_eq!(scene.store.return_due(&process).await.unwrap(), 1);
+    commit(operator).await;
+    assert_eq!(scene.store.return_due(&process).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_left_something_behind_claims_nothing_any_more() {
+    let scene = Scene::new(3).await;
+    let (leaver, medic) = (scene.process().await, scene.process().await);
+    let claimed = scene.store.claim(leaver.id, "orders", 2).await.unwrap();
+    let mut tx = scene.store.begin().await.unwrap();
+    scene.store.complete(&mut tx, &claimed[..1]).await.unwrap();
+    scene.store.leave(leaver.id).await.unwrap();
+    assert_eq!(scene.owned_by(leaver.id).await, 1, "only what is being completed right now");
+    let late = scene.store.claim(leaver.id, "orders", 1).await;
+    assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
+    assert!(!scene.store.beat(leaver.id).await.unwrap());
+    scene.store.rollback(tx).await.unwrap();
+    let rescued = scene.store.rescue(&medic).await.unwrap();
+    assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });
+}

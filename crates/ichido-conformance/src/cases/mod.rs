@@ -5,6 +5,7 @@
 pub mod claiming;
 pub mod completing;
 pub mod crashing;
+pub mod guarding;
 pub mod migrating;
 pub mod parking;
 pub mod rescuing;
@@ -46,6 +47,14 @@ macro_rules! conformance {
             a_message_that_kills_its_process_is_parked_in_the_end, a_live_process_keeps_its_messages,
             a_rescued_message_cannot_be_completed_by_its_old_owner, a_queue_that_the_rescuer_does_not_serve_is_left_alone,
             of_two_rescuers_each_message_is_freed_once, a_process_that_leaves_frees_what_it_has
+        ]);
+        $crate::conformance!(@ $fixture, guarding: [
+            a_row_that_was_done_by_hand_is_neither_parked_nor_released, what_was_taken_or_done_by_hand_while_it_waited_is_not_returned,
+            a_process_whose_row_is_gone_claims_nothing, a_death_does_not_bring_back_the_attempts_of_a_row_set_to_new_by_hand,
+            a_key_that_can_be_null_is_refused, suspects_run_one_at_a_time,
+            a_suspect_runs_under_a_mark_and_what_comes_after_it_does_not,
+            what_a_dropped_pass_has_written_is_not_committed_by_the_next,
+            a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once
         ]);
         $crate::conformance!(@ $fixture, migrating: [
             many_processes_migrate_at_once, without_tables_everything_names_migrate, a_newer_schema_that_admits_us_is_used,
