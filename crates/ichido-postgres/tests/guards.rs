@@ -153,7 +153,10 @@ async fn cut_ten_of_forty(cut: Cut) -> (usize, usize) {
     let proxy = Proxy::start(servers::Postgres::shared().address());
     let said = Arc::<Mutex<Vec<bool>>>::default();
     let diary = said.clone();
-    let process = Process::new(store(&proxy.url(&scene.url))).poll(Duration::from_millis(20)).drain();
+    let process = Process::new(store(&proxy.url(&scene.url)))
+        .poll(Duration::from_millis(20))
+        .lease(Duration::from_secs(3))
+        .drain();
     let process = process
         .action_fn(Pool::new("Cut").from("orders").concurrency(1), writes)
         .handlers(move |queue| queue.before(Scope::Worker, "transaction", Diary(diary)));
