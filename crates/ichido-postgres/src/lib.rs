@@ -13,6 +13,7 @@
 //! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
+//! | `notify` | wakes other hosts |
 //! | `inspect` | what operators see |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
@@ -26,6 +27,7 @@ mod fault;
 mod groups;
 mod inspect;
 mod messages;
+mod notify;
 mod parked;
 mod processes;
 mod quote;

@@ -19,6 +19,7 @@
 
 mod action;
 pub mod backend;
+mod bell;
 mod client;
 mod clock;
 mod context;
@@ -50,6 +51,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
     action::{Action, ActionFn, Payload},
+    bell::Bell,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},

@@ -81,6 +81,7 @@ impl<S: Store> QueueReader<S> {
             closing: CancellationToken::new(),
         });
         shared.life.tell(shared.changed.clone());
+        shared.store.bell().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()));
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
     }

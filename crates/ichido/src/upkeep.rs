@@ -105,7 +105,10 @@ impl<S: Store> Chores<S> {
         let by = self.life.registration();
         match self.store.return_due(&by).await {
             Ok(0) => {}
-            Ok(returned) => tracing::debug!(returned, "parked messages returned"),
+            Ok(returned) => {
+                tracing::debug!(returned, "parked messages returned");
+                self.ring(&by);
+            }
             Err(error) => tracing::warn!(%error, "cannot return parked messages"),
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
@@ -171,11 +174,17 @@ impl<S: Store> Chores<S> {
         }
     }
 
+    /// There is something to claim again.
+    fn ring(&self, by: &Registration) {
+        by.queues.keys().for_each(|queue| self.store.bell().ring(queue));
+    }
+
     async fn rescue(&self, by: &Registration) {
         match self.store.rescue(by).await {
             Ok(rescued) if rescued.messages + rescued.parked > 0 => {
                 let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
                 tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
+                self.ring(by);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "cannot look for dead processes"),

@@ -14,6 +14,7 @@ pub mod rescuing;
 pub mod running;
 pub mod sending;
 pub mod uniqueness;
+pub mod waking;
 
 /// Runs every case for a fixture: a backend's `tests/conformance.rs` is this and the fixture.
 #[macro_export]
@@ -47,6 +48,10 @@ macro_rules! conformance {
             a_second_message_with_the_same_key_is_the_first_one, a_key_is_free_when_its_message_is_done,
             a_failed_message_frees_its_key_and_takes_it_again_if_nobody_has_it, a_key_belongs_to_its_queue_and_is_compared_as_bytes,
             a_second_send_changes_nothing_about_the_first, of_many_at_once_one_is_sent, a_rolled_back_send_frees_its_key
+        ]);
+        $crate::conformance!(@ $fixture, waking: [
+            a_send_in_the_same_process_wakes_an_idle_worker, what_an_action_sends_wakes_an_idle_worker,
+            a_send_by_another_process_of_the_host_wakes_an_idle_worker, a_message_that_is_due_wakes_an_idle_worker
         ]);
         $crate::conformance!(@ $fixture, grouping: [
             only_the_first_of_a_group_can_be_claimed, the_next_of_a_group_follows_when_the_first_is_done,
