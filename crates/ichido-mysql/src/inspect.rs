@@ -128,8 +128,9 @@ impl MySql {
     /// A snapshot that is held open keeps every old version of a row alive. The session and its age in seconds,
     /// for whoever may see other sessions.
     async fn oldest_snapshot(&self) -> Result<Option<(String, i64)>> {
+        // The server tells that time in its own zone, whatever the session's is.
         let oldest = sqlx::query(
-            "select cast(trx_mysql_thread_id as char), timestampdiff(second, trx_started, now()) from information_schema.innodb_trx \
+            "select cast(trx_mysql_thread_id as char), timestampdiff(second, convert_tz(trx_started, 'SYSTEM', '+00:00'), utc_timestamp()) from information_schema.innodb_trx \
              where trx_mysql_thread_id <> connection_id() order by trx_started limit 1",
         );
         match oldest.fetch_optional(&self.own).await {
