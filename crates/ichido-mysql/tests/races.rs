@@ -154,6 +154,27 @@ async fn a_zombies_claim_that_waits_for_its_rescuer_gets_nothing() {
     assert_eq!(scene.store.rescue(&medic).await.unwrap().processes, 1);
 }
 
+/// While the rescuer is busy with the first of two, the other's sign of life arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_gives_its_sign_of_life_just_before_its_rescue_is_left_alone() {
+    let scene = Scene::new(2).await;
+    let (one, other, medic) = (scene.process().await, scene.process().await, scene.process().await);
+    for process in [&one, &other] {
+        assert_eq!(scene.store.claim(process.id, "orders", 1).await.unwrap().len(), 1);
+        scene.expire(process.id).await;
+    }
+    let mut lock = scene.connection().await;
+    sqlx::raw_sql("begin; select 1 from ichido_process_queue for update").execute(&mut lock).await.unwrap();
+    let store = scene.store.clone();
+    let rescuing = tokio::spawn(async move { store.rescue(&medic).await });
+    scene.somebody_waits().await;
+    // Processes are looked at in the order of their ids, which is that of their birth.
+    scene.sql(format!("update ichido_process set heartbeat_at = utc_timestamp(6) where id = '{}'", other.id)).await;
+    commit(lock).await;
+    assert_eq!(rescuing.await.unwrap().unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+    assert_eq!(scene.owned_by(other.id).await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_in_a_stopped_processs_transaction_is_skipped_and_rescued_later() {
     let scene = Scene::new(3).await;

@@ -185,6 +185,32 @@ async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
     assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
 }
 
+/// While the rescuer is busy with the first of two, the other's sign of life arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_gives_its_sign_of_life_just_before_its_rescue_is_left_alone() {
+    let scene = Scene::new(2).await;
+    let (one, other, medic) = (scene.process().await, scene.process().await, scene.process().await);
+    for process in [&one, &other] {
+        assert_eq!(scene.store.claim(process.id, "orders", 1).await.unwrap().len(), 1);
+        scene.expire(process.id).await;
+    }
+    let mut lock = scene.connection().await;
+    sqlx::raw_sql("begin; select 1 from ichido_process_queue for update").execute(&mut lock).await.unwrap();
+    let store = scene.store.clone();
+    let rescuing = tokio::spawn(async move { store.rescue(&medic).await });
+    scene.somebody_waits().await;
+    scene
+        .sql(
+            "update ichido_process set heartbeat_at = clock_timestamp() where id in \
+             (select id from ichido_process where heartbeat_at < now() - interval '1 minute' for update skip locked)"
+                .into(),
+        )
+        .await;
+    commit(lock).await;
+    assert_eq!(rescuing.await.unwrap().unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+    assert_eq!(scene.owned_by(one.id).await + scene.owned_by(other.id).await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_in_a_stopped_processs_transaction_is_skipped_and_rescued_later() {
     let scene = Scene::new(3).await;
