@@ -1,16 +1,27 @@
 //! Somebody in the way of a real store. [`Meddled`] does what the store inside does, except where its [`Meddler`] fails a verb,
 //! loses its reply, holds it up or lies; and it counts, so that a test waits for a verb and not for a time. [`Dial`] is a
-//! clock whose chores wake when the test says so.
+//! clock whose chores wake when the test says so, and [`Scene`] puts it all together.
 
 mod dial;
+mod scene;
 mod store;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::Duration,
+};
 
 use ichido::{Error, Result};
 use tokio::sync::watch;
 
-pub use self::{dial::Dial, store::Meddled};
+pub use self::{
+    dial::Dial,
+    scene::{LEASE, Order, Running, Scene, THIRD, one_line, orders},
+    store::Meddled,
+};
+
+/// Nobody waits longer than this for something that does not happen.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What can be meddled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,12 +95,14 @@ impl Meddler {
 
     /// Resolves when this verb has begun so often.
     pub async fn has_begun(&self, verb: Verb, times: u32) {
-        self.until(|state| state.begun.get(&verb).is_some_and(|begun| *begun >= times)).await;
+        let begun = self.until(|state| state.begun.get(&verb).is_some_and(|begun| *begun >= times));
+        in_time(begun, &format!("{verb:?} did not begin {times} times")).await;
     }
 
     /// Resolves when this verb has come to its end so often.
     pub async fn has_ended(&self, verb: Verb, times: u32) {
-        self.until(|state| state.ended.get(&verb).is_some_and(|ended| *ended >= times)).await;
+        let ended = self.until(|state| state.ended.get(&verb).is_some_and(|ended| *ended >= times));
+        in_time(ended, &format!("{verb:?} did not come to its end {times} times")).await;
     }
 
     async fn until(&self, reached: impl FnMut(&State) -> bool) {
@@ -115,6 +128,11 @@ impl Meddler {
             None => result,
         }
     }
+}
+
+/// What does not happen fails its test, and says what it was.
+async fn in_time<T>(event: impl Future<Output = T>, otherwise: &str) -> T {
+    tokio::time::timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("{otherwise}"))
 }
 
 fn silence() -> Error {

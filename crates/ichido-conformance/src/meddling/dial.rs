@@ -9,6 +9,8 @@ use std::{
 use ichido::{BoxFuture, Clock};
 use tokio::sync::{Mutex as Waiting, mpsc, watch};
 
+use super::in_time;
+
 /// How long a nap is.
 const NAP: Duration = Duration::from_millis(2);
 
@@ -45,16 +47,19 @@ impl Dial {
     /// Wakes the chores when so much time has passed, and resolves when they sleep again.
     pub async fn tick(&self, passed: Duration) {
         let mut asleep = self.0.asleep.subscribe();
-        let before = *asleep.wait_for(|asleep| *asleep > 0).await.expect("the sender is ours");
+        let first = in_time(asleep.wait_for(|asleep| *asleep > 0), "the chores did not begin").await;
+        let before = *first.expect("the sender is ours");
         self.0.jump.send(passed).expect("the receiver is ours");
-        asleep.wait_for(|asleep| *asleep > before).await.expect("the sender is ours");
+        let next = in_time(asleep.wait_for(|asleep| *asleep > before), "the chores did not come to their end").await;
+        drop(next.expect("the sender is ours"));
     }
 
     /// Resolves when others have begun so many more naps.
     pub async fn naps(&self, more: u32) {
         let mut naps = self.0.naps.subscribe();
         let before = *naps.borrow_and_update();
-        naps.wait_for(|naps| *naps >= before + more).await.expect("the sender is ours");
+        let later = in_time(naps.wait_for(|naps| *naps >= before + more), "nobody takes a nap").await;
+        drop(later.expect("the sender is ours"));
     }
 }
 
