@@ -159,16 +159,15 @@ fn signal(signal: &str, session: i32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
     let scene = Scene::new(2).await;
-    let medic = scene.process().await;
-    let zombie = Registration::new("race", Duration::from_secs(3), medic.queues.clone());
-    scene.store.register(&zombie).await.unwrap();
+    let (zombie, medic) = (scene.process().await, scene.process().await);
     let claimed = scene.store.claim(zombie.id, "orders", 1).await.unwrap();
     let mut tx = scene.store.begin().await.unwrap();
     scene.store.complete(&mut tx, &claimed).await.unwrap();
-    let mut lock = scene.connection().await;
-    let text = format!("begin; select 1 from ichido_process where id = '{}' for update", zombie.id);
+    let (store, id, mut lock) = (scene.store.clone(), zombie.id, scene.connection().await);
+    let soon = "heartbeat_at = clock_timestamp(), lease = interval '3 seconds'";
+    scene.sql(format!("update ichido_process set {soon} where id = '{id}'")).await;
+    let text = format!("begin; select 1 from ichido_process where id = '{id}' for update");
     sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut lock).await.unwrap();
-    let (store, id) = (scene.store.clone(), zombie.id);
     let mut claiming = tokio::spawn(async move { store.claim(id, "orders", 1).await });
     let halted = tokio::select! {
         session = scene.somebody_waits() => Halted::at(session),
