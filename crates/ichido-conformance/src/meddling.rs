@@ -38,6 +38,10 @@ pub enum Verb {
     Claim,
     /// Give claims back.
     Release,
+    /// Record a failure.
+    Park,
+    /// Return what is due.
+    Return,
     /// A sign of life.
     Beat,
     /// Take leave.
@@ -57,6 +61,8 @@ pub enum Harm {
     After,
     /// It happens, and the answer is another: nothing was claimed, this process is dead.
     Lie,
+    /// It does not happen, and the answer is that this process is dead.
+    Lost,
 }
 
 /// Decides what befalls the verbs of a store and of its clones.
@@ -116,8 +122,10 @@ impl Meddler {
             *state.begun.entry(verb).or_default() += 1;
             harm = state.harms.get_mut(&verb).and_then(VecDeque::pop_front);
         });
-        if harm == Some(Harm::Before) {
-            return Err(silence());
+        match harm {
+            Some(Harm::Before) => return Err(silence()),
+            Some(Harm::Lost) => return Err(Error::LostClaim),
+            _ => {}
         }
         self.until(|state| !state.held.contains(&verb)).await;
         let result = work.await;

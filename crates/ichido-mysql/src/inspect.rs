@@ -199,8 +199,9 @@ mod tests {
         let session: String =
             sqlx::query("select cast(connection_id() as char)").fetch_one(&mut *holder).await.unwrap().get(0);
         let (mut found, mut age) = (String::new(), -1);
+        let begun = std::time::Instant::now();
         while found != session || age == 0 {
-            assert!(age < 60, "{found} for {age} s");
+            assert!(begun.elapsed() < Duration::from_secs(30), "{found} for {age} s");
             // The server renews what it tells only when nobody has asked for a tenth of a second.
             tokio::time::sleep(Duration::from_millis(120)).await;
             (found, age) = store.oldest_snapshot().await.unwrap().unwrap_or_default();

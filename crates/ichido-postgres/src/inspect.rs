@@ -197,7 +197,9 @@ mod tests {
             sqlx::query("select pg_backend_pid()::text").fetch_one(&mut *holder).await.unwrap().get(0);
         let (found, mut age) = store.oldest_snapshot().await.unwrap().unwrap();
         assert!(found == session && age < 60, "{found} for {age} s");
+        let begun = std::time::Instant::now();
         while age == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it does not grow older");
             age = store.oldest_snapshot().await.unwrap().unwrap().1;
         }
         holder.rollback().await.unwrap();

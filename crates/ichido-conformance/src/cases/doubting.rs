@@ -58,6 +58,35 @@ pub async fn after_a_long_sleep_the_wait_for_a_rescue_begins_anew<F: Fixture>() 
     running.stop().await;
 }
 
+pub async fn after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(THIRD).await;
+    scene.meddler.hold(Verb::Return);
+    let before = scene.dial.wake(THIRD).await;
+    scene.meddler.has_begun(Verb::Return, 2).await;
+    scene.dial.pass(LEASE);
+    scene.meddler.let_go(Verb::Return);
+    scene.dial.asleep_after(before).await;
+    assert_eq!(scene.meddler.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
+    scene.dial.tick(THIRD).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(THIRD).await;
+    let before = scene.dial.slept();
+    scene.meddler.harm(Verb::Beat, Harm::Before, 1);
+    // A claim that is refused is a reason to give a sign of life at once.
+    scene.meddler.harm(Verb::Claim, Harm::Lost, 1);
+    scene.dial.asleep_after(before).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
 pub async fn nothing_is_claimed_while_the_sign_of_life_is_in_doubt<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));

@@ -52,7 +52,7 @@ async fn with_a_pass_that_is_dropped_at<F: Fixture>(verb: Verb) -> Scene<F> {
     let scene = Scene::<F>::new(1).await;
     let drops = DropsAt { meddler: scene.meddler.clone(), verb };
     let process = match verb {
-        Verb::Rollback => scene.process().action_fn(orders(), one_line_in_vain::<F>),
+        Verb::Rollback | Verb::Park => scene.process().action_fn(orders(), one_line_in_vain::<F>),
         _ => scene.process().action_fn(orders(), one_line::<F>),
     };
     let process = process.handlers(move |queue| queue.after(Scope::Worker, "read", drops));
@@ -75,6 +75,10 @@ pub async fn a_commit_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
 pub async fn a_rollback_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
     let scene = with_a_pass_that_is_dropped_at::<F>(Verb::Rollback).await;
     assert_eq!((effects(&scene.fixture).await, scene.done().await), (0, 0));
+}
+
+pub async fn a_failure_is_recorded_when_its_pass_is_dropped<F: Fixture>() {
+    with_a_pass_that_is_dropped_at::<F>(Verb::Park).await;
 }
 
 pub async fn an_id_that_never_came_to_life_is_forgotten<F: Fixture>() {

@@ -61,12 +61,14 @@ macro_rules! conformance {
         $crate::conformance!(@ $fixture, doubting: [
             the_first_rescue_waits_for_a_lease, after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew,
             after_a_long_sleep_the_wait_for_a_rescue_begins_anew, nothing_is_claimed_while_the_sign_of_life_is_in_doubt,
-            what_was_claimed_under_an_old_id_is_not_handed_out
+            what_was_claimed_under_an_old_id_is_not_handed_out, after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued,
+            after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew
         ]);
         $crate::conformance!(@ $fixture, failing: [
             a_database_that_does_not_let_us_begin_puts_no_message_aside,
             a_begin_comes_to_its_end_and_is_rolled_back_when_its_pass_is_dropped,
             a_commit_comes_to_its_end_when_its_pass_is_dropped, a_rollback_comes_to_its_end_when_its_pass_is_dropped,
+            a_failure_is_recorded_when_its_pass_is_dropped,
             an_id_that_never_came_to_life_is_forgotten,
             what_a_process_had_before_an_outage_is_free_after_it, what_no_handler_has_settled_is_released,
             what_could_not_be_released_is_found, a_claim_is_found_after_its_reply_was_lost,

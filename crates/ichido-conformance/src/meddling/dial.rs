@@ -46,12 +46,34 @@ impl Dial {
 
     /// Wakes the chores when so much time has passed, and resolves when they sleep again.
     pub async fn tick(&self, passed: Duration) {
-        let mut asleep = self.0.asleep.subscribe();
-        let first = in_time(asleep.wait_for(|asleep| *asleep > 0), "the chores did not begin").await;
-        let before = *first.expect("the sender is ours");
+        let before = self.wake(passed).await;
+        self.asleep_after(before).await;
+    }
+
+    /// Wakes the chores when so much time has passed, and says how often they have slept before.
+    pub async fn wake(&self, passed: Duration) -> u32 {
+        self.asleep_after(0).await;
+        let before = self.slept();
         self.0.jump.send(passed).expect("the receiver is ours");
+        before
+    }
+
+    /// How often the chores have gone to sleep.
+    #[must_use]
+    pub fn slept(&self) -> u32 {
+        *self.0.asleep.borrow()
+    }
+
+    /// Resolves when the chores have gone to sleep more often than that.
+    pub async fn asleep_after(&self, before: u32) {
+        let mut asleep = self.0.asleep.subscribe();
         let next = in_time(asleep.wait_for(|asleep| *asleep > before), "the chores did not come to their end").await;
         drop(next.expect("the sender is ours"));
+    }
+
+    /// So much time passes now, whoever is awake.
+    pub fn pass(&self, time: Duration) {
+        *self.0.now.lock().unwrap_or_else(PoisonError::into_inner) += time;
     }
 
     /// Resolves when others have begun so many more naps.
@@ -77,7 +99,7 @@ impl Clock for Dial {
         inner.asleep.send_modify(|asleep| *asleep += 1);
         Box::pin(async move {
             let jump = inner.jumps.lock().await.recv().await.expect("the sender is ours");
-            *inner.now.lock().unwrap_or_else(PoisonError::into_inner) += jump;
+            Dial(inner.clone()).pass(jump);
         })
     }
 }

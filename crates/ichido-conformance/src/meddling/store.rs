@@ -88,7 +88,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        self.inner.park(delivery, failure).await
+        self.meddler.meddle(Verb::Park, None, self.inner.park(delivery, failure)).await
     }
 
     async fn is_drained(&self, queue: &str) -> Result<bool> {
@@ -120,7 +120,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn return_due(&self, by: &Registration) -> Result<u64> {
-        self.inner.return_due(by).await
+        self.meddler.meddle(Verb::Return, None, self.inner.return_due(by)).await
     }
 
     async fn tidy(&self, by: &Registration) -> Result<()> {
