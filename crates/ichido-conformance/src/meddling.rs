@@ -40,6 +40,8 @@ pub enum Verb {
     Release,
     /// Record a failure.
     Park,
+    /// Mark a suspect that is about to run.
+    Mark,
     /// Return what is due.
     Return,
     /// A sign of life.

@@ -12,7 +12,7 @@ use std::{
 use ichido::{Action, Context, Error, Handler, Next, Outcome, Result, RetryPolicy, Scope, Store};
 
 use crate::{
-    fixture::{Fixture, effects},
+    fixture::{Fixture, Player, effects},
     meddling::{Harm, LEASE, Meddled, Meddler, Order, Running, Scene, THIRD, Verb, one_line, orders},
 };
 
@@ -125,6 +125,31 @@ impl<S: Store> Handler<S> for PassesOver {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         if self.0.swap(false, Ordering::SeqCst) { Ok(Outcome::Done) } else { next.run(cx).await }
     }
+}
+
+pub async fn a_release_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
+    let scene = Scene::<F>::new(1).await;
+    let drops = DropsAt { meddler: scene.meddler.clone(), verb: Verb::Release };
+    let passes = PassesOver(AtomicBool::new(true));
+    let process = scene
+        .process()
+        .action_fn(orders(), one_line::<F>)
+        .handlers(move |queue| queue.before(Scope::Worker, "read", drops)?.after(Scope::Worker, "read", passes));
+    assert_eq!(process.run().await.unwrap(), 0);
+    scene.meddler.has_ended(Verb::Release, 1).await;
+}
+
+pub async fn the_mark_of_a_suspect_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
+    let scene = Scene::<F>::new(1).await;
+    let (victim, medic) = (Player::join(&scene.fixture).await, Player::join(&scene.fixture).await);
+    victim.claim_one("orders").await;
+    victim.die(&scene.fixture).await;
+    assert_eq!(medic.store.rescue(&medic.registration).await.unwrap().messages, 1);
+    let drops = DropsAt { meddler: scene.meddler.clone(), verb: Verb::Mark };
+    let process = scene.process().action_fn(orders(), one_line::<F>);
+    let process = process.handlers(move |queue| queue.before(Scope::Worker, "read", drops));
+    assert_eq!(process.run().await.unwrap(), 0);
+    scene.meddler.has_ended(Verb::Mark, 1).await;
 }
 
 async fn with_a_message_that_is_passed_over<F: Fixture>(harms: usize) {

@@ -104,7 +104,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
-        self.inner.mark_running(process, suspect).await
+        self.meddler.meddle(Verb::Mark, None, self.inner.mark_running(process, suspect)).await
     }
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
