@@ -105,8 +105,13 @@ impl<S: Store> Shared<S> {
     fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
         let me = self.life.id();
         let ours = |delivery: &Delivery| delivery.claim.as_ref().is_none_or(|claim| claim.owner == me);
+        let before = buffer.claimed();
         buffer.ready.retain(ours);
         buffer.suspects.retain(ours);
+        if buffer.claimed() < before {
+            // The claimer may have seen a full buffer and gone to sleep.
+            self.room.notify_one();
+        }
         if !buffer.suspects.is_empty()
             && let Some(alone) = self.life.alone()
         {
