@@ -13,6 +13,9 @@ use crate::{
     statements::{Column, Statements},
 };
 
+/// Messages per statement.
+const ROWS: usize = 500;
+
 impl MySql {
     pub(crate) async fn send_in(
         &self,
@@ -23,12 +26,20 @@ impl MySql {
         let queue = self.queue(queue).await?;
         backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
         let mut sent = Vec::with_capacity(messages.len());
-        for message in messages {
-            sent.push(match (queue.rows.managed, &message.unique) {
-                (true, Some(unique)) => self.send_unique(connection, queue, message, unique).await?,
-                (true, None) => self.insert_message(connection, queue, message).await?,
-                (false, _) => send_row(connection, queue, message).await?,
-            });
+        for run in messages.chunk_by(|one, next| one.unique.is_none() && next.unique.is_none()) {
+            match (queue.rows.managed, &run[0].unique) {
+                (true, Some(unique)) => sent.push(self.send_unique(connection, queue, &run[0], unique).await?),
+                (true, None) => {
+                    for part in run.chunks(ROWS) {
+                        sent.extend(self.insert_messages(connection, queue, part).await?);
+                    }
+                }
+                (false, _) => {
+                    for message in run {
+                        sent.push(send_row(connection, queue, message).await?);
+                    }
+                }
+            }
         }
         for (key, due) in backend::delayed(&sent, messages) {
             self.delay(connection, queue, key, due).await?;
@@ -36,23 +47,36 @@ impl MySql {
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
-    async fn insert_message(
+    /// One statement for all of them: the server counts their ids in one go, in steps of its own.
+    async fn insert_messages(
         &self,
         connection: &mut MySqlConnection,
         queue: &Statements,
-        message: &NewMessage,
-    ) -> Result<Sent, sqlx::Error> {
+        messages: &[NewMessage],
+    ) -> Result<Vec<Sent>, sqlx::Error> {
+        let places = vec!["(?, ?, ?, ?, ?, ?)"; messages.len()].join(", ");
         let insert = format!(
-            "insert into {} (queue, owner, payload, headers, group_key, unique_key) values (?, ?, ?, ?, ?, ?)",
+            "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
             self.shared.schema.message
         );
-        let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
-        let payload = String::from_utf8_lossy(&message.payload).into_owned();
-        let headers = serde_json::to_string(&message.headers).unwrap_or_default();
-        let insert = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(owner).bind(payload).bind(headers);
-        let insert = insert.bind(&message.group).bind(message.unique.as_ref().map(String::as_bytes));
-        let sent = insert.execute(connection).await?;
-        Ok(Sent::new(Key::new([sent.last_insert_id().to_string()])))
+        let mut insert = sqlx::query(AssertSqlSafe(insert));
+        for message in messages {
+            let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
+            let payload = String::from_utf8_lossy(&message.payload).into_owned();
+            let headers = serde_json::to_string(&message.headers).unwrap_or_default();
+            insert = insert.bind(&*queue.queue).bind(owner).bind(payload).bind(headers).bind(&message.group);
+            insert = insert.bind(message.unique.as_ref().map(String::as_bytes));
+        }
+        let first = insert.execute(&mut *connection).await?.last_insert_id();
+        let step = if messages.len() == 1 { 1 } else { self.step(connection).await? };
+        let id = |at: u64| Sent::new(Key::new([(first + at * step).to_string()]));
+        Ok((0..messages.len() as u64).map(id).collect())
+    }
+
+    /// By how much the ids of rows that are inserted together differ: more than one where several servers count.
+    async fn step(&self, connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
+        let step = sqlx::query("select cast(@@auto_increment_increment as unsigned)").fetch_one(connection).await?;
+        step.try_get(0)
     }
 
     /// The first message with this key that is neither done nor failed, or else this one. Whether somebody else sends the
@@ -72,9 +96,9 @@ impl MySql {
             if let Some(row) = first.bind(unique.as_bytes()).fetch_optional(&mut *connection).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
             }
-            match self.insert_message(&mut *connection, queue, message).await {
+            match self.insert_messages(&mut *connection, queue, std::slice::from_ref(message)).await {
                 Err(error) if fault::is_unique(&error) => {}
-                sent => return Ok(sent?),
+                sent => return Ok(sent?.remove(0)),
             }
         }
         Err(backend::unique_in_motion(unique))

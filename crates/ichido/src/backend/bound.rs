@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A busy queue is claimed from its beginning at least this often.
-const WHOLE_LOOK: Duration = Duration::from_secs(2);
+/// A busy queue is claimed from its beginning at least this often: what another process gives back must not wait longer.
+const WHOLE_LOOK: Duration = Duration::from_millis(500);
 
 /// A look at the whole queue that took longer than this is dear.
 const DEAR: Duration = Duration::from_millis(100);
