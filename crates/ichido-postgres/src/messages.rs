@@ -24,7 +24,7 @@ impl Postgres {
         let keys = if queue.rows.managed {
             self.send_managed(connection, queue, messages).await?
         } else {
-            send_rows(connection, queue, messages).await?
+            send_rows(connection, queue, messages, !self.own.is_pooled()).await?
         };
         Ok(keys.into_iter().map(|key| MessageId { queue: queue.queue.clone(), key }).collect())
     }
@@ -44,7 +44,7 @@ impl Postgres {
             self.shared.schema.message
         );
         let sent = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(payloads).bind(headers);
-        let sent = sent.fetch_all(connection).await?;
+        let sent = sent.persistent(!self.own.is_pooled()).fetch_all(connection).await?;
         sent.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
     }
 
@@ -52,7 +52,7 @@ impl Postgres {
         let queue = self.queue(queue).await?;
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(count);
-        let found = claim.fetch_all(&self.own).await?;
+        let found = self.own.fetch_all(claim).await?;
         let Some(first) = found.first() else { return Err(Error::LostClaim) };
         if !first.try_get::<bool, _>(0)? {
             return Err(Error::LostClaim);
@@ -66,7 +66,7 @@ impl Postgres {
     pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = own.fetch_all(&self.own).await?;
+        let own = self.own.fetch_all(own).await?;
         self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
@@ -94,7 +94,7 @@ impl Postgres {
             "select key, attempts, suspect, state from {} where queue = $1 and key = any($2)",
             self.shared.schema.parked
         );
-        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys).fetch_all(&self.own).await?;
+        let known = self.own.fetch_all(sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys)).await?;
         let past = known.iter().map(|row| {
             Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get::<i32, _>(1)?.unsigned_abs(), row.try_get(2)?)))
         });
@@ -103,8 +103,7 @@ impl Postgres {
 
     pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
         let queue = self.queue(queue).await?;
-        let drained =
-            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
+        let drained = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue)).await?;
         Ok(drained.try_get(0)?)
     }
 
@@ -115,7 +114,7 @@ impl Postgres {
             for column in key_columns(queue, &keys) {
                 release = release.bind(column);
             }
-            release.execute(&self.own).await?;
+            self.own.execute(release).await?;
         }
         Ok(())
     }
@@ -141,8 +140,13 @@ fn message(queue: &Statements, row: &PgRow) -> Result<Message> {
 }
 
 /// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
-/// their defaults, so messages are grouped by the columns they name.
-async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
+/// their defaults, so messages are grouped by the columns they name. Behind a pooler, statements have no name.
+async fn send_rows(
+    connection: &mut PgConnection,
+    queue: &Statements,
+    messages: &[NewMessage],
+    named: bool,
+) -> Result<Vec<Key>> {
     let mut sent = Vec::with_capacity(messages.len());
     let mut at = 0;
     while at < messages.len() {
@@ -153,7 +157,7 @@ async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: 
         }
         let array: Vec<_> = messages[at..end].iter().map(|message| String::from_utf8_lossy(&message.payload)).collect();
         let insert = sqlx::query(AssertSqlSafe(insert_rows(queue, &columns)?)).bind(format!("[{}]", array.join(",")));
-        let found = insert.fetch_all(&mut *connection).await?;
+        let found = insert.persistent(named).fetch_all(&mut *connection).await?;
         sent.extend(found.iter().map(|row| key(queue, row)).collect::<Result<Vec<_>>>()?);
         at = end;
     }
