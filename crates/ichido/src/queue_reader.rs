@@ -101,8 +101,12 @@ impl<S: Store> Shared<S> {
     fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
         let me = self.life.id();
         let ours = |delivery: &Delivery| delivery.claim.as_ref().is_none_or(|claim| claim.owner == me);
+        let claimed = buffer.claimed();
         buffer.ready.retain(ours);
         buffer.suspects.retain(ours);
+        if buffer.claimed() < claimed {
+            self.room.notify_one();
+        }
         if !buffer.suspects.is_empty()
             && let Some(alone) = self.life.alone()
         {
