@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, parked::UTC, statements::Statements};
+use crate::{Postgres, parked::UTC};
 
 impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
@@ -65,7 +65,11 @@ impl Inspect for Postgres {
     async fn statements(&self) -> Result<Vec<Statement>> {
         let queues = self.queues().await?.iter();
         let all = queues.flat_map(|queue| {
-            queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql: sql.to_string() })
+            queue.all().into_iter().map(|(verb, sql)| Statement {
+                queue: queue.queue.to_string(),
+                verb,
+                sql: sql.to_string(),
+            })
         });
         Ok(all.collect())
     }
@@ -82,8 +86,14 @@ impl Inspect for Postgres {
             }
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
-            if !self.claims_by_index(queue).await? {
+            let groups = queue.groups.as_ref();
+            if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
                 warnings.push(backend::no_claim_index(&queue.queue));
+            }
+            if let Some(groups) = groups
+                && !self.claims_by_index(&groups.look).await?
+            {
+                warnings.push(backend::no_group_index(&queue.queue));
             }
         }
         warnings.extend(self.own.unguarded().await?);
@@ -130,10 +140,10 @@ impl Postgres {
     }
 
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
-    async fn claims_by_index(&self, queue: &Statements) -> Result<bool> {
+    async fn claims_by_index(&self, look: &str) -> Result<bool> {
         let mut tx = self.begin_own().await?;
         sqlx::query("set local enable_seqscan = off").execute(&mut *tx).await?;
-        let plan = sqlx::raw_sql(AssertSqlSafe(format!("explain {}", queue.look))).fetch_all(&mut *tx).await?;
+        let plan = sqlx::raw_sql(AssertSqlSafe(format!("explain {look}"))).fetch_all(&mut *tx).await?;
         let steps: Vec<String> = plan.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         // A filter means that rows are read which the index does not know to be claimable.
         let reads_too_much = ["Seq Scan", "Sort Key", "Filter:"];

@@ -44,8 +44,14 @@ async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table:
     }
     refuse_status(queue, table, &status)?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
+    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(group) = &table.group_by {
+        let group = find(group)?;
+        refuse_typeless(queue, &group)?;
+        mapping.all_grouped = group.not_null;
+    }
     Ok(Rows {
-        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
+        mapping,
         table: quote::name(&table.name)?,
         identity: format!("{}:{}", table.name.to_lowercase(), table.part()),
         place: table.place(),
