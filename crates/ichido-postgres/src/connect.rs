@@ -149,7 +149,8 @@ impl Postgres {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut look = self.begin_look().await?;
             // The second one is opened now too, before the workers take the last that the server admits.
-            let spare = if self.own.size > 1 { Some(self.own.acquire().await) } else { None };
+            let more = self.own.size > 1 && !self.own.is_pooled();
+            let spare = if more { Some(self.own.acquire().await) } else { None };
             drop(spare.transpose().map_err(|error| self.unreachable(error))?);
             self.shared.schema.check(&mut look).await?;
             let mut made = Vec::new();
