@@ -1,47 +1,51 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use ichido::{Bell, Error, Queue, Result, backend};
-use sqlx::{
-    AssertSqlSafe, PgPool, Transaction,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{Transaction, postgres::PgConnectOptions};
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{fault, schema::Schema, sql_action::Rendered, statements::Statements};
+use crate::{
+    fault,
+    pooler::{self, Connections, Way},
+    schema::Schema,
+    sql_action::Rendered,
+    statements::Statements,
+};
 
 /// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
 const OWN: u32 = 2;
 
-/// How soon the server looks whether we are still there, how often, and how many times.
-const KEEPALIVES: [(&str, &str); 3] =
-    [("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "3")];
+/// Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
+/// transaction cannot leave writes behind that commit by themselves (design.md, invariant 5).
+const GUARDED: [(&str, &str); 1] = [("default_transaction_read_only", "on")];
 
-/// Nobody waits longer than this for a connection.
-const ACQUIRE: Duration = Duration::from_secs(5);
-
-/// Nor for a row that somebody else has locked.
-const LOCK: &str = "5s";
+/// A claim is one statement without BEGIN: REPEATABLE READ as the server's or the role's default would make it fail under
+/// load, and READ ONLY at once.
+const PLAIN: [(&str, &str); 2] =
+    [("default_transaction_isolation", "read committed"), ("default_transaction_read_only", "off")];
 
 /// A PostgreSQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Postgres {
-    pub(crate) business: PgPool,
+    pub(crate) business: Connections,
     /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
     /// and the pool's patience is for connecting only.
     pub(crate) free: Arc<Semaphore>,
-    pub(crate) own: PgPool,
+    pub(crate) own: Connections,
     pub(crate) shared: Arc<Shared>,
 }
 
 /// What all clones of a store share.
 pub(crate) struct Shared {
     options: PgConnectOptions,
+    way: Way,
+    warned: AtomicBool,
     pub(crate) schema: Schema,
     pub(crate) bell: Bell,
     pub(crate) notify: AtomicBool,
@@ -61,11 +65,11 @@ impl Postgres {
                 "the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"
             ))
         })?;
-        // The server notices within half a minute that a host is gone, and frees the rows of its transactions.
-        let options = options.application_name("ichido").options(KEEPALIVES);
         let bell = Bell::at(&address(&options));
         let shared = Shared {
-            options,
+            options: options.application_name("ichido"),
+            way: Way::default(),
+            warned: AtomicBool::new(false),
             schema: Schema::new(schema)?,
             bell,
             notify: AtomicBool::new(true),
@@ -82,13 +86,9 @@ impl Postgres {
     }
 
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
-        // Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
-        // transaction cannot leave writes behind that commit by themselves (design.md, invariant 5).
-        let guarded = shared.options.clone().options([("default_transaction_read_only", "on")]);
-        // A claim is one statement without BEGIN: REPEATABLE READ as the server's default would make it fail under load.
-        let plain = shared.options.clone().options([("default_transaction_isolation", "read committed")]);
+        let pool = |size, settings| Connections::new(size, shared.options.clone(), settings, shared.way.clone());
         let free = Arc::new(Semaphore::new(business as usize));
-        Postgres { business: pool(business, guarded), free, own: pool(own, plain), shared }
+        Postgres { business: pool(business, &GUARDED), free, own: pool(own, &PLAIN), shared }
     }
 
     /// A short transaction of ichido's own, whatever isolation the server has as its default.
@@ -100,15 +100,29 @@ impl Postgres {
 
     /// The same, before there are tables to look at.
     pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        let begin = format!("begin isolation level read committed read write; set local lock_timeout = '{LOCK}'");
-        self.own.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))
+        self.own.begin(pooler::OWN).await.map_err(|error| self.unreachable(error))
+    }
+
+    /// A short transaction that only reads.
+    pub(crate) async fn begin_look(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
+        self.own.begin(pooler::LOOK).await.map_err(|error| self.unreachable(error))
+    }
+
+    /// Says once what a pooler on the way to the server makes possible.
+    pub(crate) async fn warn_of_pooler(&self) -> Result<()> {
+        if let Some(warning) = self.own.unguarded().await?
+            && !self.shared.warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!("{warning}");
+        }
+        Ok(())
     }
 
     /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
     pub(crate) async fn answers(&self) -> Result<()> {
         let mut last = Ok(());
         for _ in 0..=OWN {
-            last = sqlx::query("select 1").execute(&self.own).await.map(|_| ());
+            last = self.own.execute(sqlx::query("select 1")).await.map(|_| ());
             if last.is_ok() {
                 break;
             }
@@ -136,15 +150,15 @@ impl Postgres {
     /// The statements of all queues, made at first use.
     pub(crate) async fn queues(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
-            let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+            let mut look = self.begin_look().await?;
             // The second one is opened now too, before the workers take the last that the server admits.
-            let spare =
-                if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
+            let more = self.own.size > 1 && !self.own.is_pooled();
+            let spare = if more { Some(self.own.acquire().await) } else { None };
             drop(spare.transpose().map_err(|error| self.unreachable(error))?);
-            self.shared.schema.check(&mut connection).await?;
+            self.shared.schema.check(&mut look).await?;
             let mut made = Vec::new();
             for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
+                made.push(crate::catalog::look(&mut look, &self.shared.schema, queue).await?);
             }
             backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
@@ -155,22 +169,6 @@ impl Postgres {
 
 fn address(options: &PgConnectOptions) -> String {
     format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
-}
-
-/// A connection that only listens.
-pub(crate) fn listener_pool(shared: &Shared) -> PgPool {
-    pool(1, shared.options.clone())
-}
-
-fn pool(size: u32, options: PgConnectOptions) -> PgPool {
-    // Connections are kept: one that was given up may not be had again. No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
-    PgPoolOptions::new()
-        .max_connections(size)
-        .acquire_timeout(ACQUIRE)
-        .test_before_acquire(false)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .connect_lazy_with(options)
 }
 
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.

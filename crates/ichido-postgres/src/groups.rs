@@ -91,7 +91,7 @@ impl Postgres {
         loop {
             let claim = sqlx::query(AssertSqlSafe(groups.claim.clone())).bind(process.to_string());
             let claim = claim.bind(i64::try_from(count - found.len()).unwrap_or(i64::MAX)).bind(walk.after());
-            let rows = claim.bind(i64::from(Heads::window())).fetch_all(&self.own).await?;
+            let rows = self.own.fetch_all(claim.bind(i64::from(Heads::window()))).await?;
             let Some(first) = rows.first() else { return Err(Error::LostClaim) };
             if !first.try_get::<bool, _>(0)? {
                 return Err(Error::LostClaim);
@@ -120,7 +120,7 @@ impl Postgres {
             self.shared.schema.group
         );
         let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).bind(groups);
-        free.execute(tx).await.map(|_| ())
+        free.persistent(!self.own.is_pooled()).execute(tx).await.map(|_| ())
     }
 
     /// A message that has failed goes on holding its group.

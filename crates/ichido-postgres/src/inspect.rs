@@ -14,12 +14,12 @@ impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
         let mut queues = Vec::new();
         for queue in self.queues().await? {
-            let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.own).await?;
+            let rows = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.counts.clone()))).await?;
             let parked = format!(
                 "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead') from {} where queue = $1",
                 self.shared.schema.parked
             );
-            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).fetch_one(&self.own).await?;
+            let parked = self.own.fetch_one(sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue)).await?;
             let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
             let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
             queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
@@ -44,7 +44,7 @@ impl Inspect for Postgres {
             .bind(key)
             .bind(i64::from(filter.rows()))
             .bind(filter.older_ms());
-        let parked = parked.fetch_all(&self.own).await?;
+        let parked = self.own.fetch_all(parked).await?;
         let read = |row: &sqlx::postgres::PgRow| {
             let id = format!("{}/{}", row.try_get::<&str, _>(0)?, row.try_get::<&str, _>(1)?);
             Ok(Parked::new(id, row.try_get(2)?, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, row.try_get(6)?))
@@ -59,7 +59,7 @@ impl Inspect for Postgres {
         for column in id.key.columns() {
             payload = payload.bind(column);
         }
-        Ok(payload.fetch_optional(&self.own).await?.map(|row| row.try_get(0)).transpose()?)
+        Ok(self.own.fetch_optional(payload).await?.map(|row| row.try_get(0)).transpose()?)
     }
 
     async fn statements(&self) -> Result<Vec<Statement>> {
@@ -80,7 +80,7 @@ impl Inspect for Postgres {
             ("fsync", "a crash of the server can destroy the database"),
             ("synchronous_commit", "a crash of the server can lose the last commits"),
         ] {
-            let row = sqlx::query("select current_setting($1)").bind(setting).fetch_one(&self.own).await?;
+            let row = self.own.fetch_one(sqlx::query("select current_setting($1)").bind(setting)).await?;
             if row.try_get::<&str, _>(0)? == "off" {
                 warnings.push(format!("{setting} is off: {consequence}"));
             }
@@ -96,6 +96,7 @@ impl Inspect for Postgres {
                 warnings.push(backend::no_group_index(&queue.queue));
             }
         }
+        warnings.extend(self.own.unguarded().await?);
         let oldest = self.oldest_snapshot().await?;
         warnings.extend(oldest.and_then(|(session, seconds)| backend::old_snapshot(&session, seconds)));
         warnings.extend(self.long_messages(lease).await?);
@@ -116,13 +117,13 @@ impl Postgres {
             self.shared.schema.longest
         );
         let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time).execute(&self.own).await?;
+        self.own.execute(sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time)).await?;
         Ok(())
     }
 
     async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
         let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
-        let long = sqlx::query(AssertSqlSafe(long)).fetch_all(&self.own).await?;
+        let long = self.own.fetch_all(sqlx::query(AssertSqlSafe(long))).await?;
         let read = |row: &sqlx::postgres::PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
         Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
@@ -134,7 +135,7 @@ impl Postgres {
              where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database() \
              group by pid order by 2 desc nulls last limit 1",
         );
-        let Some(row) = oldest.fetch_optional(&self.own).await? else { return Ok(None) };
+        let Some(row) = self.own.fetch_optional(oldest).await? else { return Ok(None) };
         let (pid, seconds): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
         Ok(Some((pid, seconds.unwrap_or_default())))
     }
@@ -156,7 +157,7 @@ impl Postgres {
              heartbeat_at > clock_timestamp() - lease from {} order by started_at",
             self.shared.schema.process
         );
-        let states = sqlx::query(AssertSqlSafe(states)).fetch_all(&self.own).await?;
+        let states = self.own.fetch_all(sqlx::query(AssertSqlSafe(states))).await?;
         let read = |row: &sqlx::postgres::PgRow| {
             Ok(ProcessState {
                 id: row.try_get(0)?,

@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `connect` | pools: one for business transactions, one for ichido's own work |
+//! | `pooler` | a pool, also behind a transaction pooler such as pgbouncer |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
 //! | `statements` | every statement about a queue's rows, built once per queue |
@@ -29,6 +30,7 @@ mod inspect;
 mod messages;
 mod notify;
 mod parked;
+mod pooler;
 mod processes;
 mod quote;
 mod schema;

@@ -63,7 +63,7 @@ impl Postgres {
         for value in values {
             claim = claim.bind(value);
         }
-        let rows = claim.fetch_all(&self.own).await?;
+        let rows = self.own.fetch_all(claim).await?;
         let Some(first) = rows.first() else { return Err(Error::LostClaim) };
         if !first.try_get::<bool, _>(0)? {
             return Err(Error::LostClaim);
@@ -78,7 +78,7 @@ impl Postgres {
     pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = own.fetch_all(&self.own).await?;
+        let own = self.own.fetch_all(own).await?;
         self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
@@ -106,7 +106,7 @@ impl Postgres {
             "select key, attempts, suspect, state from {} where queue = $1 and key = any($2)",
             self.shared.schema.parked
         );
-        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys).fetch_all(&self.own).await?;
+        let known = self.own.fetch_all(sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys)).await?;
         let past = known.iter().map(|row| {
             Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get::<i32, _>(1)?.unsigned_abs(), row.try_get(2)?)))
         });
@@ -115,8 +115,7 @@ impl Postgres {
 
     pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
         let queue = self.queue(queue).await?;
-        let drained =
-            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
+        let drained = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue)).await?;
         Ok(drained.try_get(0)?)
     }
 

@@ -1,12 +1,11 @@
 //! Telling other hosts, by NOTIFY. Never inside the transaction that sends: PostgreSQL holds one lock for the whole database
-//! over the commit of whoever notifies. LISTEN has a connection of its own; while it is gone, queues are polled.
+//! over the commit of whoever notifies. LISTEN has a connection of its own; while it is gone, and behind a transaction pooler,
+//! queues are polled.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use crate::Postgres;
 use ichido::Result;
-use sqlx::postgres::PgListener;
-
-use crate::{Postgres, connect::listener_pool};
 
 /// One channel for all queues; the payload is the queue's name.
 const CHANNEL: &str = "ichido";
@@ -24,7 +23,7 @@ impl Postgres {
 
     pub(crate) async fn tell_hosts(&self, queue: &str) -> Result<()> {
         if self.shared.notify.load(Ordering::Relaxed) {
-            sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(queue).execute(&self.own).await?;
+            self.own.execute(sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(queue)).await?;
         }
         Ok(())
     }
@@ -42,7 +41,7 @@ impl Postgres {
     }
 
     async fn hear_until_lost(&self, ring: &impl Fn(&str)) -> Result<()> {
-        let mut listener = PgListener::connect_with(&listener_pool(&self.shared)).await?;
+        let Some(mut listener) = self.own.listener().await? else { return std::future::pending().await };
         listener.listen(CHANNEL).await?;
         loop {
             // None: the connection was lost and is there again; what was sent meanwhile, polling finds.

@@ -82,7 +82,7 @@ impl Postgres {
             "select distinct queue from {} where state = 'waiting' and due_at <= now() and queue = any($1)",
             self.shared.schema.parked
         );
-        let due = sqlx::query(AssertSqlSafe(due)).bind(queues).fetch_all(&self.own).await?;
+        let due = self.own.fetch_all(sqlx::query(AssertSqlSafe(due)).bind(queues)).await?;
         let mut returned = 0;
         for row in due {
             returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
@@ -130,7 +130,7 @@ impl Postgres {
         let mut last = String::new();
         loop {
             let known =
-                sqlx::query(AssertSqlSafe(page.clone())).bind(&*queue.queue).bind(&last).fetch_all(&self.own).await?;
+                self.own.fetch_all(sqlx::query(AssertSqlSafe(page.clone())).bind(&*queue.queue).bind(&last)).await?;
             let Some(end) = known.last() else { return Ok(()) };
             last = end.try_get(0)?;
             let keys: Vec<Key> = known.iter().map(|row| row.try_get::<&str, _>(0)?.parse()).collect::<Result<_>>()?;
@@ -156,7 +156,7 @@ impl Postgres {
             there = there.bind(column);
         }
         let mut fits = BTreeSet::new();
-        for row in there.fetch_all(&self.own).await? {
+        for row in self.own.fetch_all(there).await? {
             let (key, at) = (messages::key(queue, &row)?.to_string(), queue.rows.key.len());
             let states = [(row.try_get(at)?, "dead"), (row.try_get(at + 1)?, "released")];
             fits.extend(states.into_iter().filter(|(fits, _)| *fits).map(|(_, state)| (key.clone(), state)));

@@ -10,6 +10,7 @@ use crate::{Postgres, messages, statements::Statements};
 
 impl Postgres {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        self.warn_of_pooler().await?;
         let mut tx = self.begin_own().await?;
         let insert = format!(
             "insert into {} (id, request_id, host, pid, version, lease) values ($1::text::uuid, $2, $3, $4, $5, $6 * interval '1 millisecond')",
@@ -37,14 +38,14 @@ impl Postgres {
             "update {} set heartbeat_at = clock_timestamp() where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease",
             self.shared.schema.process
         );
-        let beat = sqlx::query(AssertSqlSafe(beat)).bind(process.to_string()).execute(&self.own).await?;
+        let beat = self.own.execute(sqlx::query(AssertSqlSafe(beat)).bind(process.to_string())).await?;
         Ok(beat.rows_affected() == 1)
     }
 
     pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
         let mark = format!("update {} set running = $2 where id = $1::text::uuid", self.shared.schema.process);
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(suspect.map(ToString::to_string));
-        mark.execute(&self.own).await?;
+        self.own.execute(mark).await?;
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Postgres {
             "select id::text from {} where heartbeat_at <= clock_timestamp() - lease and id <> $1::text::uuid",
             self.shared.schema.process
         );
-        let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
+        let dead = self.own.fetch_all(sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string())).await?;
         let mut rescued = Rescued::default();
         for row in dead {
             self.rescue_process(row.try_get::<&str, _>(0)?.parse()?, by, &mut rescued).await?;

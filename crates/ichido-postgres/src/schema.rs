@@ -86,8 +86,8 @@ impl Schema {
 impl Postgres {
     /// What [`Postgres::migrate_schema`] would do.
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-        let (from, _) = self.shared.schema.version(&mut connection).await?;
+        let mut look = self.begin_look().await?;
+        let (from, _) = self.shared.schema.version(&mut look).await?;
         Ok(self.shared.schema.migrations().from(from))
     }
 

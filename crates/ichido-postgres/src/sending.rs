@@ -22,7 +22,7 @@ impl Postgres {
         let sent = if queue.rows.managed {
             self.send_managed(connection, queue, messages).await?
         } else {
-            send_rows(connection, queue, messages).await?
+            send_rows(connection, queue, messages, !self.own.is_pooled()).await?
         };
         self.delay(connection, queue, &sent, messages).await?;
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
@@ -66,7 +66,7 @@ impl Postgres {
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(payloads.collect::<Vec<_>>());
         let insert = insert.bind(headers.collect::<Result<Vec<_>, _>>()?).bind(groups.collect::<Vec<_>>());
         let insert = insert.bind(uniques.collect::<Vec<_>>()).bind(delayed.collect::<Vec<_>>());
-        let sent = insert.fetch_all(connection).await?;
+        let sent = insert.persistent(!self.own.is_pooled()).fetch_all(connection).await?;
         sent.iter().map(|row| Ok(Sent::new(Key::new([row.try_get::<String, _>(0)?])))).collect()
     }
 
@@ -81,7 +81,7 @@ impl Postgres {
         let first = format!("select id::text from {} where queue = $1 and unique_key = $2", self.shared.schema.message);
         for _ in 0..backend::UNIQUE_TRIES {
             let first = sqlx::query(AssertSqlSafe(first.clone())).bind(&*queue.queue).bind(unique);
-            if let Some(row) = first.fetch_optional(&mut *connection).await? {
+            if let Some(row) = first.persistent(!self.own.is_pooled()).fetch_optional(&mut *connection).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
             }
             // Somebody may be sending the same one: this waits for them and then inserts, or does nothing.
@@ -120,14 +120,19 @@ impl Postgres {
             self.shared.schema.parked
         );
         let park = sqlx::query(AssertSqlSafe(park)).bind(&*queue.queue).bind(keys).bind(after).bind(at);
-        park.execute(connection).await?;
+        park.persistent(!self.own.is_pooled()).execute(connection).await?;
         Ok(())
     }
 }
 
 /// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
-/// their defaults, so messages are grouped by the columns they name.
-async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Sent>> {
+/// their defaults, so messages are grouped by the columns they name. Behind a pooler, statements have no name.
+async fn send_rows(
+    connection: &mut PgConnection,
+    queue: &Statements,
+    messages: &[NewMessage],
+    named: bool,
+) -> Result<Vec<Sent>> {
     let mut sent = Vec::with_capacity(messages.len());
     let mut at = 0;
     while at < messages.len() {
@@ -143,7 +148,7 @@ async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: 
         let array: Vec<_> = messages[at..end].iter().map(|message| String::from_utf8_lossy(&message.payload)).collect();
         let insert = sqlx::query(AssertSqlSafe(insert_rows(queue, &columns, delayed)?));
         let insert = insert.bind(format!("[{}]", array.join(",")));
-        let found = insert.fetch_all(&mut *connection).await?;
+        let found = insert.persistent(named).fetch_all(&mut *connection).await?;
         sent.extend(found.iter().map(|row| Ok(Sent::new(key(queue, row)?))).collect::<Result<Vec<_>>>()?);
         at = end;
     }

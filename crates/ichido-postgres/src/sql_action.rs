@@ -40,8 +40,8 @@ impl RunSql for Postgres {
     }
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-        self.typed(&mut connection, statement).await.map(|_| ())
+        let mut look = self.begin_look().await?;
+        self.typed(&mut look, statement).await.map(|_| ())
     }
 }
 

@@ -10,9 +10,6 @@ use crate::{Postgres, fault, statements::Statements};
 /// A session that idles in its transaction this long is ended by the server, and its rows can be rescued.
 const IDLE: &str = "10min";
 
-/// How long the probe after an unknown COMMIT waits for the row.
-const PROBE: &str = "5s";
-
 /// The transaction was aborted by an error.
 const ABORTED: &str = "25P02";
 
@@ -34,6 +31,8 @@ impl Tx {
 
 impl Postgres {
     pub(crate) async fn begin_business(&self) -> Result<Tx> {
+        // Before a connection is held: the first look at the queues needs its own.
+        self.queues().await?;
         let place = self.free.clone().acquire_owned().await?;
         let token = ichido::ProcessId::random().to_string();
         let begin = format!(
@@ -41,7 +40,7 @@ impl Postgres {
              set local idle_in_transaction_session_timeout = '{IDLE}'"
         );
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
-        let inner = self.business.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))?;
+        let inner = self.business.begin(&begin).await.map_err(|error| self.unreachable(error))?;
         Ok(Tx { inner, token, _place: place })
     }
 
@@ -61,11 +60,26 @@ impl Postgres {
     }
 
     async fn complete_one(&self, tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<(), Completion> {
-        let Some(claim) = &delivery.claim else { return Ok(()) };
+        match self.pass_door(tx, queue, delivery).await {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(self.why_not(tx).await),
+            // Behind a pooler a statement outside of a transaction may be prepared here and executed there, and fail in any way.
+            Err(error) if self.own.is_pooled() => match self.why_not(tx).await {
+                Completion::Ended => Err(Completion::Ended),
+                _ => Err(Completion::Failed(error)),
+            },
+            Err(error) => Err(Completion::Failed(error)),
+        }
+    }
+
+    async fn pass_door(&self, tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> sqlx::Result<u64> {
+        let Some(claim) = &delivery.claim else { return Ok(1) };
+        // Behind a pooler without a name: a statement of somebody else's under that name must not take its place.
+        let named = !self.own.is_pooled();
         if claim.parked {
             let forget = format!("delete from {} where queue = $1 and key = $2", self.shared.schema.parked);
-            let key = delivery.message.key.to_string();
-            sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
+            let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(delivery.message.key.to_string());
+            forget.persistent(named).execute(&mut *tx.inner).await?;
         }
         if let Some(group) = &claim.group {
             self.free_groups(&mut tx.inner, queue, claim.owner, std::slice::from_ref(group)).await?;
@@ -75,15 +89,12 @@ impl Postgres {
         for column in delivery.message.key.columns() {
             complete = complete.bind(column);
         }
-        match complete.execute(&mut *tx.inner).await?.rows_affected() {
-            1 => Ok(()),
-            _ => Err(self.why_not(tx).await),
-        }
+        Ok(complete.persistent(named).execute(&mut *tx.inner).await?.rows_affected())
     }
 
     /// Nothing was completed: is the claim gone, or the transaction?
     async fn why_not(&self, tx: &mut Tx) -> Completion {
-        let token = sqlx::query("select current_setting('ichido.tx', true)").fetch_one(&mut *tx.inner).await;
+        let token = sqlx::raw_sql("select current_setting('ichido.tx', true)").fetch_one(&mut *tx.inner).await;
         match token.and_then(|row| row.try_get::<Option<String>, _>(0)) {
             Ok(Some(token)) if token == tx.token => Completion::Lost,
             Ok(_) => Completion::Ended,
@@ -95,8 +106,7 @@ impl Postgres {
     pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
-        let begin = format!("begin isolation level read committed; set local lock_timeout = '{PROBE}'");
-        let mut tx = self.own.begin_with(AssertSqlSafe(begin)).await.map_err(|error| self.unreachable(error))?;
+        let mut tx = self.begin_own().await?;
         let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
             probe = probe.bind(column);
@@ -112,12 +122,6 @@ enum Completion {
     Lost,
     Ended,
     Failed(sqlx::Error),
-}
-
-impl From<sqlx::Error> for Completion {
-    fn from(error: sqlx::Error) -> Self {
-        Completion::Failed(error)
-    }
 }
 
 fn broken(why: Completion) -> Error {

@@ -10,6 +10,7 @@
 
 mod guardian;
 mod mariadb;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod processes;
@@ -18,4 +19,5 @@ mod starting;
 mod user;
 
 pub use mariadb::MariaDb;
+pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;

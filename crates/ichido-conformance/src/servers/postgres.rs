@@ -136,7 +136,7 @@ impl Postgres {
         self.start_on_its_port();
     }
 
-    fn url(&self, database: &str) -> String {
+    pub(super) fn url(&self, database: &str) -> String {
         let address = self.address();
         format!("postgres://postgres@{address}/{database}?sslmode=disable")
     }

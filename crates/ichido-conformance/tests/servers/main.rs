@@ -2,5 +2,6 @@
 //! come back, and neither they nor their folders outlive the test process.
 
 mod mariadb;
+mod pgbouncer;
 mod postgres;
 mod test_process;
