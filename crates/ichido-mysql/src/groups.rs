@@ -168,7 +168,7 @@ impl MySql {
         }
         match hold.execute(tx).await {
             Err(error) if fault::is_unique(&error) => Ok(false),
-            held => Ok(held.map(|_| true)?),
+            done => Ok(done.map(|_| true)?),
         }
     }
 

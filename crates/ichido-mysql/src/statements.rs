@@ -312,10 +312,8 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) ->
     let (order, ungrouped, owner) = (order(conditions), &conditions.ungrouped, if rows.managed { "" } else { "?" });
     let (column, down) = &conditions.order[0];
     let first = rows.column(column)?;
-    let from = match bounded {
-        true => format!(" and t.{column} {} {}", if *down { "<=" } else { ">=" }, first.value_of("?")),
-        false => String::new(),
-    };
+    let from = format!(" and t.{column} {} {}", if *down { "<=" } else { ">=" }, first.value_of("?"));
+    let from = if bounded { &from } else { "" };
     Ok(format!(
         "select {}, {} as ichido_bound from {} t where {claimable}{ungrouped}{from} order by {order} limit ? for update skip locked",
         rows.message(owner)?,

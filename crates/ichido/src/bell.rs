@@ -51,6 +51,9 @@ struct Sent {
     runs: bool,
 }
 
+/// A queue to be told of, and whether others are to hear it too.
+type Ring = (Arc<str>, bool);
+
 /// How a queue is told of.
 struct Telling {
     sent: Instant,
@@ -144,7 +147,7 @@ impl Bell {
     }
 
     /// What is to be told now, whether others are to hear it, and how long to wait for the next; none if all is told.
-    fn due(&self) -> Option<(Duration, Vec<(Arc<str>, bool)>)> {
+    fn due(&self) -> Option<(Duration, Vec<Ring>)> {
         let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         sent.queues.retain(|_, telling| telling.is_left(now));

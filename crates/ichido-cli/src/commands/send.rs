@@ -68,7 +68,7 @@ fn like(delay: Option<Duration>, at: Option<SystemTime>, unique: Option<String>,
     like
 }
 
-fn read_all(lines: Lines, like: &NewMessage) -> Result<Vec<NewMessage>, Failure> {
+fn read_all(lines: Lines, template: &NewMessage) -> Result<Vec<NewMessage>, Failure> {
     let mut messages = Vec::new();
     for (number, line) in (1..).zip(lines) {
         let line = line.map_err(|error| bad_line(number, &error.to_string()))?;
@@ -76,7 +76,7 @@ fn read_all(lines: Lines, like: &NewMessage) -> Result<Vec<NewMessage>, Failure>
             continue;
         }
         serde_json::from_str::<&RawValue>(&line).map_err(|error| bad_line(number, &format!("not JSON: {error}")))?;
-        let mut message = like.clone();
+        let mut message = template.clone();
         message.payload = line.into_bytes();
         messages.push(message);
     }

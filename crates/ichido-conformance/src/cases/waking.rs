@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use crate::fixture::{Fixture, effects};
 
 /// Long enough for any machine, and far from an hour.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A process that serves `orders` and `mail`, and whose orders send mail.
 struct Running {

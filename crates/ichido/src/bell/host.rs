@@ -78,7 +78,7 @@ mod sockets {
                 ring(queue);
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// A socket that is gone with this process.
