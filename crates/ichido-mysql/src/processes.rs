@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -106,6 +106,16 @@ impl MySql {
         );
         let forget = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(process.to_string());
         Ok(forget.execute(tx).await?.rows_affected() == 1)
+    }
+
+    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
+        let look = format!(
+            "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
+             exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?)",
+            self.shared.schema.parked, self.shared.schema.process
+        );
+        let row = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string()).fetch_one(&self.own).await?;
+        Ok(Around { due: row.try_get::<i64, _>(0)? == 1, dead: row.try_get::<i64, _>(1)? == 1 })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::MySqlConnection;
 
 use crate::{MySql, Tx, fault};
@@ -98,6 +98,10 @@ impl Store for MySql {
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
         self.take_leave(process).await
+    }
+
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        self.around(by).await
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {

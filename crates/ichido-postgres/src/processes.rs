@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -102,6 +102,18 @@ impl Postgres {
         );
         let forgotten = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).execute(tx).await?;
         Ok(forgotten.rows_affected() == 1)
+    }
+
+    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let look = format!(
+            "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
+             exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid)",
+            self.shared.schema.parked, self.shared.schema.process
+        );
+        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string());
+        let row = self.own.fetch_one(look).await?;
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::PgConnection;
 
 use crate::{Postgres, Tx, fault};
@@ -106,6 +106,10 @@ impl Store for Postgres {
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
         self.take_leave(process).await
+    }
+
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        self.around(by).await
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {

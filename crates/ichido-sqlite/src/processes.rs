@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
@@ -73,6 +73,16 @@ impl Sqlite {
             known.iter().find(|known| &*known.queue == queue && known.rows.place == place)
         });
         Ok(ours.collect())
+    }
+
+    /// Others are there: whether they are dead, their locks tell.
+    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
+        let look = sqlx::query(
+            "select exists (select 1 from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), \
+             exists (select 1 from ichido_process where id <> ?)",
+        );
+        let row = look.bind(by.id.to_string()).fetch_one(&self.readers).await?;
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

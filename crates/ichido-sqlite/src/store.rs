@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::SqliteConnection;
 
 use crate::{Sqlite, Tx, fault};
@@ -104,6 +104,10 @@ impl Store for Sqlite {
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
         self.take_leave(process).await
+    }
+
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        self.around(by).await
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {

@@ -72,5 +72,5 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     retry::RetryPolicy,
-    store::{Failure, ProcessId, Registration, Rescued, Store, host},
+    store::{Around, Failure, ProcessId, Registration, Rescued, Store, host},
 };

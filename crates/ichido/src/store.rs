@@ -114,6 +114,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Frees what the process has claimed and forgets the process; nothing is counted.
     fn leave(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
 
+    /// Is there anything to return or to rescue? One look for both, for a process that has nothing else to do.
+    fn look_around(&self, by: &Registration) -> impl Future<Output = Result<Around>> + Send {
+        let _ = by;
+        async { Ok(Around { due: true, dead: true }) }
+    }
+
     /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
 
@@ -219,6 +225,15 @@ impl Failure {
     pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
         Failure { error: error.into(), failures, retry_after: Some(retry_after) }
     }
+}
+
+/// What a process sees around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Around {
+    /// There may be parked messages whose time has come.
+    pub due: bool,
+    /// There may be dead processes.
+    pub dead: bool,
 }
 
 /// What a rescue did.

@@ -9,7 +9,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clock, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
+use crate::{Around, Clock, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
 
 /// The running chores; they end when this is stopped or dropped.
 pub(crate) struct Upkeep {
@@ -103,13 +103,12 @@ impl<S: Store> Chores<S> {
             self.beat().await;
         }
         let by = self.life.registration();
-        match self.store.return_due(&by).await {
-            Ok(0) => {}
-            Ok(returned) => {
-                tracing::debug!(returned, "parked messages returned");
-                self.ring(&by);
-            }
-            Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+        let around = self.store.look_around(&by).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot look around");
+            Around { due: false, dead: false }
+        });
+        if around.due {
+            self.return_due(&by).await;
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
@@ -117,8 +116,19 @@ impl<S: Store> Chores<S> {
                 tracing::warn!(%error, "cannot tidy up parked messages");
             }
         }
-        if self.is_steady() {
+        if around.dead && self.is_steady() {
             self.rescue(&by).await;
+        }
+    }
+
+    async fn return_due(&self, by: &Registration) {
+        match self.store.return_due(by).await {
+            Ok(0) => {}
+            Ok(returned) => {
+                tracing::debug!(returned, "parked messages returned");
+                self.ring(by);
+            }
+            Err(error) => tracing::warn!(%error, "cannot return parked messages"),
         }
     }
 
