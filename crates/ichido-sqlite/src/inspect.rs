@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Sqlite, value};
+use crate::{Sqlite, adopt, value};
 
 impl Inspect for Sqlite {
     async fn overview(&self) -> Result<Overview> {
@@ -82,13 +82,8 @@ impl Inspect for Sqlite {
             warnings.push("synchronous is not FULL: a loss of power can lose the last commits".into());
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
-            let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {}", queue.pick))).bind(1);
-            let plan = plan.fetch_all(&self.readers).await?;
-            let scans = plan
-                .iter()
-                .filter_map(|row| row.try_get::<String, _>("detail").ok())
-                .any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE"));
-            if scans {
+            let mut connection = self.readers.acquire().await?;
+            if !adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1 {
                 warnings.push(backend::no_claim_index(&queue.queue));
             }
         }

@@ -34,6 +34,12 @@ impl Column {
         (self.kind.contains("INT") || !text) && !self.is_blob()
     }
 
+    /// Is a text at home in the column? Types that SQLite does not know, such as UUID, hold whatever they are given.
+    pub(crate) fn can_hold_text(&self) -> bool {
+        let other = ["INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL", "BLOB", "DATE", "TIME"];
+        !other.iter().any(|part| self.kind.contains(part))
+    }
+
     /// Does the column turn what it is given into one kind of value?
     pub(crate) fn has_type(&self) -> bool {
         !self.kind.is_empty() && self.kind != "ANY"

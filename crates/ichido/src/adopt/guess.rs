@@ -88,10 +88,11 @@ pub(super) fn values(column: &Column, counts: &Counts, given: &Given<'_>) -> Opt
     };
     let doubt = doubt(column, counts);
     let new = pick(given.new, &|left| new(column, left))?;
-    let classic = column.admits.is_empty() && new.value == "0";
+    let digits = candidates(column, counts).iter().all(|value| CLASSIC.contains(&value.as_str()));
+    let classic = column.admits.is_empty() && digits && new.value == "0";
     let done = pick(given.done, &|left| done(column, left, classic))?;
     let classic = classic && done.value == "1";
-    let failed = pick(given.failed, &|left| failed(left, classic && column.default.as_deref() != Some("2")));
+    let failed = pick(given.failed, &|left| failed(left, classic));
     let doubtful = |guess: Guess| match &doubt {
         Some(doubt) if CLASSIC.contains(&guess.value.as_str()) && guess.why != "given" => guess.unsure(doubt),
         _ => guess,

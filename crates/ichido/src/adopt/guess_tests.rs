@@ -46,6 +46,7 @@ fn digits_that_may_mean_something_else_are_marked() {
     let plain = column(None, &[]);
     assert_eq!(guessed(&plain, &[("0", 5), ("1", 1), ("2", 900)]), "0 1? 2?", "1 may be: being processed");
     assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("2", 1), ("3", 1)]), "0 1? 2?");
+    assert_eq!(guessed(&plain, &[("0", 5), ("A", 9)]), "0 A? -");
     assert_eq!(guessed(&plain, &[]), "none");
     assert_eq!(guessed(&plain, &[("3", 5), ("4", 5)]), "none");
 }

@@ -14,7 +14,7 @@ pub use self::{
     guess::{Guess, Values},
     proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, propose},
 };
-use crate::{Operate, Queue, Result};
+use crate::{Operate, Result, Table};
 
 /// A table is looked at in no more rows than this, so that a large one costs seconds at most.
 pub const MOST_ROWS: u64 = 100_000;
@@ -34,10 +34,15 @@ pub trait Adopt: Operate {
     fn counts(&self, look: &Look, column: &str) -> impl Future<Output = Result<Counts>> + Send;
 
     /// How many unprocessed rows have an owner already, among those that are looked at.
-    fn owned(&self, look: &Look, queue: &Queue) -> impl Future<Output = Result<u64>> + Send;
+    fn owned(&self, look: &Look, table: &Table) -> impl Future<Output = Result<u64>> + Send;
 
-    /// How rows of this queue would be claimed, and what its table lacks. Refuses what cannot work.
-    fn claim_plan(&self, queue: &Queue, owner_is_there: bool) -> impl Future<Output = Result<ClaimPlan>> + Send;
+    /// How rows of a table would be claimed, and what it lacks to be this queue. Refuses what cannot work.
+    fn claim_plan(
+        &self,
+        queue: &str,
+        table: &Table,
+        owner_is_there: bool,
+    ) -> impl Future<Output = Result<ClaimPlan>> + Send;
 
     /// Runs the statements of a [`ClaimPlan`]. What was done before one of them failed is found the next time.
     fn apply(&self, statements: &[String]) -> impl Future<Output = Result<()>> + Send;
@@ -145,4 +150,11 @@ fn named<'a, T>(name: &str, all: &'a [T], name_of: impl Fn(&T) -> &str) -> Optio
     let mut alike = all.iter().filter(|one| name_of(one).to_lowercase() == folded);
     let exact = all.iter().find(|one| name_of(one) == name);
     exact.or_else(|| alike.next().filter(|_| alike.next().is_none()))
+}
+
+/// A name for a table's claim index of at most so many bytes, which is not taken.
+pub fn free_name(table: &str, longest: usize, taken: impl Fn(&str) -> bool) -> String {
+    let name = |end: &str| format!("{}{end}", &table[..table.floor_char_boundary(longest - end.len())]);
+    let ends = std::iter::once("_claim".to_owned()).chain((2..).map(|number| format!("_claim_{number}")));
+    ends.map(|end| name(&end)).find(|name| !taken(name)).unwrap_or_default()
 }

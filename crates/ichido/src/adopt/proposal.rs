@@ -8,7 +8,7 @@ use super::{
     guess::{self, Given, Values},
     named,
 };
-use crate::{Error, Queue, Result, Status, Table, suggestion};
+use crate::{Error, Result, Status, Table, suggestion};
 
 /// What the user asks for.
 #[derive(Debug, Clone, Default)]
@@ -97,8 +97,7 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
     let mut mapping = mapping(&look, &key, &status, wanted);
     let owner = owner(store, &look, &key, &status, wanted, &mut mapping, &mut notes).await?;
     mapping.owner.clone_from(&owner.column);
-    let queue = Queue::table(wanted.queue.as_str(), mapping.clone());
-    let claim = store.claim_plan(&queue, owner.there).await.map_err(with_way_out)?;
+    let claim = store.claim_plan(&wanted.queue, &mapping, owner.there).await.map_err(with_way_out)?;
     notes.extend(left_alone(&status, &mapping));
     if !owner.there {
         notes.push(format!("programs that insert into `{}` without naming columns must name them", found.name));
@@ -175,7 +174,7 @@ fn status_named<'a>(look: &'a Look, key: &[String], name: &str) -> Result<&'a Co
         return Err(Error::Setup(format!("--status: `{}` is part of the key, which must not change", column.name)));
     }
     if column.holds == super::Holds::Other {
-        let text = "; a status is a text, a whole number, a boolean or an enum";
+        let text = "; a status is CHAR, VARCHAR, a whole number, a boolean or an enum";
         return Err(Error::Setup(format!("--status: `{}` has the type {}{text}", column.name, column.kind)));
     }
     Ok(column)
@@ -263,8 +262,7 @@ async fn owner<S: Adopt>(
             return Err(Error::Setup(format!("--owner: `{}` is the status or part of the key already", column.name)));
         }
         mapping.owner.clone_from(&column.name);
-        let queue = Queue::table(wanted.queue.as_str(), mapping.clone());
-        let owned = if column.fits_owner { store.owned(look, &queue).await? } else { 0 };
+        let owned = if column.fits_owner { store.owned(look, mapping).await? } else { 0 };
         if owned > 0 && known.is_none() {
             notes.push(owned_already(column, owned, named.is_some()));
         }

@@ -1,0 +1,251 @@
+//! `ichido adopt`: what a table lacks to be a queue. It looks, proposes and explains; only with `--apply` it adds the owner
+//! column and the index to the table, and the queue to the configuration.
+
+use std::path::Path;
+
+use ichido::{
+    Table,
+    adopt::{Counts, Guess, Proposal, Wanted, propose},
+};
+use serde::Serialize;
+
+use crate::{
+    args::Adopt,
+    config::{Config, Draft, QueueKind, TableName, action_lines, queue_lines},
+    failure::Failure,
+    logging,
+    open::{Backend, OnStore, on_store, table_of},
+    output,
+};
+
+/// The longest name of a queue.
+const LONGEST_NAME: usize = 64;
+
+/// Runs the command; the configuration may lack the queue, or not be there at all.
+pub(crate) async fn run(
+    adopt: Adopt,
+    path: &Path,
+    url: Option<&str>,
+    (verbose, quiet): (u8, bool),
+) -> Result<u8, Failure> {
+    let table = TableName::parse(&adopt.table).map_err(|text| Failure::usage(format!("--table: {text}")))?;
+    let draft = Draft::open(path, url)?;
+    let name = adopt.queue.clone().unwrap_or_else(|| queue_name(&table.name));
+    let mut config = draft.config(&name)?;
+    if let Some(url) = url {
+        config.override_url(url, "--database-url")?;
+    }
+    logging::start(&config.log, verbose, quiet);
+    let (queue, known) = known(&config, &draft, &adopt, &table, name)?;
+    let wanted = Wanted {
+        queue,
+        schema: table.schema,
+        table: table.name,
+        status: adopt.status,
+        owner: adopt.owner,
+        new: adopt.new,
+        done: adopt.done,
+        failed: adopt.failed,
+        known,
+    };
+    on_store(&config, Adoption { wanted, draft, apply: adopt.apply, json: adopt.json }).await
+}
+
+/// A name for the queue of a table.
+fn queue_name(table: &str) -> String {
+    let name = table.to_lowercase();
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let name = name.trim_matches('_');
+    match name.chars().next() {
+        None => "queue".to_owned(),
+        Some(first) if first.is_ascii_alphabetic() => name.chars().take(LONGEST_NAME).collect(),
+        Some(_) => format!("q{name}").chars().take(LONGEST_NAME).collect(),
+    }
+}
+
+/// The queue that the table is already, if it is one; its lines in the file are not changed.
+fn known(
+    config: &Config,
+    draft: &Draft,
+    adopt: &Adopt,
+    table: &TableName,
+    name: String,
+) -> Result<(String, Option<Table>), Failure> {
+    let same = |known: &TableName| known.schema == table.schema && known.name.to_lowercase() == table.name.to_lowercase();
+    let tables = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
+        QueueKind::Table(known) if same(&known.table) => Some((name, known)),
+        _ => None,
+    });
+    let mut tables: Vec<_> = tables.collect();
+    tables.sort_by_key(|(known, _)| **known != name);
+    let file = draft.path().display();
+    match tables.first() {
+        Some((known, _)) if adopt.queue.is_some() && **known != name => Err(Failure::usage(format!(
+            "--queue: {file} has the table `{}` as the queue `{known}` already",
+            table.name
+        ))),
+        Some((known, queue)) => {
+            let known_table = table_of(queue);
+            refuse_other(adopt, &known_table, &format!("{file}: queues.{known}"))?;
+            Ok(((*known).clone(), Some(known_table)))
+        }
+        None if config.queues.contains_key(&name) => Err(Failure::usage(format!(
+            "--queue: {file} has a queue `{name}` for something else already; give this one another name with --queue"
+        ))),
+        None => Ok((name, None)),
+    }
+}
+
+/// What the file says already is changed there, not here.
+fn refuse_other(adopt: &Adopt, known: &Table, at: &str) -> Result<(), Failure> {
+    let status = &known.status;
+    for (flag, key, given, said) in [
+        ("--status", "status.column", &adopt.status, Some(&status.column)),
+        ("--owner", "owner", &adopt.owner, Some(&known.owner)),
+        ("--new", "status.new", &adopt.new, Some(&status.new)),
+        ("--done", "status.done", &adopt.done, status.done.as_ref()),
+        ("--failed", "status.failed", &adopt.failed, status.failed.as_ref()),
+    ] {
+        if given.is_some() && given.as_ref() != said {
+            let said = said.map_or("nothing".to_owned(), |said| format!("`{said}`"));
+            return Err(Failure::usage(format!("{flag}: {at}.{key} says {said}; change it there")));
+        }
+    }
+    Ok(())
+}
+
+struct Adoption {
+    wanted: Wanted,
+    draft: Draft,
+    apply: bool,
+    json: bool,
+}
+
+/// What `adopt --json` prints.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    proposal: Proposal,
+    /// What the configuration lacks; empty if it has the queue.
+    config: String,
+    applied: bool,
+}
+
+impl OnStore for Adoption {
+    async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
+        let of = |error| Failure::of::<S>(&error);
+        let mut proposal = propose(&store, &self.wanted).await.map_err(of)?;
+        let mut lines = String::new();
+        if self.wanted.known.is_none() {
+            lines = queue_lines(&proposal);
+            if !config.actions.values().any(|action| action.from == proposal.queue) {
+                lines = format!("{lines}\n{}", action_lines(&proposal));
+            }
+            self.draft.check(&lines)?;
+        }
+        let missing = proposal.claim.ddl.len() + lines.lines().count();
+        if self.apply {
+            refuse_guesses(&proposal)?;
+            for statement in &proposal.claim.ddl {
+                eprintln!("running {statement}");
+                store.apply(std::slice::from_ref(statement)).await.map_err(of)?;
+            }
+            let after = store.claim_plan(&proposal.queue, &proposal.mapping, true).await.map_err(of)?;
+            (proposal.claim.steps, proposal.claim.by_index) = (after.steps, after.by_index);
+            if !lines.is_empty() {
+                self.draft.append(&lines).map_err(|error| {
+                    Failure::found(format!("{}: cannot be written: {error}", self.draft.path().display()))
+                })?;
+            }
+        }
+        let report = Report { proposal, config: lines, applied: self.apply };
+        if self.json {
+            output::json(&report)?;
+            return Ok(0);
+        }
+        talk(&report);
+        print(&report)?;
+        conclude(&report, missing, &self.draft);
+        Ok(0)
+    }
+}
+
+/// What is only a guess is not applied.
+fn refuse_guesses(proposal: &Proposal) -> Result<(), Failure> {
+    let Some(values) = &proposal.status.values else { return Ok(()) };
+    let unsure = [("new", &values.new), ("done", &values.done)].into_iter().find(|(_, guess)| !guess.sure);
+    let Some((name, guess)) = unsure else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "--apply: that `{}` means {name} is only a guess ({}; {}); say what they mean with --new and --done",
+        guess.value,
+        guess.why,
+        counted(&proposal.status.counts)
+    )))
+}
+
+fn counted(counts: &Counts) -> String {
+    let one = |(value, count): &(Option<String>, u64)| match value {
+        Some(value) => format!("`{}` {count}", output::shortened(value, 40)),
+        None => format!("null {count}"),
+    };
+    let values = counts.values.iter().map(one).collect::<Vec<_>>().join(", ");
+    match (counts.values.is_empty(), counts.all) {
+        (true, _) => "no rows".to_owned(),
+        (_, true) => format!("{values}, in all {} rows", counts.rows),
+        (_, false) => format!("{values}, in the first and the last of more than {} rows", counts.rows),
+    }
+}
+
+/// What was found, for people.
+fn talk(report: &Report) {
+    let Proposal { table, key, status, owner, claim, notes, .. } = &report.proposal;
+    eprintln!("table   {}, key ({})", table.name, key.join(", "));
+    eprintln!("status  {}: {}", status.column, counted(&status.counts));
+    if let Some(values) = &status.values {
+        let guess = |name: &str, guess: &Guess| {
+            let look = if guess.sure { "" } else { "  <- look at it" };
+            eprintln!("        {name:6}  `{}`: {}{look}", output::shortened(&guess.value, 40), guess.why);
+        };
+        guess("new", &values.new);
+        guess("done", &values.done);
+        match &values.failed {
+            Some(failed) => guess("failed", failed),
+            None => eprintln!("        failed  none: such rows stay new, out of circulation; --failed gives them a value"),
+        }
+    }
+    let added = if owner.there { "is there" } else { "is added" };
+    eprintln!("owner   {} {added}", owner.column);
+    for step in &claim.steps {
+        eprintln!("claim   {}", output::readable(step));
+    }
+    if claim.by_index {
+        eprintln!("        an index knows the claimable rows in claim order");
+    } else {
+        eprintln!("        no index knows the claimable rows in claim order: a claim would read rows that are done");
+    }
+    for note in notes {
+        eprintln!("note    {note}");
+    }
+}
+
+/// The lines and statements that are missing, or were until now.
+fn print(report: &Report) -> Result<(), Failure> {
+    if !report.config.is_empty() {
+        output::print(report.config.trim_end())?;
+    }
+    if !report.config.is_empty() && !report.proposal.claim.ddl.is_empty() {
+        output::print("")?;
+    }
+    report.proposal.claim.ddl.iter().try_for_each(|statement| output::print(&format!("{statement};")))
+}
+
+fn conclude(report: &Report, missing: usize, draft: &Draft) {
+    let (queue, file) = (&report.proposal.queue, draft.path().display());
+    if missing == 0 {
+        eprintln!("nothing is missing: the table is the queue `{queue}` of {file}");
+    } else if report.applied {
+        eprintln!("done: the table is the queue `{queue}` of {file}; next: ichido migrate, ichido check, ichido run");
+    } else {
+        eprintln!("nothing was changed; --apply does it");
+    }
+}
