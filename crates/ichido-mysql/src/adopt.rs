@@ -4,8 +4,8 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, free_name, listed, literals,
-        plain_default,
+        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, free_name, listed,
+        literals, plain_default,
     },
     backend::Conditions,
 };
@@ -124,7 +124,9 @@ fn unfit(kind: &str, engine: &str, schema: &str) -> Option<String> {
             Some("is the server's own".into())
         }
         ("view" | "system view", _) => Some("is a view; adopt the table that it shows".into()),
-        ("temporary", _) => Some("is a temporary table, which only its own session sees; make it a permanent one".into()),
+        ("temporary", _) => {
+            Some("is a temporary table, which only its own session sees; make it a permanent one".into())
+        }
         ("sequence", _) => Some("is a sequence".into()),
         (_, "innodb") => None,
         (_, engine) => Some(format!(
@@ -199,9 +201,11 @@ async fn sample(connection: &mut MySqlConnection, look: &Look, columns: &str) ->
 /// What the optimizer would do. Before there is an owner column, every unprocessed row is one that nobody has.
 async fn explain(connection: &mut MySqlConnection, rows: &Rows, owner_is_there: bool) -> Result<Vec<String>> {
     let Conditions { new, order, .. } = rows.mapping.conditions(quote::literal)?;
-    let order: Vec<_> = order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" })).collect();
+    let order: Vec<_> =
+        order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" })).collect();
     let nobodys = if owner_is_there { format!(" and t.{} is null", rows.owner.quoted) } else { String::new() };
-    let look = format!("explain select 1 from {} t where {new}{nobodys} order by {} limit 64", rows.table, order.join(", "));
+    let look =
+        format!("explain select 1 from {} t where {new}{nobodys} order by {} limit 64", rows.table, order.join(", "));
     let plan = sqlx::query(AssertSqlSafe(look)).fetch_all(connection).await.map_err(setup_error)?;
     let step = |row: &MySqlRow| {
         let text = |name: &str| row.try_get::<Option<String>, _>(name).ok().flatten().unwrap_or_else(|| "-".to_owned());
@@ -238,7 +242,8 @@ impl Indexes {
     fn serve(&self, rows: &Rows) -> Result<bool> {
         let order = lower(rows.mapping.conditions(quote::literal)?.order);
         let same: Vec<_> = common(rows).into_iter().map(|column| column.to_lowercase()).collect();
-        let primary = self.0.iter().find(|(name, _)| name == "PRIMARY").map(|(_, parts)| parts.clone()).unwrap_or_default();
+        let primary =
+            self.0.iter().find(|(name, _)| name == "PRIMARY").map(|(_, parts)| parts.clone()).unwrap_or_default();
         let serves = |parts: &[Part]| {
             let Some((first, rest)) = parts.split_at_checked(same.len()) else { return false };
             let begins = same.iter().all(|column| first.iter().any(|(name, _)| quoted(name) == *column));
@@ -254,7 +259,9 @@ impl Indexes {
         let order = rows.mapping.conditions(quote::literal)?.order;
         let order = order.into_iter().map(|(column, down)| format!("{column}{}", if down { " desc" } else { "" }));
         let columns: Vec<_> = common(rows).into_iter().chain(order).collect();
-        let name = free_name(&table.name, LONGEST_NAME, |name| self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)));
+        let name = free_name(&table.name, LONGEST_NAME, |name| {
+            self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
+        });
         Ok(format!("create index {} on {} ({})", quote::name(&name)?, rows.table, columns.join(", ")))
     }
 }

@@ -178,7 +178,9 @@ fn refuse_value(queue: &Queue, column: &Column, value: &str) -> Result<()> {
     let labels = if column.kind == "enum" { literals(&column.declared) } else { Vec::new() };
     let reason = match () {
         () if column.is_number() && value.parse::<i128>().is_err() => "is no whole number",
-        () if !labels.is_empty() && !labels.iter().any(|label| label.eq_ignore_ascii_case(value)) => "is not in the enum",
+        () if !labels.is_empty() && !labels.iter().any(|label| label.eq_ignore_ascii_case(value)) => {
+            "is not in the enum"
+        }
         () => return Ok(()),
     };
     Err(backend::unfit(queue, "status", format!("`{value}` {reason} of the column `{}`", column.name)))

@@ -3,7 +3,9 @@
 
 use ichido::{
     Queue, Result, Table,
-    adopt::{Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, listed, plain_default},
+    adopt::{
+        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, listed, plain_default,
+    },
     backend::Conditions,
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
@@ -141,7 +143,9 @@ fn unfit(kind: &str, persistence: &str) -> Option<&'static str> {
     match (kind, persistence) {
         (_, "t") => Some("is a temporary table, which only its own session sees; make it a permanent one"),
         ("v" | "m", _) => Some("is a view; adopt the table that it shows"),
-        ("f", _) => Some("is a foreign table; one transaction must hold its rows and the effects, so adopt it where it is"),
+        ("f", _) => {
+            Some("is a foreign table; one transaction must hold its rows and the effects, so adopt it where it is")
+        }
         _ => None,
     }
 }

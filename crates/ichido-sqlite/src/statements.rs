@@ -55,12 +55,20 @@ impl Column {
         ["REAL", "FLOA", "DOUB"].iter().any(|part| self.kind.contains(part)) && !self.kind.contains("INT")
     }
 
+    /// A number that may be kept as a binary fraction.
+    fn is_decimal(&self) -> bool {
+        ["DEC", "NUM"].iter().any(|part| self.kind.contains(part)) && self.is_numeric()
+    }
+
     /// The column as text.
     fn out(&self, table: &str) -> String {
         let name = format!("{table}{}", self.quoted);
         match () {
             () if self.is_blob() => format!("hex({name})"),
             () if self.is_real() => format!("printf('%!.17g', {name})"),
+            () if self.is_decimal() => {
+                format!("case typeof({name}) when 'real' then printf('%!.17g', {name}) else cast({name} as text) end")
+            }
             () => format!("cast({name} as text)"),
         }
     }

@@ -71,7 +71,8 @@ fn known(
     table: &TableName,
     name: String,
 ) -> Result<(String, Option<Table>), Failure> {
-    let same = |known: &TableName| known.schema == table.schema && known.name.to_lowercase() == table.name.to_lowercase();
+    let same =
+        |known: &TableName| known.schema == table.schema && known.name.to_lowercase() == table.name.to_lowercase();
     let tables = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
         QueueKind::Table(known) if same(&known.table) => Some((name, known)),
         _ => None,
@@ -210,7 +211,9 @@ fn talk(report: &Report) {
         guess("done", &values.done);
         match &values.failed {
             Some(failed) => guess("failed", failed),
-            None => eprintln!("        failed  none: such rows stay new, out of circulation; --failed gives them a value"),
+            None => {
+                eprintln!("        failed  none: such rows stay new, out of circulation; --failed gives them a value")
+            }
         }
     }
     let added = if owner.there { "is there" } else { "is added" };

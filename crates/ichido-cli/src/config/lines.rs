@@ -19,7 +19,9 @@ pub fn queue_lines(proposal: &Proposal) -> String {
     let mapping = &proposal.mapping;
     let column = proposal.columns.iter().find(|column| column.name == mapping.status.column);
     let value = |value: &str| scalar(column, value);
-    let part = |name: &str| if name.contains(['.', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() };
+    let part = |name: &str| {
+        if name.contains(['.', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
+    };
     let table = mapping.schema.iter().chain([&mapping.name]).map(|name| part(name)).collect::<Vec<_>>().join(".");
     let mut status = format!("column = {}, new = {}", text(&mapping.status.column), value(&mapping.status.new));
     for (key, given) in [("done", &mapping.status.done), ("failed", &mapping.status.failed)] {
@@ -39,14 +41,16 @@ pub fn queue_lines(proposal: &Proposal) -> String {
 /// What to look at, behind the line of the status.
 fn remark(proposal: &Proposal) -> String {
     let Some(values) = &proposal.status.values else { return String::new() };
-    let there = |guess: &&Guess| proposal.status.counts.values.iter().any(|(known, _)| known.as_ref() == Some(&guess.value));
+    let there =
+        |guess: &&Guess| proposal.status.counts.values.iter().any(|(known, _)| known.as_ref() == Some(&guess.value));
     let one = |(name, guess): (&str, &Guess)| match () {
         () if !guess.sure => Some(format!("{name} is a guess")),
         () if !there(&guess) && guess.why != "given" => Some(format!("no row is {name} yet")),
         () => None,
     };
     let failed = values.failed.as_ref().map(|guess| ("failed", guess));
-    let all: Vec<_> = [("new", &values.new), ("done", &values.done)].into_iter().chain(failed).filter_map(one).collect();
+    let all: Vec<_> =
+        [("new", &values.new), ("done", &values.done)].into_iter().chain(failed).filter_map(one).collect();
     if all.is_empty() { String::new() } else { format!("  # look at it: {}", all.join("; ")) }
 }
 
@@ -58,7 +62,8 @@ pub fn action_lines(proposal: &Proposal) -> String {
         word && !name.starts_with(|c: char| c.is_ascii_digit())
     };
     let names = proposal.columns.iter().map(|column| column.name.as_str()).filter(bindable);
-    let names = names.filter(|name| ![&proposal.mapping.owner, &proposal.mapping.status.column].iter().any(|own| own == name));
+    let names =
+        names.filter(|name| ![&proposal.mapping.owner, &proposal.mapping.status.column].iter().any(|own| own == name));
     let names: Vec<_> = names.map(|name| format!(":{name}")).collect();
     format!(
         "# What to do with a row; write your own statement, and take the # away.\n# [actions.{}]\n# from = {}\n# sql  = [{}]\n",

@@ -56,7 +56,8 @@ pub(super) fn key(look: &Look) -> Option<&UniqueKey> {
 pub(super) fn statuses<'a>(look: &'a Look, key: &[String]) -> Vec<Vec<&'a Column>> {
     let fits = |column: &&Column| column.holds != Holds::Other && !key.contains(&column.name);
     let of = |rank: u8| {
-        let same = look.columns.iter().filter(fits).filter(|column| words::sounds_like_status(&column.name) == Some(rank));
+        let same =
+            look.columns.iter().filter(fits).filter(|column| words::sounds_like_status(&column.name) == Some(rank));
         same.collect::<Vec<_>>()
     };
     [0, 1, 2].map(of).into_iter().filter(|group| !group.is_empty()).collect()
@@ -164,7 +165,8 @@ fn failed(left: &[String], classic: bool) -> Option<Guess> {
 
 /// The most usual word among these for this meaning.
 fn by_word(left: &[String], meant: Meaning) -> Option<Guess> {
-    let usual = |value: &&String| words::meaning(value).filter(|(meaning, _)| *meaning == meant).map(|(_, usual)| usual);
+    let usual =
+        |value: &&String| words::meaning(value).filter(|(meaning, _)| *meaning == meant).map(|(_, usual)| usual);
     let mut words: Vec<_> = left.iter().filter(|value| usual(value).is_some()).collect();
     words.sort_by_key(usual);
     let (first, others) = words.split_first()?;

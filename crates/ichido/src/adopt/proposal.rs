@@ -102,7 +102,17 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
     if !owner.there {
         notes.push(format!("programs that insert into `{}` without naming columns must name them", found.name));
     }
-    Ok(Proposal { queue: wanted.queue.clone(), table: found, columns: look.columns, key, status, owner, claim, notes, mapping })
+    Ok(Proposal {
+        queue: wanted.queue.clone(),
+        table: found,
+        columns: look.columns,
+        key,
+        status,
+        owner,
+        claim,
+        notes,
+        mapping,
+    })
 }
 
 /// The table that is meant.
@@ -183,7 +193,8 @@ fn status_named<'a>(look: &'a Look, key: &[String], name: &str) -> Result<&'a Co
 /// A choice whose values are known, or the refusal that says what was found.
 fn told(column: &Column, choice: StatusChoice, given: &Given<'_>) -> Result<StatusChoice> {
     for (flag, value) in [("--new", given.new), ("--done", given.done), ("--failed", given.failed)] {
-        let Some(value) = value.filter(|value| !column.admits.is_empty() && !column.admits.iter().any(|known| known == value))
+        let Some(value) =
+            value.filter(|value| !column.admits.is_empty() && !column.admits.iter().any(|known| known == value))
         else {
             continue;
         };
@@ -195,7 +206,9 @@ fn told(column: &Column, choice: StatusChoice, given: &Given<'_>) -> Result<Stat
         return Ok(choice);
     }
     let (name, counts) = (&column.name, shown(&choice.counts));
-    let text = format!("--status: it cannot be told which values of `{name}` mean new and done ({counts}); say it with --new and --done");
+    let text = format!(
+        "--status: it cannot be told which values of `{name}` mean new and done ({counts}); say it with --new and --done"
+    );
     Err(Error::Setup(text))
 }
 
@@ -276,9 +289,13 @@ async fn owner<S: Adopt>(
 fn owned_already(column: &Column, owned: u64, named: bool) -> String {
     let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
     if named {
-        format!("{owned} unprocessed {rows} an owner in `{name}`, so nobody will claim them; set it to null where no other program is at work")
+        format!(
+            "{owned} unprocessed {rows} an owner in `{name}`, so nobody will claim them; set it to null where no other program is at work"
+        )
     } else {
-        format!("`{name}` is not taken as the owner column, because {owned} unprocessed {rows} a value in it; --owner {name} takes it all the same")
+        format!(
+            "`{name}` is not taken as the owner column, because {owned} unprocessed {rows} a value in it; --owner {name} takes it all the same"
+        )
     }
 }
 
@@ -287,7 +304,11 @@ fn new_owner(look: &Look, named: Option<&String>) -> Result<String> {
     let Some(name) = named else {
         let free = OWNER_NAMES.into_iter().find(|name| look.column(name).is_none());
         return free.map(str::to_owned).ok_or_else(|| {
-            Error::Setup(format!("--table: `{}` has the columns {} already; name the owner with --owner", look.table.name, OWNER_NAMES.join(", ")))
+            Error::Setup(format!(
+                "--table: `{}` has the columns {} already; name the owner with --owner",
+                look.table.name,
+                OWNER_NAMES.join(", ")
+            ))
         });
     };
     let near = crate::nearest(name, look.columns.iter().map(|column| column.name.as_str()));
@@ -315,7 +336,8 @@ fn with_way_out(error: Error) -> Error {
 fn left_alone(status: &StatusChoice, mapping: &Table) -> Option<String> {
     let Status { new, done, failed, .. } = &mapping.status;
     let used: Vec<&String> = [Some(new), done.as_ref(), failed.as_ref()].into_iter().flatten().collect();
-    let others = status.counts.values.iter().filter(|(value, _)| value.as_ref().is_none_or(|value| !used.contains(&value)));
+    let others =
+        status.counts.values.iter().filter(|(value, _)| value.as_ref().is_none_or(|value| !used.contains(&value)));
     let others = Counts { values: others.cloned().collect(), ..Counts::default() };
     let text = || format!("rows with another status are left alone: {}", shown(&others));
     (!others.values.is_empty()).then(text)

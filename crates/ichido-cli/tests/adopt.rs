@@ -1,0 +1,547 @@
+//! From a table that is there to processed rows with three commands, on schemas as people have them; and what cannot work is
+//! refused with the reason and a way out.
+
+mod testenv;
+
+use testenv::{Env, Kind};
+
+on_all!(
+    the_classic_receive_table,
+    a_mail_outbox_with_a_smallint,
+    payments_by_uuid_with_a_flag,
+    readings_with_two_key_columns_and_an_enum,
+    invoices_by_decimal_with_a_constraint,
+    orders_in_japanese,
+    events_by_time_with_codes_of_their_own,
+    a_table_in_another_schema,
+    names_and_values_that_try_to_leave_their_quotes,
+    without_a_file_one_is_made,
+    guesses_are_told_and_never_applied,
+    an_index_that_serves_is_recognised,
+    a_large_table_is_not_counted_to_its_end,
+    the_proposal_as_json,
+    what_is_not_there_is_named_with_what_was_meant,
+    what_cannot_be_a_queue_is_refused,
+    owners_that_cannot_work_are_refused,
+    values_that_cannot_work_are_refused,
+    what_the_file_says_already_is_not_changed,
+);
+
+/// A table, and how its rows are processed.
+struct Case<'a> {
+    /// As the command line names it.
+    table: &'a str,
+    queue: &'a str,
+    flags: &'a [&'a str],
+    /// The column that the action writes down.
+    column: &'a str,
+    /// Rows that are new; one of them is poison.
+    new: i64,
+    /// Rows that were done before.
+    old: i64,
+    /// Counts the done rows.
+    done: &'a str,
+}
+
+const EFFECT: &str = "create table effect (what varchar(200) not null); insert into effect values ('poison'); create unique index poison on effect (what);";
+
+/// The text for this database: lines of other databases left out, types and quotes as it wants them.
+fn dialect(kind: Kind, sql: &str) -> String {
+    let own = match kind {
+        Kind::Sqlite => "[sqlite] ",
+        Kind::Postgres => "[postgres] ",
+        Kind::MariaDb => "[mariadb] ",
+    };
+    let line = |line: &str| match line.starts_with('[') {
+        true => line.strip_prefix(own).map(str::to_owned),
+        false => Some(line.to_owned()),
+    };
+    let sql = sql.lines().filter(|line| !line.starts_with("--")).filter_map(line).collect::<Vec<_>>().join("\n");
+    match kind {
+        Kind::Sqlite => sql.replace(" UUID", " text"),
+        Kind::Postgres => sql,
+        Kind::MariaDb => sql.replace('"', "`"),
+    }
+}
+
+fn config(env: &Env, queue: &str, column: &str) -> String {
+    format!(
+        "# mine\n[database]\nurl = \"{}\" # keep me\n\n[process]\npoll = \"50ms\"\n\n[actions.Book]\nfrom = \"{queue}\"\nretry = {{ attempts = 1 }}\nsql = [\"insert into effect (what) values (:{column})\"]",
+        env.url
+    )
+}
+
+impl Env {
+    /// How many columns and indexes there are.
+    async fn shape(&self) -> i64 {
+        match self.kind {
+            Kind::Sqlite => self.number("select sum(length(sql)) from sqlite_schema").await,
+            Kind::Postgres => {
+                self.number(
+                    "select (select count(*) from information_schema.columns) * 1000 + (select count(*) from pg_class)",
+                )
+                .await
+            }
+            Kind::MariaDb => {
+                let shape = "select (select count(*) from information_schema.columns where table_schema like concat(database(), '%')) * 1000 \
+                     + (select count(*) from information_schema.statistics where table_schema like concat(database(), '%'))";
+                self.number(shape).await
+            }
+        }
+    }
+
+    /// What must not change by looking: the shape of the database and every file.
+    async fn everything(&self) -> String {
+        let mut files: Vec<_> = std::fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let read = |path: &std::path::PathBuf| format!("{path:?} {:?}", std::fs::read(path).unwrap_or_default());
+        format!("{} {:?}", self.shape().await, files.iter().map(read).collect::<Vec<_>>())
+    }
+
+    fn file(&self) -> String {
+        std::fs::read_to_string(self.folder().join("ichido.toml")).unwrap()
+    }
+
+    async fn heal(&self) {
+        let table = if self.kind == Kind::MariaDb { " on effect" } else { "" };
+        self.sql(&format!("delete from effect where what = 'poison'; drop index poison{table}")).await;
+    }
+}
+
+/// A world with a schema and a configuration whose action waits for the queue.
+async fn world(kind: Kind, sql: &str, queue: &str, column: &str) -> Env {
+    let env = Env::bare(kind).await;
+    env.sql(&format!("{EFFECT}{}", dialect(kind, sql))).await;
+    let config = config(&env, queue, column);
+    env.configure(|_| config);
+    env
+}
+
+/// Three commands on a schema of the folder.
+async fn adopt(kind: Kind, sql: &str, case: Case<'_>) {
+    let env = world(kind, sql, case.queue, case.column).await;
+    run_through(&env, &case).await;
+}
+
+/// Looking changes nothing; three commands process what is new; what fails is put aside and retried; a second adoption finds
+/// nothing missing.
+async fn run_through(env: &Env, case: &Case<'_>) {
+    let look: Vec<&str> = ["adopt", "--table", case.table].into_iter().chain(case.flags.iter().copied()).collect();
+    let apply: Vec<&str> = look.iter().copied().chain(["--apply"]).collect();
+    let (before, file) = (env.everything().await, env.file());
+    let looked = env.run(&look).await;
+    assert_eq!(looked.code, Some(0), "{looked:?}");
+    assert_eq!(env.everything().await, before, "looking changed something");
+    assert!(looked.stdout.contains(&format!("[queues.{}]", case.queue)), "{looked:?}");
+    assert!(looked.stdout.contains("create index") && looked.stderr.contains("nothing was changed"), "{looked:?}");
+
+    let applied = env.run(&apply).await;
+    assert_eq!(applied.code, Some(0), "{applied:?}");
+    env.ok(&["migrate"]).await;
+    env.ok(&["run", "--drain"]).await;
+
+    assert!(env.file().starts_with(&file), "what was there is kept: {}", env.file());
+    assert!(!env.file().contains("# [actions."), "it has an action already: {}", env.file());
+    assert_eq!(env.number(case.done).await, case.old + case.new - 1, "all but the poison after {applied:?}");
+    assert_eq!(env.number("select count(*) from effect").await, case.new);
+    assert_retried(env, case).await;
+    assert_eq!(env.number(case.done).await, case.old + case.new);
+    let checked = env.run(&["check"]).await;
+    assert!(checked.code == Some(0) && !checked.stderr.contains("no index"), "{checked:?} after {applied:?}");
+    assert_nothing_missing(env, [&look, &apply]).await;
+}
+
+/// The poisoned message is parked; an operator finds it by its id and runs it again.
+async fn assert_retried(env: &Env, case: &Case<'_>) {
+    let failed: serde_json::Value = serde_json::from_str(&env.ok(&["failed", "list", "--json"]).await).unwrap();
+    assert_eq!(failed.as_array().map(Vec::len), Some(1), "{failed}");
+    let id = failed[0]["id"].as_str().unwrap();
+    assert!(env.ok(&["failed", "show", id]).await.contains("poison"), "its payload is found by its id");
+    env.heal().await;
+    assert_eq!(env.ok(&["failed", "retry", id]).await, format!("{id} retried\n"));
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from effect").await, case.new);
+    assert_eq!(env.number("select count(*) from ichido_parked").await, 0);
+}
+
+async fn assert_nothing_missing(env: &Env, commands: [&[&str]; 2]) {
+    let before = (env.shape().await, env.file());
+    for command in commands {
+        let again = env.run(command).await;
+        assert!(again.code == Some(0) && again.stderr.contains("nothing is missing"), "{again:?}");
+        assert_eq!(again.stdout, "");
+    }
+    assert_eq!(before, (env.shape().await, env.file()), "a second time changed something");
+}
+
+async fn the_classic_receive_table(kind: Kind) {
+    let case = Case {
+        table: "INS_PROJECT_RECEIVE_MESSAGE",
+        queue: "ins_project_receive_message",
+        flags: &[],
+        column: if kind == Kind::Postgres { "project_name" } else { "PROJECT_NAME" },
+        new: 4,
+        old: 2,
+        done: "select count(*) from INS_PROJECT_RECEIVE_MESSAGE where STATUS = '1'",
+    };
+    adopt(kind, include_str!("schemas/nablarch.sql"), case).await;
+}
+
+async fn a_mail_outbox_with_a_smallint(kind: Kind) {
+    let case = Case {
+        table: "mail_request",
+        queue: "mail_request",
+        flags: &[],
+        column: "address",
+        new: 3,
+        old: 1,
+        done: "select count(*) from mail_request where send_status = 1 and process_id is null",
+    };
+    adopt(kind, include_str!("schemas/mail.sql"), case).await;
+}
+
+async fn payments_by_uuid_with_a_flag(kind: Kind) {
+    let case = Case {
+        table: "payment",
+        queue: "payment",
+        flags: &[],
+        column: "payer",
+        new: 3,
+        old: 1,
+        done: "select count(*) from payment where processed and locked_by is null",
+    };
+    adopt(kind, include_str!("schemas/payment.sql"), case).await;
+}
+
+async fn readings_with_two_key_columns_and_an_enum(kind: Kind) {
+    let case = Case {
+        table: "device_reading",
+        queue: "device_reading",
+        flags: &[],
+        column: "reading",
+        new: 3,
+        old: 1,
+        done: "select count(*) from device_reading where state = 'processed'",
+    };
+    adopt(kind, include_str!("schemas/reading.sql"), case).await;
+}
+
+async fn invoices_by_decimal_with_a_constraint(kind: Kind) {
+    let case = Case {
+        table: "invoice",
+        queue: "invoice",
+        flags: &[],
+        column: "customer",
+        new: 4,
+        old: 0,
+        done: "select count(*) from invoice where status = 'DONE' and owner is null",
+    };
+    adopt(kind, include_str!("schemas/invoice.sql"), case).await;
+}
+
+async fn orders_in_japanese(kind: Kind) {
+    let case = Case {
+        table: "受注",
+        queue: "queue",
+        flags: &[],
+        column: "品名",
+        new: 3,
+        old: 1,
+        done: &dialect(kind, "select count(*) from \"受注\" where \"処理状態\" = '処理済'"),
+    };
+    adopt(kind, include_str!("schemas/juchu.sql"), case).await;
+}
+
+async fn events_by_time_with_codes_of_their_own(kind: Kind) {
+    let case = Case {
+        table: "event_log",
+        queue: "events",
+        flags: &["--queue", "events", "--new", "10", "--done", "20", "--failed", "-1", "--owner", "taken_by"],
+        column: "what",
+        new: 3,
+        old: 1,
+        done: "select count(*) from event_log where state = 20",
+    };
+    adopt(kind, include_str!("schemas/event.sql"), case).await;
+}
+
+async fn a_table_in_another_schema(kind: Kind) {
+    let env = world(kind, "", "order_request", "item").await;
+    let schema = match kind {
+        Kind::Sqlite => "main".to_owned(),
+        Kind::Postgres => "sales".to_owned(),
+        Kind::MariaDb => format!("{}_sales", env.url.rsplit('/').next().unwrap()),
+    };
+    if kind != Kind::Sqlite {
+        env.sql(&format!("create schema {schema}")).await;
+    }
+    env.sql(&dialect(kind, &include_str!("schemas/sales.sql").replace("SCHEMA", &schema))).await;
+    let case = Case {
+        table: &format!("{schema}.order_request"),
+        queue: "order_request",
+        flags: &[],
+        column: "item",
+        new: 2,
+        old: 1,
+        done: &format!("select count(*) from {schema}.order_request where status = '1' and process_id is null"),
+    };
+    run_through(&env, &case).await;
+}
+
+async fn names_and_values_that_try_to_leave_their_quotes(kind: Kind) {
+    let sql = include_str!("schemas/hostile.sql");
+    let (table, status, sql) = match kind {
+        Kind::MariaDb => {
+            // Only names change their quotes, and a backslash must be told apart from an escape.
+            let names =
+                sql.replace("\"order\"", "`order`").replace("\"a 'b'\"", "`a 'b'`").replace("\"Group\"", "`Group`");
+            ("`we\"ird.`` '; drop table effect; -- x`", "`st\"a``tus 状態`", names.replace('\\', "\\\\"))
+        }
+        _ => ("\"we\"\"ird.` '; drop table effect; -- x\"", "\"st\"\"a`tus 状態\"", sql.to_owned()),
+    };
+    let sql: Vec<_> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+    let env = world(kind, "", "hostile", "item").await;
+    env.sql(&sql.join("\n").replace("TABLE", table).replace("STATUS", status)).await;
+    let case = Case {
+        table: "\"we\"\"ird.` '; drop table effect; -- x\"",
+        queue: "hostile",
+        flags: &[
+            "--queue",
+            "hostile",
+            "--status",
+            "st\"a`tus 状態",
+            "--new",
+            "it's \"new\" \\ ${HOME}",
+            "--done",
+            "'done'); --",
+            "--owner",
+            "Group",
+        ],
+        column: "item",
+        new: 3,
+        old: 1,
+        done: &format!("select count(*) from {table} where {status} like '%done%'"),
+    };
+    run_through(&env, &case).await;
+}
+
+async fn without_a_file_one_is_made(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let file = env.folder().join("ichido.toml");
+    std::fs::remove_file(&file).unwrap();
+    env.run(&["adopt", "--table", "received_order"])
+        .await
+        .assert_refused(127, &["ichido.toml", "no such file", "--database-url"]);
+    env.ok(&["adopt", "--table", "received_order", "--database-url", &env.url]).await;
+    assert!(!file.exists(), "looking made a file");
+    env.ok(&["adopt", "--table", "received_order", "--database-url", &env.url, "--apply"]).await;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "it may hold a password");
+    assert!(env.file().contains("# [actions.ReceivedOrder]") && env.file().contains(":id, :name"), "{}", env.file());
+    env.ok(&["migrate"]).await;
+    assert_eq!(env.ok(&["send", "received_order", r#"{"id":1,"name":"x"}"#]).await, "received_order/1\n");
+}
+
+async fn guesses_are_told_and_never_applied(kind: Kind) {
+    let rows = "create table job (id integer primary key, name varchar(9), status char(1)); \
+         insert into job values (1, 'a', '0'), (2, 'b', '1'), (3, 'c', '2'), (4, 'd', '2'), (5, 'e', null)";
+    let env = world(kind, rows, "job", "name").await;
+    let looked = env.run(&["adopt", "--table", "job"]).await;
+    assert_eq!(looked.code, Some(0), "{looked:?}");
+    for told in
+        ["`2` 2", "`0` 1", "null 1", "in all 5 rows", "2 is more frequent than 1", "look at it", "left alone: null 1"]
+    {
+        assert!(looked.stderr.contains(told), "{told}: {looked:?}");
+    }
+    assert!(looked.stdout.contains("# look at it: done is a guess"), "{looked:?}");
+    let before = env.everything().await;
+    env.run(&["adopt", "--table", "job", "--apply"])
+        .await
+        .assert_refused(127, &["`1` means done is only a guess", "`2` 2", "--new and --done"]);
+    assert_eq!(env.everything().await, before);
+    env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "2", "--apply"]).await;
+    assert!(env.file().contains(r#"new = "0", done = "2" }"#), "{}", env.file());
+    env.ok(&["migrate"]).await;
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from job where status = '2'").await, 3);
+}
+
+async fn an_index_that_serves_is_recognised(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let looked = env.run(&["adopt", "--table", "received_order"]).await;
+    assert!(looked.stdout.is_empty() && looked.stderr.contains("nothing is missing"), "{looked:?}");
+    env.reconfigure(|config| config.replace("\"received_order\"", "\"other\""));
+    let looked = env.run(&["adopt", "--table", "received_order"]).await;
+    assert!(looked.stdout.contains("[queues.received_order]") && !looked.stdout.contains("create index"), "{looked:?}");
+    assert!(looked.stderr.contains("an index knows the claimable rows"), "{looked:?}");
+    let table = if kind == Kind::MariaDb { " on received_order" } else { "" };
+    env.sql(&format!("drop index received_order_claim{table}; create index by_name on received_order (name, status)"))
+        .await;
+    let looked = env.run(&["adopt", "--table", "received_order"]).await;
+    assert!(looked.stdout.contains("create index") && !looked.stdout.contains("alter table"), "{looked:?}");
+}
+
+async fn a_large_table_is_not_counted_to_its_end(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let numbers = match kind {
+        Kind::Sqlite => {
+            "with recursive s(n) as (select 1 union all select n + 1 from s where n < 150000) select n from s"
+        }
+        Kind::Postgres => "select n from generate_series(1, 150000) n",
+        Kind::MariaDb => "select seq as n from seq_1_to_150000",
+    };
+    let rows = format!(
+        "insert into received_order (id, name, status) select n, 'x', case when n > 149993 then '0' when n < 50 then '2' else '1' end from ({numbers}) s"
+    );
+    env.sql(&rows).await;
+    let looked = env.run(&["adopt", "--table", "received_order"]).await;
+    let told = "`1` 99944, `2` 49, `0` 7, in the first and the last of more than 100000 rows";
+    assert!(looked.code == Some(0) && looked.stderr.contains(told), "{looked:?}");
+}
+
+async fn the_proposal_as_json(kind: Kind) {
+    let env = world(kind, include_str!("schemas/invoice.sql"), "invoice", "customer").await;
+    let before = env.everything().await;
+    let report: serde_json::Value =
+        serde_json::from_str(&env.ok(&["adopt", "--table", "invoice", "--json"]).await).unwrap();
+    assert_eq!(env.everything().await, before);
+    assert_eq!((&report["queue"], &report["key"]), (&"invoice".into(), &serde_json::json!(["invoice_no"])));
+    let status = &report["status"];
+    let values = [&status["new"]["value"], &status["done"]["value"], &status["failed"]["value"]];
+    assert_eq!(values, ["NEW", "DONE", "ERROR"].map(serde_json::Value::from).each_ref());
+    assert_eq!(status["counts"]["values"], serde_json::json!([["NEW", 4], ["CANCELLED", 1]]));
+    assert_eq!((report["owner"]["there"].as_bool(), report["applied"].as_bool()), (Some(true), Some(false)));
+    assert!(report["config"].as_str().unwrap().contains("[queues.invoice]"), "{report}");
+    let ddl = report["claim"]["ddl"].as_array().unwrap();
+    assert!(ddl.len() == 1 && ddl[0].as_str().unwrap().contains("invoice_claim_2"), "that name is taken: {report}");
+    assert!(!report["claim"]["steps"].as_array().unwrap().is_empty(), "{report}");
+}
+
+async fn what_is_not_there_is_named_with_what_was_meant(kind: Kind) {
+    let env = Env::bare(kind).await;
+    env.configure(|config| config.replace("\"received_order\"", "\"other\""));
+    let with = async |more: &[&str]| {
+        env.run(&["adopt", "--table", "received_order"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+            .await
+    };
+    env.run(&["adopt", "--table", "recieved_order"])
+        .await
+        .assert_refused(127, &["`recieved_order`", "did you mean `received_order`"]);
+    env.run(&["adopt", "--table", "nothing_like_it"]).await.assert_refused(127, &["no table `nothing_like_it`"]);
+    env.run(&["adopt", "--table", "a.b.c"]).await.assert_refused(127, &["--table", "more than two parts"]);
+    with(&["--status", "statsu"]).await.assert_refused(127, &["--status", "`statsu`", "did you mean `status`"]);
+    with(&["--owner", "proces_id"]).await.assert_refused(127, &["--owner", "`proces_id`", "did you mean `process_id`"]);
+    with(&["--queue", "a b"]).await.assert_refused(127, &["a b", "is no name"]);
+    env.run(&["adopt"]).await.assert_refused_by_clap();
+    env.configure(|config| config.replace("from        = \"orders\"", "from = \"ordres\""));
+    env.run(&["adopt", "--table", "project"])
+        .await
+        .assert_refused(127, &["actions.ProjectCreation.from", "did you mean `orders`"]);
+}
+
+async fn what_cannot_be_a_queue_is_refused(kind: Kind) {
+    let env = Env::bare(kind).await;
+    env.ok(&["migrate"]).await;
+    env.sql("create view todo as select * from received_order; create table heap (id integer, status char(1)); \
+         create table nullable (id integer unique, status char(1)); create table plain (id integer primary key, name varchar(9))")
+        .await;
+    env.run(&["adopt", "--table", "todo"]).await.assert_refused(127, &["`todo` is a view", "adopt the table"]);
+    for table in ["heap", "nullable"] {
+        env.run(&["adopt", "--table", table])
+            .await
+            .assert_refused(127, &[table, "neither a primary key", "add one first"]);
+    }
+    env.run(&["adopt", "--table", "plain"])
+        .await
+        .assert_refused(127, &["no column of `plain` looks like a status", "--status"]);
+    env.run(&["adopt", "--table", "ichido_message"]).await.assert_refused(127, &["`ichido_message` is ichido's own"]);
+    match kind {
+        Kind::Sqlite => {
+            env.run(&["adopt", "--table", "temp.x"]).await.assert_refused(127, &["schema `main`", "temporary"]);
+            env.sql("create virtual table words using fts5(word)").await;
+            env.run(&["adopt", "--table", "words"]).await.assert_refused(127, &["virtual table"]);
+        }
+        Kind::Postgres => {
+            env.sql("create materialized view seen as select * from received_order").await;
+            env.run(&["adopt", "--table", "seen"]).await.assert_refused(127, &["`seen` is a view"]);
+            env.run(&["adopt", "--table", "nowhere.x"]).await.assert_refused(127, &["no table `x` in `nowhere`"]);
+        }
+        Kind::MariaDb => {
+            env.sql("create table old (id int primary key, status char(1)) engine = MyISAM").await;
+            env.run(&["adopt", "--table", "old"]).await.assert_refused(127, &["engine myisam", "engine = InnoDB"]);
+            env.run(&["adopt", "--table", "mysql.user"]).await.assert_refused(127, &["server's own"]);
+        }
+    }
+}
+
+async fn owners_that_cannot_work_are_refused(kind: Kind) {
+    let rows = "create table job (id integer primary key, status char(1) default '0' not null, narrow char(32), fixed char(36) default '' not null, \
+         number integer, owner varchar(50)); insert into job (id, owner) values (1, 'anne')";
+    let env = world(kind, rows, "job", "id").await;
+    let owner = async |name: &str| env.run(&["adopt", "--table", "job", "--owner", name]).await;
+    if kind != Kind::Sqlite {
+        owner("narrow").await.assert_refused(127, &["`narrow` must have room for 36", "--owner"]);
+    }
+    owner("fixed").await.assert_refused(127, &["`fixed` must be nullable", "--owner"]);
+    owner("number").await.assert_refused(127, &["`number` must be", "--owner"]);
+    owner("status").await.assert_refused(127, &["`status`", "already"]);
+    owner("id").await.assert_refused(127, &["`id`", "part of the key already"]);
+    let looked = env.run(&["adopt", "--table", "job"]).await;
+    assert!(
+        looked.stderr.contains("`owner` is not taken") && looked.stderr.contains("process_id is added"),
+        "{looked:?}"
+    );
+    let looked = owner("owner").await;
+    assert!(looked.code == Some(0) && looked.stderr.contains("1 unprocessed row has an owner"), "{looked:?}");
+}
+
+async fn values_that_cannot_work_are_refused(kind: Kind) {
+    let rows = "create table job (id integer primary key, status char(2), state char(1) check (state in ('a', 'b')), number integer, at timestamp)";
+    let env = world(kind, rows, "job", "id").await;
+    let with = async |more: &[&str]| {
+        env.run(&["adopt", "--table", "job"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>()).await
+    };
+    let same = if kind == Kind::Postgres { ["a", "a "] } else { ["a", "A"] };
+    with(&["--status", "status", "--new", same[0], "--done", same[1]])
+        .await
+        .assert_refused(127, &["are equal for the column", "--new"]);
+    with(&["--status", "state", "--new", "a", "--done", "c"])
+        .await
+        .assert_refused(127, &["--done", "admits only a, b, not `c`"]);
+    with(&["--status", "status"]).await.assert_refused(127, &["cannot be told", "no rows", "--new and --done"]);
+    with(&["--status", "id"]).await.assert_refused(127, &["`id` is part of the key"]);
+    with(&["--status", "at"]).await.assert_refused(127, &["`at` has the type timestamp", "a status is"]);
+    if kind != Kind::Sqlite {
+        with(&["--status", "status", "--new", "0", "--done", "long"])
+            .await
+            .assert_refused(127, &["`long` does not fit into 2"]);
+        with(&["--status", "number", "--new", "0", "--done", "x"])
+            .await
+            .assert_refused(127, &["queues.job.status", "x"]);
+    }
+}
+
+async fn what_the_file_says_already_is_not_changed(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let with = async |more: &[&str]| {
+        env.run(&["adopt", "--table", "received_order"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
+            .await
+    };
+    let before = env.everything().await;
+    with(&["--done", "9", "--apply"])
+        .await
+        .assert_refused(127, &["--done", "queues.orders.status.done says `1`", "change it there"]);
+    with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "`orders` already"]);
+    env.run(&["adopt", "--table", "project", "--queue", "mail"])
+        .await
+        .assert_refused(127, &["`mail` for something else", "--queue"]);
+    assert_eq!(env.everything().await, before);
+    // Only what the table lacks is added; the file stays as it is.
+    let table = if kind == Kind::MariaDb { " on received_order" } else { "" };
+    env.sql(&format!("drop index received_order_claim{table}")).await;
+    let file = env.file();
+    let applied = with(&["--apply"]).await;
+    assert!(applied.code == Some(0) && applied.stdout.starts_with("create index"), "{applied:?}");
+    assert_eq!(env.file(), file);
+    assert!(with(&[]).await.stderr.contains("nothing is missing"));
+}
