@@ -86,7 +86,7 @@ pub(crate) struct Migrate {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Adopt {
     /// The table, or schema.table; a part with a dot in double quotes
     #[arg(long, value_name = "TABLE")]

@@ -25,6 +25,9 @@ on_all!(
     owners_that_cannot_work_are_refused,
     values_that_cannot_work_are_refused,
     what_the_file_says_already_is_not_changed,
+    a_table_that_is_a_queue_by_another_name_is_known,
+    several_columns_that_could_be_the_status_are_told,
+    a_flag_is_true_and_false_on_every_database,
 );
 
 /// A table, and how its rows are processed.
@@ -58,9 +61,8 @@ fn dialect(kind: Kind, sql: &str) -> String {
     };
     let sql = sql.lines().filter(|line| !line.starts_with("--")).filter_map(line).collect::<Vec<_>>().join("\n");
     match kind {
-        Kind::Sqlite => sql.replace(" UUID", " text"),
-        Kind::Postgres => sql,
         Kind::MariaDb => sql.replace('"', "`"),
+        _ => sql,
     }
 }
 
@@ -270,7 +272,7 @@ async fn a_table_in_another_schema(kind: Kind) {
     let schema = match kind {
         Kind::Sqlite => "main".to_owned(),
         Kind::Postgres => "sales".to_owned(),
-        Kind::MariaDb => format!("{}_sales", env.url.rsplit('/').next().unwrap()),
+        Kind::MariaDb => format!("{}_sales", env.url.rsplit('/').next().unwrap().split('?').next().unwrap()),
     };
     if kind != Kind::Sqlite {
         env.sql(&format!("create schema {schema}")).await;
@@ -544,4 +546,69 @@ async fn what_the_file_says_already_is_not_changed(kind: Kind) {
     assert!(applied.code == Some(0) && applied.stdout.starts_with("create index"), "{applied:?}");
     assert_eq!(env.file(), file);
     assert!(with(&[]).await.stderr.contains("nothing is missing"));
+}
+
+async fn a_table_that_is_a_queue_by_another_name_is_known(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let schema = match kind {
+        Kind::Sqlite => "main",
+        Kind::Postgres => "public",
+        Kind::MariaDb => env.url.rsplit('/').next().unwrap().split('?').next().unwrap(),
+    };
+    for table in ["received_order", "RECEIVED_ORDER"] {
+        let looked = env.run(&["adopt", "--table", &format!("{schema}.{table}")]).await;
+        assert!(looked.stderr.contains("nothing is missing: the table is the queue `orders`"), "{looked:?}");
+    }
+}
+
+async fn several_columns_that_could_be_the_status_are_told(kind: Kind) {
+    let rows = "create table job (id integer primary key, mail_status char(1) not null, print_status char(1) not null); \
+         insert into job values (1, '0', '1'), (2, '1', '1'), (3, '1', '0')";
+    let env = world(kind, rows, "job", "id").await;
+    let looked = env.run(&["adopt", "--table", "job"]).await;
+    looked.assert_refused(127, &["several columns", "`mail_status` (`1` 2, `0` 1)", "`print_status`", "name one"]);
+    env.ok(&["adopt", "--table", "job", "--status", "print_status"]).await;
+}
+
+async fn a_flag_is_true_and_false_on_every_database(kind: Kind) {
+    let env = world(kind, include_str!("schemas/payment.sql"), "payment", "payer").await;
+    env.reconfigure(|config| {
+        config + "\n[queues.payment]\ntable = \"payment\"\nstatus = { column = \"processed\", new = false, done = true }\nowner = \"locked_by\"\n"
+    });
+    env.ok(&["adopt", "--table", "payment", "--apply"]).await;
+    env.ok(&["migrate"]).await;
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from payment where processed").await, 3);
+    assert_eq!(env.number("select count(*) from effect").await, 3);
+    let sent = r#"{"payment_id":"0b54a2e0-9f0e-4b6a-8f34-555555555555","payer":"new","amount":1}"#;
+    env.ok(&["send", "payment", sent]).await;
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from payment where processed").await, 4);
+}
+
+#[tokio::test]
+async fn a_partitioned_table_is_a_queue_too() {
+    let rows = "create table event (id integer, day date, name varchar(9), status char(1) default '0' not null, primary key (id, day)) partition by range (day); \
+         create table event_2025 partition of event for values from ('2025-01-01') to ('2026-01-01'); \
+         create table event_2026 partition of event for values from ('2026-01-01') to ('2027-01-01'); \
+         insert into event values (1, '2025-05-05', 'one', '0'), (2, '2025-05-05', 'poison', '0'), (2, '2026-05-05', 'three', '0')";
+    let case = Case {
+        table: "event",
+        queue: "event",
+        flags: &[],
+        column: "name",
+        new: 3,
+        old: 0,
+        done: "select count(*) from event where status = '1'",
+    };
+    adopt(Kind::Postgres, rows, case).await;
+}
+
+#[tokio::test]
+async fn a_column_that_no_index_can_hold_is_refused() {
+    let rows = "create table job (id integer primary key, status char(1) default '0', note text, owner text)";
+    let env = world(Kind::MariaDb, rows, "job", "id").await;
+    let refused = env.run(&["adopt", "--table", "job", "--owner", "owner"]).await;
+    refused.assert_refused(127, &["`owner` must not be text", "claim index", "--owner"]);
+    env.run(&["adopt", "--table", "job", "--status", "note"]).await.assert_refused(127, &["has the type text"]);
 }

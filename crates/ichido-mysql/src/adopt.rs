@@ -7,7 +7,7 @@ use ichido::{
         Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, free_name, listed,
         literals, plain_default,
     },
-    backend::Conditions,
+    backend::{self, Conditions},
 };
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
@@ -32,13 +32,13 @@ impl Adopt for MySql {
     async fn tables(&self, schema: Option<&str>) -> Result<Vec<Found>> {
         let mut tx = self.read_only().await?;
         let tables = sqlx::query(
-            "select table_name, lower(table_type), lower(coalesce(engine, '')), lower(table_schema) from information_schema.tables \
+            "select table_name, lower(table_type), lower(coalesce(engine, '')), lower(table_schema), concat(table_schema, '.', table_name) from information_schema.tables \
              where table_schema = coalesce(?, database()) order by table_name",
         );
         let tables = tables.bind(schema).fetch_all(&mut *tx).await.map_err(setup_error)?;
         let found = |row: &MySqlRow| {
             let unfit = unfit(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-            Ok(Found { schema: schema.map(str::to_owned), name: row.try_get(0)?, unfit })
+            Ok(Found { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(4)?, unfit })
         };
         tables.iter().map(found).collect()
     }
@@ -87,6 +87,7 @@ impl Adopt for MySql {
         let mut tx = self.read_only().await?;
         let to_come = if owner_is_there { None } else { Some(statements::Column::owner(&table.owner)?) };
         let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
+        refuse_unindexable(queue, &rows)?;
         let Statements { rows, .. } = Statements::new(&self.shared.schema, queue, rows)?;
         let steps = explain(&mut tx, &rows, owner_is_there).await?;
         let indexes = Indexes::of(&mut tx, table).await?;
@@ -116,6 +117,19 @@ impl MySql {
     async fn read_only(&self) -> Result<Transaction<'static, sqlx::MySql>> {
         self.own.begin_with("start transaction read only").await.map_err(|error| self.unreachable(error))
     }
+}
+
+/// A column without a length cannot be in the claim index.
+fn refuse_unindexable(queue: &Queue, rows: &Rows) -> Result<()> {
+    let status = rows.mapping.status.as_ref().map(|(_, status)| status.column.as_str()).unwrap_or_default();
+    for (key, name) in [("owner", rows.owner.name.as_str()), ("status", status)] {
+        let column = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+        if let Some(column) = column.filter(|column| column.kind.contains("text") || column.is_bytes()) {
+            let reason = format!("the column `{name}` must not be {}, which the claim index cannot hold", column.kind);
+            return Err(backend::unfit(queue, key, reason));
+        }
+    }
+    Ok(())
 }
 
 fn unfit(kind: &str, engine: &str, schema: &str) -> Option<String> {
@@ -178,7 +192,9 @@ async fn checks(connection: &mut MySqlConnection, table: &Found) -> Result<Vec<S
     if found.is_err() {
         found = sqlx::query(by_name).bind(&table.schema).bind(&table.name).fetch_all(connection).await;
     }
-    found.map_err(setup_error)?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    // MySQL escapes the quotes in the text.
+    let text = |row: &MySqlRow| Ok(row.try_get::<String, _>(0)?.replace("\\'", "'"));
+    found.map_err(setup_error)?.iter().map(text).collect()
 }
 
 /// A query for these columns: of all rows, or of as many at both ends of the key if there are too many to look at.

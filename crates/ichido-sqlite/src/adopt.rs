@@ -44,7 +44,8 @@ impl Adopt for Sqlite {
                 "view" => Some("is a view; adopt the table that it shows".to_owned()),
                 other => Some(format!("is a {other} table; only an ordinary one can be a queue")),
             };
-            Ok(Found { schema: schema.map(str::to_owned), name: row.try_get(0)?, unfit })
+            let name: String = row.try_get(0)?;
+            Ok(Found { schema: schema.map(str::to_owned), id: name.clone(), name, unfit })
         };
         tables.iter().map(found).collect()
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ichido::{
     Table,
-    adopt::{Counts, Guess, Proposal, Wanted, propose},
+    adopt::{Counts, Found, Guess, Proposal, Wanted, find, named_table, propose},
 };
 use serde::Serialize;
 
@@ -29,26 +29,14 @@ pub(crate) async fn run(
     (verbose, quiet): (u8, bool),
 ) -> Result<u8, Failure> {
     let table = TableName::parse(&adopt.table).map_err(|text| Failure::usage(format!("--table: {text}")))?;
-    let draft = Draft::open(path, url)?;
-    let name = adopt.queue.clone().unwrap_or_else(|| queue_name(&table.name));
-    let mut config = draft.config(&name)?;
+    let draft = Draft::open(path, url, |name| std::env::var(name).ok())?;
+    let queue = adopt.queue.clone().unwrap_or_else(|| queue_name(&table.name));
+    let mut config = draft.config(&queue)?;
     if let Some(url) = url {
         config.override_url(url, "--database-url")?;
     }
     logging::start(&config.log, verbose, quiet);
-    let (queue, known) = known(&config, &draft, &adopt, &table, name)?;
-    let wanted = Wanted {
-        queue,
-        schema: table.schema,
-        table: table.name,
-        status: adopt.status,
-        owner: adopt.owner,
-        new: adopt.new,
-        done: adopt.done,
-        failed: adopt.failed,
-        known,
-    };
-    on_store(&config, Adoption { wanted, draft, apply: adopt.apply, json: adopt.json }).await
+    on_store(&config, Adoption { adopt, table, queue, draft }).await
 }
 
 /// A name for the queue of a table.
@@ -60,40 +48,6 @@ fn queue_name(table: &str) -> String {
         None => "queue".to_owned(),
         Some(first) if first.is_ascii_alphabetic() => name.chars().take(LONGEST_NAME).collect(),
         Some(_) => format!("q{name}").chars().take(LONGEST_NAME).collect(),
-    }
-}
-
-/// The queue that the table is already, if it is one; its lines in the file are not changed.
-fn known(
-    config: &Config,
-    draft: &Draft,
-    adopt: &Adopt,
-    table: &TableName,
-    name: String,
-) -> Result<(String, Option<Table>), Failure> {
-    let same =
-        |known: &TableName| known.schema == table.schema && known.name.to_lowercase() == table.name.to_lowercase();
-    let tables = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
-        QueueKind::Table(known) if same(&known.table) => Some((name, known)),
-        _ => None,
-    });
-    let mut tables: Vec<_> = tables.collect();
-    tables.sort_by_key(|(known, _)| **known != name);
-    let file = draft.path().display();
-    match tables.first() {
-        Some((known, _)) if adopt.queue.is_some() && **known != name => Err(Failure::usage(format!(
-            "--queue: {file} has the table `{}` as the queue `{known}` already",
-            table.name
-        ))),
-        Some((known, queue)) => {
-            let known_table = table_of(queue);
-            refuse_other(adopt, &known_table, &format!("{file}: queues.{known}"))?;
-            Ok(((*known).clone(), Some(known_table)))
-        }
-        None if config.queues.contains_key(&name) => Err(Failure::usage(format!(
-            "--queue: {file} has a queue `{name}` for something else already; give this one another name with --queue"
-        ))),
-        None => Ok((name, None)),
     }
 }
 
@@ -116,10 +70,53 @@ fn refuse_other(adopt: &Adopt, known: &Table, at: &str) -> Result<(), Failure> {
 }
 
 struct Adoption {
-    wanted: Wanted,
+    adopt: Adopt,
+    table: TableName,
+    queue: String,
     draft: Draft,
-    apply: bool,
-    json: bool,
+}
+
+impl Adoption {
+    /// What is asked for, with the queue that the table is already, if it is one: its lines in the file are not changed.
+    async fn wanted<S: Backend>(&self, store: &S, config: &Config) -> Result<Wanted, Failure> {
+        let of = |error| Failure::of::<S>(&error);
+        let table = find(store, self.table.schema.as_deref(), &self.table.name).await.map_err(of)?;
+        let (adopt, file) = (&self.adopt, self.draft.path().display());
+        let mut queue = self.queue.clone();
+        let known = match known(store, config, &table).await.map_err(of)? {
+            Some((name, _)) if adopt.queue.is_some() && name != queue => {
+                let text = format!("--queue: {file} has the table `{}` as the queue `{name}` already", table.name);
+                return Err(Failure::usage(text));
+            }
+            Some((name, mapping)) => {
+                refuse_other(adopt, &mapping, &format!("{file}: queues.{name}"))?;
+                queue = name;
+                Some(mapping)
+            }
+            None if config.queues.contains_key(&queue) => {
+                let text = format!(
+                    "--queue: {file} has a queue `{queue}` for something else already; give this one another name with --queue"
+                );
+                return Err(Failure::usage(text));
+            }
+            None => None,
+        };
+        let Adopt { status, owner, new, done, failed, .. } = adopt.clone();
+        Ok(Wanted { queue, table, status, owner, new, done, failed, known })
+    }
+}
+
+/// The queue of the configuration whose table this is.
+async fn known<S: Backend>(store: &S, config: &Config, table: &Found) -> ichido::Result<Option<(String, Table)>> {
+    for (name, queue) in &config.queues {
+        if let QueueKind::Table(known) = &queue.kind {
+            let tables = store.tables(known.table.schema.as_deref()).await?;
+            if named_table(&known.table.name, &tables).is_some_and(|found| found.id == table.id) {
+                return Ok(Some((name.clone(), table_of(known))));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// What `adopt --json` prints.
@@ -135,9 +132,10 @@ struct Report {
 impl OnStore for Adoption {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let of = |error| Failure::of::<S>(&error);
-        let mut proposal = propose(&store, &self.wanted).await.map_err(of)?;
+        let wanted = self.wanted(&store, config).await?;
+        let mut proposal = propose(&store, &wanted).await.map_err(of)?;
         let mut lines = String::new();
-        if self.wanted.known.is_none() {
+        if wanted.known.is_none() {
             lines = queue_lines(&proposal);
             if !config.actions.values().any(|action| action.from == proposal.queue) {
                 lines = format!("{lines}\n{}", action_lines(&proposal));
@@ -145,7 +143,7 @@ impl OnStore for Adoption {
             self.draft.check(&lines)?;
         }
         let missing = proposal.claim.ddl.len() + lines.lines().count();
-        if self.apply {
+        if self.adopt.apply {
             refuse_guesses(&proposal)?;
             for statement in &proposal.claim.ddl {
                 eprintln!("running {statement}");
@@ -159,8 +157,8 @@ impl OnStore for Adoption {
                 })?;
             }
         }
-        let report = Report { proposal, config: lines, applied: self.apply };
-        if self.json {
+        let report = Report { proposal, config: lines, applied: self.adopt.apply };
+        if self.adopt.json {
             output::json(&report)?;
             return Ok(0);
         }

@@ -17,6 +17,7 @@ pub struct Draft {
     path: PathBuf,
     text: String,
     is_new: bool,
+    environment: fn(&str) -> Option<String>,
 }
 
 impl Draft {
@@ -25,21 +26,21 @@ impl Draft {
     ///
     /// # Errors
     /// When the file cannot be read, or is not there and nothing says where the database is.
-    pub fn open(path: &Path, url: Option<&str>) -> Result<Self, ConfigError> {
-        let (path, variable) = (path.to_path_buf(), std::env::var(URL_VARIABLE).is_ok_and(|url| !url.is_empty()));
-        let text = match file::read_text(&path) {
+    pub fn open(path: &Path, url: Option<&str>, environment: fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let path = path.to_path_buf();
+        match file::read_text(&path) {
             Err(ConfigError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                let url = url.map(lines::text).or(variable.then(|| format!("\"${{{URL_VARIABLE}}}\"")));
+                let variable = environment(URL_VARIABLE).filter(|url| !url.is_empty());
+                let url = url.map(lines::text).or_else(|| variable.map(|_| format!("\"${{{URL_VARIABLE}}}\"")));
                 let Some(url) = url else {
                     let why = "and nothing says where the database is; give --database-url or set ICHIDO_DATABASE_URL";
                     let source = io::Error::other(format!("no such file, {why}"));
                     return Err(ConfigError::Unreadable { file: path.display().to_string(), source });
                 };
-                return Ok(Self { path, text: lines::database_lines(&url), is_new: true });
+                Ok(Self { path, text: lines::database_lines(&url), is_new: true, environment })
             }
-            text => text?,
-        };
-        Ok(Self { path, text, is_new: false })
+            text => Ok(Self { path, text: text?, is_new: false, environment }),
+        }
     }
 
     /// What the file says now. Its actions may name a queue that is still to come, this one only.
@@ -67,7 +68,16 @@ impl Draft {
     /// # Errors
     /// What would be wrong with it.
     pub fn check(&self, lines: &str) -> Result<(), ConfigError> {
-        self.parse(&self.with(lines)).map(|_| ())
+        match self.parse(&self.with(lines)) {
+            // Such as `queues = { … }`, to which nothing can be added. The file itself was read before.
+            Err(ConfigError::Syntax { file, .. }) => Err(ConfigError::Invalid {
+                file,
+                line: None,
+                key: "queues".to_owned(),
+                text: "nothing can be added at the end of this file; write the queues as [queues.NAME]".to_owned(),
+            }),
+            other => other.map(|_| ()),
+        }
     }
 
     /// Writes these lines at its end.
@@ -97,6 +107,6 @@ impl Draft {
     }
 
     fn parse(&self, text: &str) -> Result<Config, ConfigError> {
-        Config::parse(text, &self.path.display().to_string(), &|name| std::env::var(name).ok())
+        Config::parse(text, &self.path.display().to_string(), &self.environment)
     }
 }

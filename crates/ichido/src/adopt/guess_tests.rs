@@ -106,7 +106,7 @@ fn look(columns: &[(&str, bool)], keys: &[(&[&str], bool, bool)]) -> Look {
         not_null: *not_null,
     };
     Look {
-        table: super::super::Found { schema: None, name: "t".into(), unfit: None },
+        table: super::super::Found { schema: None, name: "t".into(), id: "t".into(), unfit: None },
         columns: columns.iter().map(named).collect(),
         keys: keys.iter().map(key).collect(),
     }

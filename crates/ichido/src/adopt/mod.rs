@@ -12,7 +12,7 @@ use serde::Serialize;
 pub use self::{
     catalog_text::{checks_in, listed, literals, plain_default},
     guess::{Guess, Values},
-    proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, propose},
+    proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, find, propose},
 };
 use crate::{Operate, Result, Table};
 
@@ -55,6 +55,9 @@ pub struct Found {
     pub schema: Option<String>,
     /// Its name, as the database writes it.
     pub name: String,
+    /// What tells it from every other one, whatever schema was named.
+    #[serde(skip)]
+    pub id: String,
     /// Why it cannot be a queue and what can be done, if it cannot.
     pub unfit: Option<String>,
 }
@@ -142,6 +145,12 @@ impl Look {
     pub fn column(&self, name: &str) -> Option<&Column> {
         named(name, &self.columns, |column| &column.name)
     }
+}
+
+/// What a name means among these.
+#[must_use]
+pub fn named_table<'a>(name: &str, tables: &'a [Found]) -> Option<&'a Found> {
+    named(name, tables, |table| &table.name)
 }
 
 /// What is called exactly so, or the only one whose name differs in its case alone.

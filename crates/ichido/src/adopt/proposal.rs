@@ -6,19 +6,17 @@ use serde::Serialize;
 use super::{
     Adopt, ClaimPlan, Column, Counts, Found, Look,
     guess::{self, Given, Values},
-    named,
+    named_table,
 };
 use crate::{Error, Result, Status, Table, suggestion};
 
 /// What the user asks for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Wanted {
     /// The queue's name.
     pub queue: String,
-    /// The schema of the table, if one is named.
-    pub schema: Option<String>,
-    /// The table.
-    pub table: String,
+    /// The table, as [`find`] found it.
+    pub table: Found,
     /// The status column, if it is named.
     pub status: Option<String>,
     /// The owner column, if it is named.
@@ -86,7 +84,7 @@ const OWNER_NAMES: [&str; 3] = ["process_id", "ichido_owner", "ichido_process_id
 /// # Errors
 /// [`Error::Setup`] with the reason and a way out if it cannot, or if it cannot be told how.
 pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
-    let found = find(store, wanted).await?;
+    let found = wanted.table.clone();
     let look = store.look(&found).await?;
     let key = key(&look)?;
     let status = match &wanted.known {
@@ -115,13 +113,15 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
     })
 }
 
-/// The table that is meant.
-async fn find<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Found> {
-    let tables = store.tables(wanted.schema.as_deref()).await?;
-    let name = &wanted.table;
-    let Some(found) = named(name, &tables, |table| &table.name) else {
+/// The table that is meant by a name.
+///
+/// # Errors
+/// [`Error::Setup`] if there is none, with the nearest one, or if it can never be a queue.
+pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Result<Found> {
+    let tables = store.tables(schema).await?;
+    let Some(found) = named_table(name, &tables) else {
         let hint = suggestion(name, tables.iter().map(|table| table.name.as_str()));
-        let place = wanted.schema.as_ref().map(|schema| format!(" in `{schema}`")).unwrap_or_default();
+        let place = schema.map(|schema| format!(" in `{schema}`")).unwrap_or_default();
         return Err(Error::Setup(format!("--table: there is no table `{name}`{place}{hint}")));
     };
     match &found.unfit {
