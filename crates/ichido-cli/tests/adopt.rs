@@ -1,8 +1,10 @@
-//! From a table that is there to processed rows with three commands, on schemas as people have them; and what cannot work is
-//! refused with the reason and a way out.
+//! From a table that is there to processed rows with three commands, on schemas as people have them.
+//! What is refused is in `adopt_refusals.rs`.
 
+mod schemas;
 mod testenv;
 
+use schemas::{dialect, world};
 use testenv::{Env, Kind};
 
 on_all!(
@@ -16,17 +18,9 @@ on_all!(
     a_table_in_another_schema,
     names_and_values_that_try_to_leave_their_quotes,
     without_a_file_one_is_made,
-    guesses_are_told_and_never_applied,
     an_index_that_serves_is_recognised,
     a_large_table_is_not_counted_to_its_end,
     the_proposal_as_json,
-    what_is_not_there_is_named_with_what_was_meant,
-    what_cannot_be_a_queue_is_refused,
-    owners_that_cannot_work_are_refused,
-    values_that_cannot_work_are_refused,
-    what_the_file_says_already_is_not_changed,
-    a_table_that_is_a_queue_by_another_name_is_known,
-    several_columns_that_could_be_the_status_are_told,
     a_flag_is_true_and_false_on_every_database,
 );
 
@@ -44,79 +38,6 @@ struct Case<'a> {
     old: i64,
     /// Counts the done rows.
     done: &'a str,
-}
-
-const EFFECT: &str = "create table effect (what varchar(200) not null); insert into effect values ('poison'); create unique index poison on effect (what);";
-
-/// The text for this database: lines of other databases left out, types and quotes as it wants them.
-fn dialect(kind: Kind, sql: &str) -> String {
-    let own = match kind {
-        Kind::Sqlite => "[sqlite] ",
-        Kind::Postgres => "[postgres] ",
-        Kind::MariaDb => "[mariadb] ",
-    };
-    let line = |line: &str| match line.starts_with('[') {
-        true => line.strip_prefix(own).map(str::to_owned),
-        false => Some(line.to_owned()),
-    };
-    let sql = sql.lines().filter(|line| !line.starts_with("--")).filter_map(line).collect::<Vec<_>>().join("\n");
-    match kind {
-        Kind::MariaDb => sql.replace('"', "`"),
-        _ => sql,
-    }
-}
-
-fn config(env: &Env, queue: &str, column: &str) -> String {
-    format!(
-        "# mine\n[database]\nurl = \"{}\" # keep me\n\n[process]\npoll = \"50ms\"\n\n[actions.Book]\nfrom = \"{queue}\"\nretry = {{ attempts = 1 }}\nsql = [\"insert into effect (what) values (:{column})\"]",
-        env.url
-    )
-}
-
-impl Env {
-    /// How many columns and indexes there are.
-    async fn shape(&self) -> i64 {
-        match self.kind {
-            Kind::Sqlite => self.number("select sum(length(sql)) from sqlite_schema").await,
-            Kind::Postgres => {
-                self.number(
-                    "select (select count(*) from information_schema.columns) * 1000 + (select count(*) from pg_class)",
-                )
-                .await
-            }
-            Kind::MariaDb => {
-                let shape = "select (select count(*) from information_schema.columns where table_schema like concat(database(), '%')) * 1000 \
-                     + (select count(*) from information_schema.statistics where table_schema like concat(database(), '%'))";
-                self.number(shape).await
-            }
-        }
-    }
-
-    /// What must not change by looking: the shape of the database and every file.
-    async fn everything(&self) -> String {
-        let mut files: Vec<_> = std::fs::read_dir(self.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        let read = |path: &std::path::PathBuf| format!("{path:?} {:?}", std::fs::read(path).unwrap_or_default());
-        format!("{} {:?}", self.shape().await, files.iter().map(read).collect::<Vec<_>>())
-    }
-
-    fn file(&self) -> String {
-        std::fs::read_to_string(self.folder().join("ichido.toml")).unwrap()
-    }
-
-    async fn heal(&self) {
-        let table = if self.kind == Kind::MariaDb { " on effect" } else { "" };
-        self.sql(&format!("delete from effect where what = 'poison'; drop index poison{table}")).await;
-    }
-}
-
-/// A world with a schema and a configuration whose action waits for the queue.
-async fn world(kind: Kind, sql: &str, queue: &str, column: &str) -> Env {
-    let env = Env::bare(kind).await;
-    env.sql(&format!("{EFFECT}{}", dialect(kind, sql))).await;
-    let config = config(&env, queue, column);
-    env.configure(|_| config);
-    env
 }
 
 /// Three commands on a schema of the folder.
@@ -344,30 +265,6 @@ async fn without_a_file_one_is_made(kind: Kind) {
     assert_eq!(env.ok(&["send", "received_order", r#"{"id":1,"name":"x"}"#]).await, "received_order/1\n");
 }
 
-async fn guesses_are_told_and_never_applied(kind: Kind) {
-    let rows = "create table job (id integer primary key, name varchar(9), status char(1)); \
-         insert into job values (1, 'a', '0'), (2, 'b', '1'), (3, 'c', '2'), (4, 'd', '2'), (5, 'e', null)";
-    let env = world(kind, rows, "job", "name").await;
-    let looked = env.run(&["adopt", "--table", "job"]).await;
-    assert_eq!(looked.code, Some(0), "{looked:?}");
-    for told in
-        ["`2` 2", "`0` 1", "null 1", "in all 5 rows", "2 is more frequent than 1", "look at it", "left alone: null 1"]
-    {
-        assert!(looked.stderr.contains(told), "{told}: {looked:?}");
-    }
-    assert!(looked.stdout.contains("# look at it: done is a guess"), "{looked:?}");
-    let before = env.everything().await;
-    env.run(&["adopt", "--table", "job", "--apply"])
-        .await
-        .assert_refused(127, &["`1` means done is only a guess", "`2` 2", "--new and --done"]);
-    assert_eq!(env.everything().await, before);
-    env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "2", "--apply"]).await;
-    assert!(env.file().contains(r#"new = "0", done = "2" }"#), "{}", env.file());
-    env.ok(&["migrate"]).await;
-    env.ok(&["run", "--drain"]).await;
-    assert_eq!(env.number("select count(*) from job where status = '2'").await, 3);
-}
-
 async fn an_index_that_serves_is_recognised(kind: Kind) {
     let env = Env::bare(kind).await;
     let looked = env.run(&["adopt", "--table", "received_order"]).await;
@@ -419,157 +316,6 @@ async fn the_proposal_as_json(kind: Kind) {
     assert!(!report["claim"]["steps"].as_array().unwrap().is_empty(), "{report}");
 }
 
-async fn what_is_not_there_is_named_with_what_was_meant(kind: Kind) {
-    let env = Env::bare(kind).await;
-    env.configure(|config| config.replace("\"received_order\"", "\"other\""));
-    let with = async |more: &[&str]| {
-        env.run(&["adopt", "--table", "received_order"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
-            .await
-    };
-    env.run(&["adopt", "--table", "recieved_order"])
-        .await
-        .assert_refused(127, &["`recieved_order`", "did you mean `received_order`"]);
-    env.run(&["adopt", "--table", "nothing_like_it"]).await.assert_refused(127, &["no table `nothing_like_it`"]);
-    env.run(&["adopt", "--table", "a.b.c"]).await.assert_refused(127, &["--table", "more than two parts"]);
-    with(&["--status", "statsu"]).await.assert_refused(127, &["--status", "`statsu`", "did you mean `status`"]);
-    with(&["--owner", "proces_id"]).await.assert_refused(127, &["--owner", "`proces_id`", "did you mean `process_id`"]);
-    with(&["--queue", "a b"]).await.assert_refused(127, &["a b", "is no name"]);
-    env.run(&["adopt"]).await.assert_refused_by_clap();
-    env.configure(|config| config.replace("from        = \"orders\"", "from = \"ordres\""));
-    env.run(&["adopt", "--table", "project"])
-        .await
-        .assert_refused(127, &["actions.ProjectCreation.from", "did you mean `orders`"]);
-}
-
-async fn what_cannot_be_a_queue_is_refused(kind: Kind) {
-    let env = Env::bare(kind).await;
-    env.ok(&["migrate"]).await;
-    env.sql("create view todo as select * from received_order; create table heap (id integer, status char(1)); \
-         create table nullable (id integer unique, status char(1)); create table plain (id integer primary key, name varchar(9))")
-        .await;
-    env.run(&["adopt", "--table", "todo"]).await.assert_refused(127, &["`todo` is a view", "adopt the table"]);
-    for table in ["heap", "nullable"] {
-        env.run(&["adopt", "--table", table])
-            .await
-            .assert_refused(127, &[table, "neither a primary key", "add one first"]);
-    }
-    env.run(&["adopt", "--table", "plain"])
-        .await
-        .assert_refused(127, &["no column of `plain` looks like a status", "--status"]);
-    env.run(&["adopt", "--table", "ichido_message"]).await.assert_refused(127, &["`ichido_message` is ichido's own"]);
-    match kind {
-        Kind::Sqlite => {
-            env.run(&["adopt", "--table", "temp.x"]).await.assert_refused(127, &["schema `main`", "temporary"]);
-            env.sql("create virtual table words using fts5(word)").await;
-            env.run(&["adopt", "--table", "words"]).await.assert_refused(127, &["virtual table"]);
-        }
-        Kind::Postgres => {
-            env.sql("create materialized view seen as select * from received_order").await;
-            env.run(&["adopt", "--table", "seen"]).await.assert_refused(127, &["`seen` is a view"]);
-            env.run(&["adopt", "--table", "nowhere.x"]).await.assert_refused(127, &["no table `x` in `nowhere`"]);
-        }
-        Kind::MariaDb => {
-            env.sql("create table old (id int primary key, status char(1)) engine = MyISAM").await;
-            env.run(&["adopt", "--table", "old"]).await.assert_refused(127, &["engine myisam", "engine = InnoDB"]);
-            env.run(&["adopt", "--table", "mysql.user"]).await.assert_refused(127, &["server's own"]);
-        }
-    }
-}
-
-async fn owners_that_cannot_work_are_refused(kind: Kind) {
-    let rows = "create table job (id integer primary key, status char(1) default '0' not null, narrow char(32), fixed char(36) default '' not null, \
-         number integer, owner varchar(50)); insert into job (id, owner) values (1, 'anne')";
-    let env = world(kind, rows, "job", "id").await;
-    let owner = async |name: &str| env.run(&["adopt", "--table", "job", "--owner", name]).await;
-    if kind != Kind::Sqlite {
-        owner("narrow").await.assert_refused(127, &["`narrow` must have room for 36", "--owner"]);
-    }
-    owner("fixed").await.assert_refused(127, &["`fixed` must be nullable", "--owner"]);
-    owner("number").await.assert_refused(127, &["`number` must be", "--owner"]);
-    owner("status").await.assert_refused(127, &["`status`", "already"]);
-    owner("id").await.assert_refused(127, &["`id`", "part of the key already"]);
-    let looked = env.run(&["adopt", "--table", "job"]).await;
-    assert!(
-        looked.stderr.contains("`owner` is not taken") && looked.stderr.contains("process_id is added"),
-        "{looked:?}"
-    );
-    let looked = owner("owner").await;
-    assert!(looked.code == Some(0) && looked.stderr.contains("1 unprocessed row has an owner"), "{looked:?}");
-}
-
-async fn values_that_cannot_work_are_refused(kind: Kind) {
-    let rows = "create table job (id integer primary key, status char(2), state char(1) check (state in ('a', 'b')), number integer, at timestamp)";
-    let env = world(kind, rows, "job", "id").await;
-    let with = async |more: &[&str]| {
-        env.run(&["adopt", "--table", "job"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>()).await
-    };
-    let same = if kind == Kind::Postgres { ["a", "a "] } else { ["a", "A"] };
-    with(&["--status", "status", "--new", same[0], "--done", same[1]])
-        .await
-        .assert_refused(127, &["are equal for the column", "--new"]);
-    with(&["--status", "state", "--new", "a", "--done", "c"])
-        .await
-        .assert_refused(127, &["--done", "admits only a, b, not `c`"]);
-    with(&["--status", "status"]).await.assert_refused(127, &["cannot be told", "no rows", "--new and --done"]);
-    with(&["--status", "id"]).await.assert_refused(127, &["`id` is part of the key"]);
-    with(&["--status", "at"]).await.assert_refused(127, &["`at` has the type timestamp", "a status is"]);
-    if kind != Kind::Sqlite {
-        with(&["--status", "status", "--new", "0", "--done", "long"])
-            .await
-            .assert_refused(127, &["`long` does not fit into 2"]);
-        with(&["--status", "number", "--new", "0", "--done", "x"])
-            .await
-            .assert_refused(127, &["queues.job.status", "x"]);
-    }
-}
-
-async fn what_the_file_says_already_is_not_changed(kind: Kind) {
-    let env = Env::bare(kind).await;
-    let with = async |more: &[&str]| {
-        env.run(&["adopt", "--table", "received_order"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
-            .await
-    };
-    let before = env.everything().await;
-    with(&["--done", "9", "--apply"])
-        .await
-        .assert_refused(127, &["--done", "queues.orders.status.done says `1`", "change it there"]);
-    with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "`orders` already"]);
-    env.run(&["adopt", "--table", "project", "--queue", "mail"])
-        .await
-        .assert_refused(127, &["`mail` for something else", "--queue"]);
-    assert_eq!(env.everything().await, before);
-    // Only what the table lacks is added; the file stays as it is.
-    let table = if kind == Kind::MariaDb { " on received_order" } else { "" };
-    env.sql(&format!("drop index received_order_claim{table}")).await;
-    let file = env.file();
-    let applied = with(&["--apply"]).await;
-    assert!(applied.code == Some(0) && applied.stdout.starts_with("create index"), "{applied:?}");
-    assert_eq!(env.file(), file);
-    assert!(with(&[]).await.stderr.contains("nothing is missing"));
-}
-
-async fn a_table_that_is_a_queue_by_another_name_is_known(kind: Kind) {
-    let env = Env::bare(kind).await;
-    let schema = match kind {
-        Kind::Sqlite => "main",
-        Kind::Postgres => "public",
-        Kind::MariaDb => env.url.rsplit('/').next().unwrap().split('?').next().unwrap(),
-    };
-    for table in ["received_order", "RECEIVED_ORDER"] {
-        let looked = env.run(&["adopt", "--table", &format!("{schema}.{table}")]).await;
-        assert!(looked.stderr.contains("nothing is missing: the table is the queue `orders`"), "{looked:?}");
-    }
-}
-
-async fn several_columns_that_could_be_the_status_are_told(kind: Kind) {
-    let rows = "create table job (id integer primary key, mail_status char(1) not null, print_status char(1) not null); \
-         insert into job values (1, '0', '1'), (2, '1', '1'), (3, '1', '0')";
-    let env = world(kind, rows, "job", "id").await;
-    let looked = env.run(&["adopt", "--table", "job"]).await;
-    looked.assert_refused(127, &["several columns", "`mail_status` (`1` 2, `0` 1)", "`print_status`", "name one"]);
-    env.ok(&["adopt", "--table", "job", "--status", "print_status"]).await;
-}
-
 async fn a_flag_is_true_and_false_on_every_database(kind: Kind) {
     let env = world(kind, include_str!("schemas/payment.sql"), "payment", "payer").await;
     env.reconfigure(|config| {
@@ -604,11 +350,22 @@ async fn a_partitioned_table_is_a_queue_too() {
     adopt(Kind::Postgres, rows, case).await;
 }
 
+/// The README's commands, with what it shows of the first.
 #[tokio::test]
-async fn a_column_that_no_index_can_hold_is_refused() {
-    let rows = "create table job (id integer primary key, status char(1) default '0', note text, owner text)";
-    let env = world(Kind::MariaDb, rows, "job", "id").await;
-    let refused = env.run(&["adopt", "--table", "job", "--owner", "owner"]).await;
-    refused.assert_refused(127, &["`owner` must not be text", "claim index", "--owner"]);
-    env.run(&["adopt", "--table", "job", "--status", "note"]).await.assert_refused(127, &["has the type text"]);
+async fn the_readme_is_right() {
+    let readme = include_str!("../../../README.md");
+    let section = readme.split("## Adopt a table you have").nth(1).unwrap().split("\n## ").next().unwrap();
+    let shown: Vec<_> = section.split("```console\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let rows = "create table purchase_order (shop varchar(9), number integer, item varchar(9), state varchar(9) default 'NEW' \
+         check (state in ('NEW', 'DONE', 'ERROR')), primary key (shop, number)); \
+         insert into purchase_order (shop, number, item) values ('a', 1, 'x'), ('b', 1, 'y')";
+    let env = world(Kind::Sqlite, rows, "purchase_order", "item").await;
+    let (command, printed) = shown[0].split_once('\n').unwrap();
+    let words = |line: &str| line.trim_start_matches("$ ichido ").split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let run = async |line: &str| env.ok(&words(line).iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(run(command).await, printed);
+    for line in shown[1].lines() {
+        run(line).await;
+    }
+    assert_eq!(env.number("select count(*) from purchase_order where state = 'DONE'").await, 2);
 }

@@ -4,10 +4,10 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, free_name, listed,
-        literals, plain_default,
+        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, free_name, listed, literals,
+        plain_default,
     },
-    backend::{self, Conditions},
+    backend::{self, ClaimIndex, Conditions, Sample},
 };
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
@@ -77,9 +77,9 @@ impl Adopt for MySql {
         let mut tx = self.read_only().await?;
         let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
         let new = quote::literal(&table.status.new)?;
-        let owned = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
-        let owned = sqlx::query(AssertSqlSafe(owned)).fetch_one(&mut *tx).await.map_err(setup_error)?;
-        Ok(owned.try_get::<i64, _>(0)?.unsigned_abs())
+        let count = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
+        let count = sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx).await.map_err(setup_error)?;
+        Ok(count.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
     async fn claim_plan(&self, queue: &str, table: &Table, owner_is_there: bool) -> Result<ClaimPlan> {
@@ -197,21 +197,13 @@ async fn checks(connection: &mut MySqlConnection, table: &Found) -> Result<Vec<S
     found.map_err(setup_error)?.iter().map(text).collect()
 }
 
-/// A query for these columns: of all rows, or of as many at both ends of the key if there are too many to look at.
+/// A query for these columns of the rows that are looked at, and whether these are all.
 async fn sample(connection: &mut MySqlConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
     let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
-    let size = format!("select count(*) from (select 1 from {table} limit {}) s", MOST_ROWS + 1);
-    let size = sqlx::query(AssertSqlSafe(size)).fetch_one(connection).await.map_err(setup_error)?;
-    if size.try_get::<i64, _>(0)?.unsigned_abs() <= MOST_ROWS {
-        return Ok((format!("select {columns} from {table}"), true));
-    }
-    let end = |direction: &str| {
-        let key = look.keys.iter().find(|key| key.primary).or(look.keys.first());
-        let key = key.iter().flat_map(|key| &key.columns).map(|name| Ok(format!("{}{direction}", quote::name(name)?)));
-        let key = key.collect::<Result<Vec<_>>>()?.join(", ");
-        Ok::<_, ichido::Error>(format!("(select {columns} from {table} order by {key} limit {})", MOST_ROWS / 2))
-    };
-    Ok((format!("{} union all {}", end("")?, end(" desc")?), false))
+    let sample = Sample::new(&table, look, quote::name)?;
+    let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;
+    let all = Sample::is_all(size.try_get(0)?);
+    Ok((sample.rows(columns, all), all))
 }
 
 /// What the optimizer would do. Before there is an owner column, every unprocessed row is one that nobody has.
@@ -253,11 +245,12 @@ impl Indexes {
         Ok(Indexes(indexes))
     }
 
-    /// Is there one that begins with what every claimable row has in common, and goes on in claim order? InnoDB appends the
+    /// Is there one that begins with what every claimable row has in common, and goes on in claim order? `InnoDB` appends the
     /// primary key to every index.
     fn serve(&self, rows: &Rows) -> Result<bool> {
         let order = lower(rows.mapping.conditions(quote::literal)?.order);
-        let same: Vec<_> = common(rows).into_iter().map(|column| column.to_lowercase()).collect();
+        let common = ClaimIndex::of(&rows.mapping, quote::literal)?.common;
+        let same: Vec<_> = common.into_iter().map(|column| column.to_lowercase()).collect();
         let primary =
             self.0.iter().find(|(name, _)| name == "PRIMARY").map(|(_, parts)| parts.clone()).unwrap_or_default();
         let serves = |parts: &[Part]| {
@@ -272,19 +265,11 @@ impl Indexes {
 
     /// The statement for the one that is missing.
     fn missing(&self, table: &Table, rows: &Rows) -> Result<String> {
-        let order = rows.mapping.conditions(quote::literal)?.order;
-        let order = order.into_iter().map(|(column, down)| format!("{column}{}", if down { " desc" } else { "" }));
-        let columns: Vec<_> = common(rows).into_iter().chain(order).collect();
-        let name = free_name(&table.name, LONGEST_NAME, |name| {
-            self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name))
-        });
-        Ok(format!("create index {} on {} ({})", quote::name(&name)?, rows.table, columns.join(", ")))
+        let ClaimIndex { common, order, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
+        let taken = |name: &str| self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+        let name = quote::name(&free_name(&table.name, LONGEST_NAME, taken))?;
+        Ok(format!("create index {name} on {} ({})", rows.table, [common, order].concat().join(", ")))
     }
-}
-
-/// The columns that are the same in every claimable row, quoted.
-fn common(rows: &Rows) -> Vec<String> {
-    rows.mapping.fixed().map(|(column, _)| column.to_owned()).chain([rows.owner.quoted.clone()]).collect()
 }
 
 fn lower(order: Vec<(String, bool)>) -> Vec<(String, bool)> {

@@ -3,10 +3,8 @@
 
 use ichido::{
     Queue, Result, Table,
-    adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, listed, plain_default,
-    },
-    backend::Conditions,
+    adopt::{Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, listed, plain_default},
+    backend::{ClaimIndex, Sample},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
 
@@ -80,9 +78,9 @@ impl Adopt for Postgres {
         let mut tx = self.read_only().await?;
         let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
         let new = quote::literal(&table.status.new)?;
-        let owned = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
-        let owned = sqlx::query(AssertSqlSafe(owned)).fetch_one(&mut *tx).await.map_err(setup_error)?;
-        Ok(owned.try_get::<i64, _>(0)?.unsigned_abs())
+        let count = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
+        let count = sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx).await.map_err(setup_error)?;
+        Ok(count.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
     async fn claim_plan(&self, queue: &str, table: &Table, owner_is_there: bool) -> Result<ClaimPlan> {
@@ -180,21 +178,13 @@ fn column(row: &PgRow) -> Result<Column> {
     })
 }
 
-/// A query for these columns: of all rows, or of as many at both ends of the key if there are too many to look at.
+/// A query for these columns of the rows that are looked at, and whether these are all.
 async fn sample(connection: &mut PgConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
     let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
-    let size = format!("select count(*) from (select 1 from {table} limit {}) s", MOST_ROWS + 1);
-    let size = sqlx::query(AssertSqlSafe(size)).fetch_one(connection).await.map_err(setup_error)?;
-    if size.try_get::<i64, _>(0)?.unsigned_abs() <= MOST_ROWS {
-        return Ok((format!("select {columns} from {table}"), true));
-    }
-    let end = |direction: &str| {
-        let key = look.keys.iter().find(|key| key.primary).or(look.keys.first());
-        let key = key.iter().flat_map(|key| &key.columns).map(|name| Ok(format!("{}{direction}", quote::name(name)?)));
-        let key = key.collect::<Result<Vec<_>>>()?.join(", ");
-        Ok::<_, ichido::Error>(format!("(select {columns} from {table} order by {key} limit {})", MOST_ROWS / 2))
-    };
-    Ok((format!("{} union all {}", end("")?, end(" desc")?), false))
+    let sample = Sample::new(&table, look, quote::name)?;
+    let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;
+    let all = Sample::is_all(size.try_get(0)?);
+    Ok((sample.rows(columns, all), all))
 }
 
 /// Asks the planner, with reading the whole table made unattractive: what it says, and whether an index serves the claim.
@@ -217,9 +207,7 @@ pub(crate) async fn explain(connection: &mut PgConnection, look: &str) -> Result
 
 /// The index on claimable rows in claim order.
 async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Result<String> {
-    let Conditions { order, .. } = rows.mapping.conditions(quote::literal)?;
-    let order = order.iter().map(|(column, down)| format!("{column}{}", if *down { " desc" } else { "" }));
-    let claimable = rows.mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", quote::literal(value)?)));
+    let ClaimIndex { order, claimable, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
     let about = sqlx::query(
         "select c.relkind = 'p', array(select i.relname::text from pg_class i where i.relnamespace = c.relnamespace) \
          from pg_class c where c.oid = to_regclass($1)",
@@ -228,12 +216,11 @@ async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Res
     let (partitioned, taken): (bool, Vec<String>) = (about.try_get(0)?, about.try_get(1)?);
     let name = ichido::adopt::free_name(&table.name, LONGEST_NAME, |name| taken.iter().any(|known| known == name));
     Ok(format!(
-        "{}{} on {} ({}) where {} and {} is null",
+        "{}{} on {} ({}) where {}",
         if partitioned { "create index " } else { CONCURRENTLY },
         quote::name(&name)?,
         rows.table,
-        order.collect::<Vec<_>>().join(", "),
-        claimable.collect::<Result<Vec<_>>>()?.join(" and "),
-        rows.owner.quoted,
+        order.join(", "),
+        claimable.join(" and "),
     ))
 }

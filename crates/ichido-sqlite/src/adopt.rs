@@ -4,10 +4,10 @@
 use ichido::{
     Error, Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_ROWS, MOST_VALUES, UniqueKey, checks_in, free_name,
-        listed, plain_default,
+        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, checks_in, free_name, listed,
+        plain_default,
     },
-    backend::Conditions,
+    backend::{ClaimIndex, Conditions, Sample},
 };
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection,
@@ -82,9 +82,9 @@ impl Adopt for Sqlite {
         let mut connection = self.read_only().await?;
         let (sample, _) = sample(&mut connection, look, &format!("{status}, {owner}")).await?;
         let new = quote::literal(&table.status.new)?;
-        let owned = format!("select count(*) from ({sample}) where {status} = {new} and {owner} is not null");
-        let owned = sqlx::query(AssertSqlSafe(owned)).fetch_one(&mut connection).await.map_err(setup_error)?;
-        Ok(owned.try_get::<i64, _>(0)?.unsigned_abs())
+        let count = format!("select count(*) from ({sample}) where {status} = {new} and {owner} is not null");
+        let count = sqlx::query(AssertSqlSafe(count)).fetch_one(&mut connection).await.map_err(setup_error)?;
+        Ok(count.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
     async fn claim_plan(&self, queue: &str, table: &Table, owner_is_there: bool) -> Result<ClaimPlan> {
@@ -200,21 +200,13 @@ async fn keys(connection: &mut SqliteConnection, table: &Found, columns: &[Sqlit
     Ok(keys)
 }
 
-/// A query for these columns: of all rows, or of as many at both ends of the key if there are too many to look at.
+/// A query for these columns of the rows that are looked at, and whether these are all.
 async fn sample(connection: &mut SqliteConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
     let table = quote::name(&look.table.name)?;
-    let size = format!("select count(*) from (select 1 from {table} limit {})", MOST_ROWS + 1);
-    let size = sqlx::query(AssertSqlSafe(size)).fetch_one(connection).await.map_err(setup_error)?;
-    if size.try_get::<i64, _>(0)?.unsigned_abs() <= MOST_ROWS {
-        return Ok((format!("select {columns} from {table}"), true));
-    }
-    let end = |direction: &str| {
-        let key = look.keys.iter().find(|key| key.primary).or(look.keys.first());
-        let key = key.iter().flat_map(|key| &key.columns).map(|name| Ok(format!("{}{direction}", quote::name(name)?)));
-        let key = key.collect::<Result<Vec<_>>>()?.join(", ");
-        Ok::<_, Error>(format!("select * from (select {columns} from {table} order by {key} limit {})", MOST_ROWS / 2))
-    };
-    Ok((format!("{} union all {}", end("")?, end(" desc")?), false))
+    let sample = Sample::new(&table, look, quote::name)?;
+    let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;
+    let all = Sample::is_all(size.try_get(0)?);
+    Ok((sample.rows(columns, all), all))
 }
 
 /// A look for unprocessed rows before there is an owner column.
@@ -247,19 +239,15 @@ pub(crate) async fn explain(connection: &mut SqliteConnection, rows: &Rows, pick
 /// The index on claimable rows in claim order. It begins with what they have in common, which costs little and makes SQLite
 /// prefer it to an index by status that is there already.
 async fn index(connection: &mut SqliteConnection, table: &Table, rows: &Rows) -> Result<String> {
-    let Conditions { order, .. } = rows.mapping.conditions(quote::literal)?;
-    let order = order.iter().map(|(column, down)| format!("{column}{}", if *down { " desc" } else { "" }));
-    let common = rows.mapping.fixed().map(|(column, _)| column.to_owned()).chain([rows.owner.quoted.clone()]);
-    let claimable = rows.mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", quote::literal(value)?)));
+    let ClaimIndex { common, order, claimable } = ClaimIndex::of(&rows.mapping, quote::literal)?;
     let taken = sqlx::query("select name from sqlite_schema").fetch_all(connection).await.map_err(setup_error)?;
     let taken: Vec<String> = taken.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     let name = free_name(&table.name, LONGEST_NAME, |name| taken.iter().any(|known| known.eq_ignore_ascii_case(name)));
     Ok(format!(
-        "create index {} on {} ({}) where {} and {} is null",
+        "create index {} on {} ({}) where {}",
         quote::name(&name)?,
         rows.table,
-        common.chain(order).collect::<Vec<_>>().join(", "),
-        claimable.collect::<Result<Vec<_>>>()?.join(" and "),
-        rows.owner.quoted,
+        [common, order].concat().join(", "),
+        claimable.join(" and "),
     ))
 }

@@ -131,9 +131,8 @@ struct Report {
 
 impl OnStore for Adoption {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
-        let of = |error| Failure::of::<S>(&error);
         let wanted = self.wanted(&store, config).await?;
-        let mut proposal = propose(&store, &wanted).await.map_err(of)?;
+        let proposal = propose(&store, &wanted).await.map_err(|error| Failure::of::<S>(&error))?;
         let mut lines = String::new();
         if wanted.known.is_none() {
             lines = queue_lines(&proposal);
@@ -142,30 +141,40 @@ impl OnStore for Adoption {
             }
             self.draft.check(&lines)?;
         }
-        let missing = proposal.claim.ddl.len() + lines.lines().count();
+        let mut report = Report { proposal, config: lines, applied: self.adopt.apply };
         if self.adopt.apply {
-            refuse_guesses(&proposal)?;
-            for statement in &proposal.claim.ddl {
-                eprintln!("running {statement}");
-                store.apply(std::slice::from_ref(statement)).await.map_err(of)?;
-            }
-            let after = store.claim_plan(&proposal.queue, &proposal.mapping, true).await.map_err(of)?;
-            (proposal.claim.steps, proposal.claim.by_index) = (after.steps, after.by_index);
-            if !lines.is_empty() {
-                self.draft.append(&lines).map_err(|error| {
-                    Failure::found(format!("{}: cannot be written: {error}", self.draft.path().display()))
-                })?;
-            }
+            self.apply(&store, &mut report).await?;
         }
-        let report = Report { proposal, config: lines, applied: self.adopt.apply };
         if self.adopt.json {
             output::json(&report)?;
             return Ok(0);
         }
         talk(&report);
         print(&report)?;
-        conclude(&report, missing, &self.draft);
+        conclude(&report, &self.draft);
         Ok(0)
+    }
+}
+
+impl Adoption {
+    /// The table first: a file that names what is not there would stop every command.
+    async fn apply<S: Backend>(&self, store: &S, report: &mut Report) -> Result<(), Failure> {
+        let of = |error| Failure::of::<S>(&error);
+        let proposal = &mut report.proposal;
+        refuse_guesses(proposal)?;
+        for statement in &proposal.claim.ddl {
+            eprintln!("running {statement}");
+            store.apply(std::slice::from_ref(statement)).await.map_err(of)?;
+        }
+        let after = store.claim_plan(&proposal.queue, &proposal.mapping, true).await.map_err(of)?;
+        (proposal.claim.steps, proposal.claim.by_index) = (after.steps, after.by_index);
+        if report.config.is_empty() {
+            return Ok(());
+        }
+        let file = self.draft.path().display();
+        let unwritten =
+            |error| Failure::found(format!("{file}: cannot be written: {error}; the table has what it needs"));
+        self.draft.append(&report.config).map_err(unwritten)
     }
 }
 
@@ -209,9 +218,7 @@ fn talk(report: &Report) {
         guess("done", &values.done);
         match &values.failed {
             Some(failed) => guess("failed", failed),
-            None => {
-                eprintln!("        failed  none: such rows stay new, out of circulation; --failed gives them a value")
-            }
+            None => eprintln!("        failed  none: such rows stay new, out of circulation (or give --failed)"),
         }
     }
     let added = if owner.there { "is there" } else { "is added" };
@@ -240,9 +247,9 @@ fn print(report: &Report) -> Result<(), Failure> {
     report.proposal.claim.ddl.iter().try_for_each(|statement| output::print(&format!("{statement};")))
 }
 
-fn conclude(report: &Report, missing: usize, draft: &Draft) {
+fn conclude(report: &Report, draft: &Draft) {
     let (queue, file) = (&report.proposal.queue, draft.path().display());
-    if missing == 0 {
+    if report.config.is_empty() && report.proposal.claim.ddl.is_empty() {
         eprintln!("nothing is missing: the table is the queue `{queue}` of {file}");
     } else if report.applied {
         eprintln!("done: the table is the queue `{queue}` of {file}; next: ichido migrate, ichido check, ichido run");

@@ -41,11 +41,15 @@ pub fn queue_lines(proposal: &Proposal) -> String {
 /// What to look at, behind the line of the status.
 fn remark(proposal: &Proposal) -> String {
     let Some(values) = &proposal.status.values else { return String::new() };
+    let admitted = |guess: &Guess| {
+        let column = proposal.columns.iter().find(|column| column.name == proposal.status.column);
+        column.is_some_and(|column| column.admits.contains(&guess.value))
+    };
     let there =
         |guess: &&Guess| proposal.status.counts.values.iter().any(|(known, _)| known.as_ref() == Some(&guess.value));
     let one = |(name, guess): (&str, &Guess)| match () {
         () if !guess.sure => Some(format!("{name} is a guess")),
-        () if !there(&guess) && guess.why != "given" => Some(format!("no row is {name} yet")),
+        () if !there(&guess) && !admitted(guess) && guess.why != "given" => Some(format!("no row is {name} yet")),
         () => None,
     };
     let failed = values.failed.as_ref().map(|guess| ("failed", guess));

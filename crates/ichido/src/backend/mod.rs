@@ -1,18 +1,22 @@
 //! What stores share: everything about queues, claims and parked messages that does not depend on the dialect. For authors
 //! of stores; users never need it.
 
+mod claim_index;
 mod mapping;
 mod past;
 mod refuse;
+mod sample;
 mod warn;
 
 pub use self::{
+    claim_index::ClaimIndex,
     mapping::{Conditions, Mapping},
     past::{Note, Past, by_owner},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
     },
+    sample::Sample,
     warn::{long_messages, no_claim_index, old_snapshot},
 };
 

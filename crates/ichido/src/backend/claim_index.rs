@@ -1,0 +1,33 @@
+//! What an index on claimable rows is made of. Stores put it together in their dialect.
+
+use super::Mapping;
+use crate::Result;
+
+/// The parts of the index on claimable rows, quoted.
+#[derive(Debug)]
+pub struct ClaimIndex {
+    /// The columns that every claimable row has the same value in: status, owner, what the queue is limited to.
+    pub common: Vec<String>,
+    /// The claim order, ` desc` behind what descends.
+    pub order: Vec<String>,
+    /// What makes a row claimable.
+    pub claimable: Vec<String>,
+}
+
+impl ClaimIndex {
+    /// The index for this mapping.
+    ///
+    /// # Errors
+    /// What `literal` said about a value.
+    pub fn of(mapping: &Mapping, literal: impl Fn(&str) -> Result<String>) -> Result<Self> {
+        let down = |down: &bool| if *down { " desc" } else { "" };
+        let order = mapping.conditions(&literal)?.order;
+        let claimable = mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", literal(value)?)));
+        let nobodys = Ok(format!("{} is null", mapping.owner));
+        Ok(ClaimIndex {
+            common: mapping.fixed().map(|(column, _)| column.to_owned()).chain([mapping.owner.clone()]).collect(),
+            order: order.iter().map(|(column, descends)| format!("{column}{}", down(descends))).collect(),
+            claimable: claimable.chain([nobodys]).collect::<Result<_>>()?,
+        })
+    }
+}
