@@ -5,6 +5,7 @@ mod schemas;
 mod testenv;
 
 use schemas::world;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use testenv::{Env, Kind};
 
 on_all!(
@@ -65,6 +66,14 @@ async fn what_cannot_be_a_queue_is_refused(kind: Kind) {
         Kind::Postgres => {
             env.sql("create materialized view seen as select * from received_order").await;
             env.run(&["adopt", "--table", "seen"]).await.assert_refused(127, &["`seen` is a view"]);
+            env.sql(
+                "create foreign data wrapper nothing; create server away foreign data wrapper nothing; \
+                 create foreign table far (id integer, status char(1)) server away",
+            )
+            .await;
+            env.run(&["adopt", "--table", "far"])
+                .await
+                .assert_refused(127, &["`far` is a foreign table", "where it is"]);
             env.run(&["adopt", "--table", "nowhere.x"]).await.assert_refused(127, &["no table `x` in `nowhere`"]);
         }
         Kind::MariaDb => {
@@ -89,7 +98,7 @@ async fn owners_that_cannot_work_are_refused(kind: Kind) {
     owner("id").await.assert_refused(127, &["`id`", "part of the key already"]);
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert!(
-        looked.stderr.contains("`owner` is not taken") && looked.stderr.contains("process_id is added"),
+        looked.stderr.contains("`owner` is not taken") && looked.stderr.contains("process_id is to be added"),
         "{looked:?}"
     );
     let looked = owner("owner").await;
@@ -176,7 +185,7 @@ async fn guesses_are_told_and_never_applied(kind: Kind) {
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert_eq!(looked.code, Some(0), "{looked:?}");
     for told in
-        ["`2` 2", "`0` 1", "null 1", "in all 5 rows", "2 is more frequent than 1", "look at it", "left alone: null 1"]
+        ["`2` 2", "`0` 1", "null 1", "(all rows)", "2 is more frequent than 1", "look at it", "left alone: null 1"]
     {
         assert!(looked.stderr.contains(told), "{told}: {looked:?}");
     }
@@ -200,4 +209,40 @@ async fn a_column_that_no_index_can_hold_is_refused() {
     let refused = env.run(&["adopt", "--table", "job", "--owner", "owner"]).await;
     refused.assert_refused(127, &["`owner` must not be text", "claim index", "--owner"]);
     env.run(&["adopt", "--table", "job", "--status", "note"]).await.assert_refused(127, &["has the type text"]);
+}
+
+#[tokio::test]
+async fn a_temporary_table_of_another_session_is_refused() {
+    let env = Env::bare(Kind::Postgres).await;
+    let mut session = PgConnection::connect(&env.url).await.unwrap();
+    sqlx::raw_sql("create temporary table brief (id integer primary key, status char(1))")
+        .execute(&mut session)
+        .await
+        .unwrap();
+    let schema = sqlx::query("select nspname::text from pg_namespace where oid = pg_my_temp_schema()");
+    let schema: String = schema.fetch_one(&mut session).await.unwrap().get(0);
+    let refused = env.run(&["adopt", "--table", &format!("{schema}.brief")]).await;
+    refused.assert_refused(127, &["`brief` is a temporary table", "make it a permanent one"]);
+}
+
+#[tokio::test]
+async fn an_index_that_could_not_be_built_is_no_key_and_is_cleared_away() {
+    let rows = "create table job (id integer not null, name varchar(9), status char(1) default '0' not null); \
+         insert into job (id, name) values (1, 'x'), (1, 'y')";
+    let env = world(Kind::Postgres, rows, "job", "name").await;
+    let mut session = PgConnection::connect(&env.url).await.unwrap();
+    for torn in ["job_id", "job_claim"] {
+        let build = format!("create unique index concurrently {torn} on job (id)");
+        assert!(sqlx::raw_sql(AssertSqlSafe(build)).execute(&mut session).await.is_err());
+    }
+    env.run(&["adopt", "--table", "job"]).await.assert_refused(127, &["neither a primary key"]);
+    env.sql("update job set id = 2 where name = 'y'; alter table job add primary key (id)").await;
+    env.ok(&["adopt", "--table", "job", "--apply"]).await;
+    assert_eq!(
+        env.number("select count(*) from pg_index where not indisvalid and indexrelid = 'job_id'::regclass").await,
+        1
+    );
+    let claim =
+        "select count(*) from pg_index where indisvalid and indexrelid = 'job_claim'::regclass and indpred is not null";
+    assert_eq!(env.number(claim).await, 1);
 }

@@ -100,28 +100,23 @@ impl Adopt for Postgres {
         }
         let by_index = by_index && owner_is_there;
         if !by_index {
+            ddl.extend(torn(&mut tx, &rows).await?);
             ddl.push(index(&mut tx, table, &rows).await?);
         }
         Ok(ClaimPlan { steps, by_index, ddl })
     }
 
-    /// An index is built while others write, which no transaction can hold; one that could not be built to its end is taken
-    /// away again.
+    /// An index is built while others write, which no transaction can hold; one that was cut off is found the next time.
     async fn apply(&self, statements: &[String]) -> Result<()> {
         for statement in statements {
-            let Some(rest) = statement.strip_prefix(CONCURRENTLY) else {
+            let sql = sqlx::raw_sql(AssertSqlSafe(statement.clone()));
+            if statement.starts_with(CONCURRENTLY) {
+                let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+                sql.execute(&mut *connection).await.map_err(setup_error)?;
+            } else {
                 let mut tx = self.begin_migration().await?;
-                sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+                sql.execute(&mut *tx).await.map_err(setup_error)?;
                 tx.commit().await?;
-                continue;
-            };
-            let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-            let built = sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut *connection).await;
-            if let Err(error) = built {
-                let torn = rest.split(" on ").next().unwrap_or_default();
-                let drop = format!("drop index if exists {torn}");
-                let _ = sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut *connection).await;
-                return Err(setup_error(error));
             }
         }
         Ok(())
@@ -205,11 +200,23 @@ pub(crate) async fn explain(connection: &mut PgConnection, look: &str) -> Result
     Ok((steps, served))
 }
 
+/// Statements against what is left of indexes that could not be built to their end: nobody reads them, and every write
+/// keeps them up.
+async fn torn(connection: &mut PgConnection, rows: &Rows) -> Result<Vec<String>> {
+    let torn = sqlx::query(
+        "select 'drop index ' || i.indexrelid::regclass from pg_index i join pg_class c on c.oid = i.indexrelid \
+         where i.indrelid = to_regclass($1) and not i.indisvalid and c.relkind = 'i' and c.relname ~ '_claim(_[0-9]+)?$'",
+    );
+    let torn = torn.bind(&rows.table).fetch_all(connection).await.map_err(setup_error)?;
+    torn.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
 /// The index on claimable rows in claim order.
 async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Result<String> {
     let ClaimIndex { order, claimable, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
     let about = sqlx::query(
-        "select c.relkind = 'p', array(select i.relname::text from pg_class i where i.relnamespace = c.relnamespace) \
+        "select c.relkind = 'p', array(select o.relname::text from pg_class o left join pg_index i on i.indexrelid = o.oid \
+            where o.relnamespace = c.relnamespace and coalesce(i.indisvalid, true)) \
          from pg_class c where c.oid = to_regclass($1)",
     );
     let about = about.bind(&rows.table).fetch_one(connection).await.map_err(setup_error)?;

@@ -104,7 +104,7 @@ pub(crate) async fn unique(connection: &mut PgConnection, full_name: &str) -> Re
         "select i.indisprimary, array(select a.attname::text from unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) with ordinality k(n, at) \
             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n order by k.at), \
             (select bool_and(a.attnotnull) from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])) \
-         from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indpred is null and i.indexprs is null",
+         from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null",
     );
     let unique = unique.bind(full_name).fetch_all(connection).await.map_err(setup_error)?;
     unique.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()

@@ -199,8 +199,8 @@ fn counted(counts: &Counts) -> String {
     let values = counts.values.iter().map(one).collect::<Vec<_>>().join(", ");
     match (counts.values.is_empty(), counts.all) {
         (true, _) => "no rows".to_owned(),
-        (_, true) => format!("{values}, in all {} rows", counts.rows),
-        (_, false) => format!("{values}, in the first and the last of more than {} rows", counts.rows),
+        (_, true) => format!("{values} (all rows)"),
+        (_, false) => format!("{values} (of the first and the last {} rows by key)", counts.rows / 2),
     }
 }
 
@@ -221,7 +221,11 @@ fn talk(report: &Report) {
             None => eprintln!("        failed  none: such rows stay new, out of circulation (or give --failed)"),
         }
     }
-    let added = if owner.there { "is there" } else { "is added" };
+    let added = match (owner.there, report.applied) {
+        (true, _) => "is there",
+        (false, true) => "was added",
+        (false, false) => "is to be added",
+    };
     eprintln!("owner   {} {added}", owner.column);
     for step in &claim.steps {
         eprintln!("claim   {}", output::readable(step));
@@ -252,7 +256,9 @@ fn conclude(report: &Report, draft: &Draft) {
     if report.config.is_empty() && report.proposal.claim.ddl.is_empty() {
         eprintln!("nothing is missing: the table is the queue `{queue}` of {file}");
     } else if report.applied {
-        eprintln!("done: the table is the queue `{queue}` of {file}; next: ichido migrate, ichido check, ichido run");
+        let action =
+            if report.config.contains("# [actions.") { format!("its action in {file}, ") } else { String::new() };
+        eprintln!("done: the table is the queue `{queue}` of {file}; next: {action}ichido migrate, ichido run");
     } else {
         eprintln!("nothing was changed; --apply does it");
     }

@@ -40,10 +40,10 @@ pub struct Values {
 
 /// What the user said about the values.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Given<'a> {
-    pub(super) new: Option<&'a str>,
-    pub(super) done: Option<&'a str>,
-    pub(super) failed: Option<&'a str>,
+pub(super) struct Given {
+    pub(super) new: Option<String>,
+    pub(super) done: Option<String>,
+    pub(super) failed: Option<String>,
 }
 
 /// The key by which rows are told apart: the primary key, else the shortest unique key that cannot be null.
@@ -77,23 +77,32 @@ pub(super) fn few(counts: &Counts) -> bool {
     counts.values.len() <= MOST_STATUSES
 }
 
+/// A value as the column would say it: a flag may be told as a number, and a number as a flag.
+pub(super) fn as_held(column: &Column, value: &str) -> String {
+    let admits = |values: [&str; 2]| column.admits == values;
+    match value {
+        "false" | "true" if admits(["0", "1"]) => u8::from(value == "true").to_string(),
+        "0" | "1" if admits(["false", "true"]) => (value == "1").to_string(),
+        _ => value.to_owned(),
+    }
+}
+
 /// What the values mean; none if new or done cannot even be guessed.
-pub(super) fn values(column: &Column, counts: &Counts, given: &Given<'_>) -> Option<Values> {
+pub(super) fn values(column: &Column, counts: &Counts, given: &Given) -> Option<Values> {
     let mut left = candidates(column, counts);
-    let taken: Vec<_> = [given.new, given.done, given.failed].into_iter().flatten().collect();
-    left.retain(|value| !taken.contains(&value.as_str()));
-    let mut pick = |given: Option<&str>, guess: &dyn Fn(&[String]) -> Option<Guess>| {
-        let guess = given.map(|value| Guess::sure(value, "given")).or_else(|| guess(&left))?;
+    left.retain(|value| ![&given.new, &given.done, &given.failed].into_iter().flatten().any(|taken| taken == value));
+    let mut pick = |given: &Option<String>, guess: &dyn Fn(&[String]) -> Option<Guess>| {
+        let guess = given.as_ref().map(|value| Guess::sure(value, "given")).or_else(|| guess(&left))?;
         left.retain(|value| *value != guess.value);
         Some(guess)
     };
     let doubt = doubt(column, counts);
-    let new = pick(given.new, &|left| new(column, left))?;
+    let new = pick(&given.new, &|left| new(column, left))?;
     let digits = candidates(column, counts).iter().all(|value| CLASSIC.contains(&value.as_str()));
     let classic = column.admits.is_empty() && digits && new.value == "0";
-    let done = pick(given.done, &|left| done(column, left, classic))?;
+    let done = pick(&given.done, &|left| done(column, left, classic))?;
     let classic = classic && done.value == "1";
-    let failed = pick(given.failed, &|left| failed(left, classic));
+    let failed = pick(&given.failed, &|left| failed(left, classic));
     let doubtful = |guess: Guess| match &doubt {
         Some(doubt) if CLASSIC.contains(&guess.value.as_str()) && guess.why != "given" => guess.unsure(doubt),
         _ => guess,

@@ -80,6 +80,14 @@ fn a_flag_begins_as_its_default_else_as_false() {
 }
 
 #[test]
+fn a_flag_may_be_told_as_a_number_and_a_number_as_a_flag() {
+    assert_eq!(as_held(&column(None, &["false", "true"]), "1"), "true");
+    assert_eq!(as_held(&column(None, &["0", "1"]), "false"), "0");
+    assert_eq!(as_held(&column(None, &["0", "1", "2"]), "false"), "false");
+    assert_eq!(as_held(&column(None, &["false", "true"]), "x"), "x");
+}
+
+#[test]
 fn several_words_for_one_thing_are_marked() {
     let both = [("pending", 5), ("new", 4), ("done", 1)];
     assert_eq!(guessed(&column(None, &[]), &both), "new? done -");
@@ -87,7 +95,7 @@ fn several_words_for_one_thing_are_marked() {
 
 #[test]
 fn what_is_given_is_taken_and_not_taken_twice() {
-    let given = Given { new: Some("1"), done: Some("0"), failed: None };
+    let given = Given { new: Some("1".into()), done: Some("0".into()), failed: None };
     let values = values(&column(Some("0"), &[]), &counts(&[("0", 3), ("1", 2), ("9", 1)]), &given).unwrap();
     assert!(values.sure());
     assert_eq!((&*values.new.value, &*values.done.value), ("1", "0"));

@@ -146,7 +146,6 @@ fn key(look: &Look) -> Result<Vec<String>> {
 
 /// The column that was named, or the one that sounds like a status and has values like one.
 async fn status<S: Adopt>(store: &S, look: &Look, key: &[String], wanted: &Wanted) -> Result<StatusChoice> {
-    let given = Given { new: wanted.new.as_deref(), done: wanted.done.as_deref(), failed: wanted.failed.as_deref() };
     let groups = match &wanted.status {
         Some(name) => vec![vec![status_named(look, key, name)?]],
         None => guess::statuses(look, key),
@@ -156,7 +155,7 @@ async fn status<S: Adopt>(store: &S, look: &Look, key: &[String], wanted: &Wante
         for column in group {
             let counts = store.counts(look, &column.name).await?;
             if wanted.status.is_some() || guess::few(&counts) {
-                let values = guess::values(column, &counts, &given);
+                let values = guess::values(column, &counts, &given(column, wanted));
                 fitting.push((column, StatusChoice { column: column.name.clone(), values, counts }));
             }
         }
@@ -168,7 +167,7 @@ async fn status<S: Adopt>(store: &S, look: &Look, key: &[String], wanted: &Wante
         };
         match &best[..] {
             [] => {}
-            [(column, choice)] => return told(column, choice.clone(), &given),
+            [(column, choice)] => return told(column, choice.clone(), &given(column, wanted)),
             several => return Err(several_statuses(several)),
         }
     }
@@ -176,6 +175,11 @@ async fn status<S: Adopt>(store: &S, look: &Look, key: &[String], wanted: &Wante
         "--table: no column of `{}` looks like a status; name one with --status, or add one, such as status char(1) default '0' not null",
         look.table.name
     )))
+}
+
+fn given(column: &Column, wanted: &Wanted) -> Given {
+    let held = |value: &Option<String>| value.as_deref().map(|value| guess::as_held(column, value));
+    Given { new: held(&wanted.new), done: held(&wanted.done), failed: held(&wanted.failed) }
 }
 
 fn status_named<'a>(look: &'a Look, key: &[String], name: &str) -> Result<&'a Column> {
@@ -191,13 +195,10 @@ fn status_named<'a>(look: &'a Look, key: &[String], name: &str) -> Result<&'a Co
 }
 
 /// A choice whose values are known, or the refusal that says what was found.
-fn told(column: &Column, choice: StatusChoice, given: &Given<'_>) -> Result<StatusChoice> {
-    for (flag, value) in [("--new", given.new), ("--done", given.done), ("--failed", given.failed)] {
-        let Some(value) =
-            value.filter(|value| !column.admits.is_empty() && !column.admits.iter().any(|known| known == value))
-        else {
-            continue;
-        };
+fn told(column: &Column, choice: StatusChoice, given: &Given) -> Result<StatusChoice> {
+    for (flag, value) in [("--new", &given.new), ("--done", &given.done), ("--failed", &given.failed)] {
+        let unknown = |value: &&String| !column.admits.is_empty() && !column.admits.contains(value);
+        let Some(value) = value.as_ref().filter(unknown) else { continue };
         let (admits, hint) = (column.admits.join(", "), suggestion(value, column.admits.iter().map(String::as_str)));
         let text = format!("{flag}: `{}` admits only {admits}, not `{value}`{hint}", column.name);
         return Err(Error::Setup(text));
