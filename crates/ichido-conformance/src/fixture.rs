@@ -90,9 +90,13 @@ pub struct Player<F: Fixture> {
 impl<F: Fixture> Player<F> {
     /// Registers a new process that allows three attempts.
     pub async fn join(fixture: &F) -> Self {
-        let queues: BTreeMap<_, _> = ["orders", "mail", "urgent"].map(|queue| (queue.into(), 3)).into();
+        Self::join_with(fixture.store(), &["orders", "mail", "urgent"]).await
+    }
+
+    /// The same with other queues.
+    pub async fn join_with(store: F::Store, queues: &[&str]) -> Self {
+        let queues: BTreeMap<_, _> = queues.iter().map(|queue| ((*queue).into(), 3)).collect();
         let registration = Registration::new("conformance", Duration::from_secs(30), queues);
-        let store = fixture.store();
         store.register(&registration).await.expect("a process can register");
         Player { store, registration }
     }
@@ -159,7 +163,7 @@ pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Messag
 #[must_use]
 pub fn forged(queue: &str, key: &str, owner: ProcessId) -> Delivery {
     let message = Message::new(queue, Key::new([key]), *b"{}");
-    Delivery::claimed(message, Claim { owner, parked: false, suspect: false }, 0)
+    Delivery::claimed(message, Claim { owner, parked: false, suspect: false, group: None }, 0)
 }
 
 /// How many lines the ledger has.

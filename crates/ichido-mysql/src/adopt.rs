@@ -91,7 +91,8 @@ impl Adopt for MySql {
         let Statements { rows, .. } = Statements::new(&self.shared.schema, queue, rows)?;
         let steps = explain(&mut tx, &rows, owner_is_there).await?;
         let indexes = Indexes::of(&mut tx, table).await?;
-        let by_index = owner_is_there && indexes.serve(&rows)?;
+        // Where every row is in a group, there is nothing else to claim.
+        let by_index = owner_is_there && (indexes.serve(&rows)? || rows.mapping.all_grouped);
         let mut ddl = Vec::new();
         if !owner_is_there {
             ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));

@@ -47,8 +47,12 @@ pub(crate) async fn business_table(
     refuse_status(connection, queue, table, &status).await?;
     let database = sqlx::query("select coalesce(?, database())").bind(&table.schema).fetch_one(connection).await;
     let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
+    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(group) = &table.group_by {
+        mapping.all_grouped = !find(group)?.nullable;
+    }
     Ok(Rows {
-        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
+        mapping,
         identity: format!("{database}.{}:{}", table.name, table.part()).to_lowercase(),
         place: table.place(),
         table: full_name,

@@ -51,6 +51,11 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
+/// Is a unique key taken?
+pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_fault_number;

@@ -60,8 +60,9 @@ impl Inspect for MySql {
 
     async fn statements(&self) -> Result<Vec<Statement>> {
         let queues = self.queues().await?.iter();
-        let all = queues
-            .flat_map(|queue| queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql }));
+        let all = queues.flat_map(|queue| {
+            queue.all().into_iter().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql })
+        });
         Ok(all.collect())
     }
 

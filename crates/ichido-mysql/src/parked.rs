@@ -3,10 +3,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
+use ichido::{
+    Delivery, Failure, Key, MessageId, Registration, Result,
+    backend::{self, Note},
+};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, messages, statements::Statements};
+use crate::{MySql, fault, messages, statements::Statements};
 
 /// A point in time as operators read it.
 pub(crate) const UTC: &str = "'%Y-%m-%dT%H:%i:%s.%fZ'";
@@ -25,7 +28,13 @@ impl MySql {
             tx.rollback().await?;
             return Ok(false);
         }
-        self.write_note(&mut tx, queue, &delivery.message.key, Note::failure(failure)).await?;
+        let (key, group) = (&delivery.message.key, claim.group.as_ref());
+        if failure.retry_after.is_none() {
+            self.hold_group(&mut tx, queue, claim.owner, group, key).await?;
+        } else {
+            self.free_group(&mut tx, queue, claim.owner, group).await?;
+        }
+        self.write_note(&mut tx, queue, key, Note::failure(failure)).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -143,8 +152,12 @@ impl MySql {
                 let (key, state, parked_at): (String, String, String) =
                     (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
                 if !fits.contains(&(key.clone(), state.clone())) {
-                    let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(key.into_bytes());
-                    forget.bind(state).bind(parked_at).execute(&self.own).await?;
+                    let (mut tx, key) = (self.begin_own().await?, key.into_bytes());
+                    let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(&key);
+                    if forget.bind(state).bind(parked_at).execute(&mut *tx).await?.rows_affected() > 0 {
+                        self.free_failed(&mut tx, queue, &key).await?;
+                    }
+                    tx.commit().await?;
                 }
             }
         }
@@ -205,10 +218,15 @@ impl MySql {
         for column in key.columns() {
             change = change.bind(column);
         }
-        if change.execute(&mut *tx).await?.rows_affected() != 1 {
+        let changed = change.execute(&mut *tx).await.map_err(|error| match error {
+            error if queue.rows.managed && fault::is_unique(&error) => backend::unique_taken(&queue.queue, key),
+            error => error.into(),
+        })?;
+        if changed.rows_affected() != 1 {
             return Ok(false);
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
+        self.free_failed(&mut tx, queue, &text).await?;
         let audit =
             format!("insert into {} (verb, queue, `key`, detail) values (?, ?, ?, ?)", self.shared.schema.audit);
         let audit = sqlx::query(AssertSqlSafe(audit)).bind(verb).bind(&*queue.queue).bind(&text);

@@ -1,6 +1,9 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
-use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
+use ichido::{
+    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    backend::{Note, Owned},
+};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, messages, statements::Statements};
@@ -52,11 +55,11 @@ impl MySql {
         self.stop_claims(&mut tx, process).await?;
         for queue in self.served(&mut tx, process).await? {
             loop {
-                let keys = owned(&mut tx, queue, process).await?;
-                if keys.is_empty() {
+                let owned = owned(&mut tx, queue, process).await?;
+                if owned.is_empty() {
                     break;
                 }
-                messages::free(&mut tx, queue, process, &keys.iter().collect::<Vec<_>>()).await?;
+                self.free(&mut tx, queue, process, &owned).await?;
             }
             self.forget_queue(&mut tx, queue, process).await?;
         }
@@ -144,18 +147,18 @@ impl MySql {
         rescued: &mut Rescued,
     ) -> Result<()> {
         let mut freed = Vec::new();
-        for key in owned(tx, queue, dead).await? {
-            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+        for owned in owned(tx, queue, dead).await? {
+            let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
             let killed = running == Some(id.to_string().as_str());
-            if killed && self.bury_killer(tx, queue, dead, &key, attempts).await? {
+            if killed && self.bury_killer(tx, queue, dead, &owned, attempts).await? {
                 rescued.parked += 1;
             } else {
-                let past = self.past_attempts(tx, queue, &key).await?;
-                self.write_note(tx, queue, &key, Note::suspect(past, killed)).await?;
-                freed.push(key);
+                let past = self.past_attempts(tx, queue, &owned.key).await?;
+                self.write_note(tx, queue, &owned.key, Note::suspect(past, killed)).await?;
+                freed.push(owned);
             }
         }
-        messages::free(tx, queue, dead, &freed.iter().collect::<Vec<_>>()).await?;
+        self.free(tx, queue, dead, &freed).await?;
         rescued.messages += freed.len() as u64;
         self.forget_queue(tx, queue, dead).await
     }
@@ -190,9 +193,10 @@ impl MySql {
         tx: &mut MySqlConnection,
         queue: &Statements,
         dead: ProcessId,
-        key: &Key,
+        owned: &Owned,
         most: u32,
     ) -> Result<bool> {
+        let key = &owned.key;
         let attempts = self.past_attempts(tx, queue, key).await? + 1;
         if attempts < most {
             return Ok(false);
@@ -202,12 +206,14 @@ impl MySql {
             park = park.bind(column);
         }
         park.execute(&mut *tx).await?;
+        self.hold_group(tx, queue, dead, owned.group.as_ref(), key).await?;
         self.write_note(tx, queue, key, Note::killer(attempts)).await?;
         Ok(true)
     }
 }
 
-async fn owned(tx: &mut MySqlConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+async fn owned(tx: &mut MySqlConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Owned>> {
     let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
-    owned.iter().map(|row| messages::key(queue, row)).collect()
+    let read = |row| Ok(Owned { key: messages::key(queue, row)?, group: row.try_get("ichido_group_key")? });
+    owned.iter().map(read).collect()
 }

@@ -12,7 +12,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, SqlSafeStr};
 
-use crate::{MySql, connect::setup_error, messages};
+use crate::{MySql, connect::setup_error, sending};
 
 /// Statements with their parameters, by the text they were written as.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl RunSql for MySql {
         let mut query = sqlx::query(AssertSqlSafe(self.shared.rendered.get(statement)));
         for part in statement.parts() {
             if let Part::Name(name) = part {
-                query = query.bind(messages::text(&fields.value(name)?));
+                query = query.bind(sending::text(&fields.value(name)?));
             }
         }
         query.execute(connection).await?;

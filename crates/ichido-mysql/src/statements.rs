@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, Mapping},
+    backend::{self, Conditions, LowerBound, Mapping},
 };
 use sqlx::{Row, mysql::MySqlRow};
 
-use crate::{quote, schema::Schema};
+use crate::{groups::Groups, quote, schema::Schema};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Column {
     }
 
     /// The column as text that can be read back exactly.
-    fn out(&self) -> String {
+    pub(crate) fn out(&self) -> String {
         let name = format!("t.{}", self.quoted);
         match self.kind.as_str() {
             _ if self.is_bytes() => format!("hex({name})"),
@@ -145,7 +145,7 @@ impl Rows {
         })
     }
 
-    fn each_key(&self, separator: &str, write: impl Fn(&Column) -> String) -> String {
+    pub(crate) fn each_key(&self, separator: &str, write: impl Fn(&Column) -> String) -> String {
         self.key.iter().map(write).collect::<Vec<_>>().join(separator)
     }
 
@@ -169,10 +169,28 @@ impl Rows {
         Ok(format!("cast(json_object({}) as char)", pairs.collect::<Result<Vec<_>>>()?.join(", ")))
     }
 
-    /// What is read of a message: the key as text, the payload, the headers.
-    fn message(&self, owner: &str) -> Result<String> {
+    /// What is read of a message: the key as text, the payload, the headers, the group.
+    pub(crate) fn message(&self, owner: &str) -> Result<String> {
         let headers = if self.managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
-        Ok(format!("{}, {}, {headers}", self.key_out(), self.payload(owner)?))
+        Ok(format!(
+            "{}, {}, {headers}, {} as ichido_group_key",
+            self.key_out(),
+            self.payload(owner)?,
+            self.group_out()?
+        ))
+    }
+
+    /// A group as `ichido_group` has it; a value that no index can hold is known by its hash.
+    pub(crate) fn group_out(&self) -> Result<String> {
+        let Some(group) = &self.mapping.group else { return Ok("null".into()) };
+        let text = self.column(group)?.out();
+        Ok(format!("case when length({text}) > 500 then md5({text}) else {text} end"))
+    }
+
+    /// The column that the mapping calls so.
+    pub(crate) fn column(&self, quoted: &str) -> Result<Column> {
+        let known = self.columns.iter().chain(&self.key).find(|column| column.quoted == quoted);
+        known.cloned().map_or_else(|| Column::plain(quoted, if quoted == "id" { "bigint" } else { "varchar" }), Ok)
     }
 }
 
@@ -182,7 +200,11 @@ pub(crate) struct Statements {
     pub(crate) payload_limit: usize,
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
+    /// The same from a row on, whose first value of the claim order is the parameter before the last.
+    pub(crate) pick_from: Arc<str>,
     pub(crate) claim: Arc<str>,
+    pub(crate) bound: LowerBound,
+    pub(crate) groups: Option<Groups>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
@@ -212,7 +234,10 @@ impl Statements {
         let update = |set: &str| format!("update {table} t set {set} where {mine} and {key}");
         let claimable = format!("t.{owner} is null and {new}");
         Ok(Statements {
-            pick: pick(&rows, &conditions, &claimable)?.into(),
+            pick: pick(&rows, &conditions, &claimable, false)?.into(),
+            pick_from: pick(&rows, &conditions, &claimable, true)?.into(),
+            bound: LowerBound::default(),
+            groups: Groups::new(schema, &rows, &conditions)?,
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
             // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
@@ -224,7 +249,11 @@ impl Statements {
             release: format!("update {table} t set {owner} = null where {mine} and ").into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
-            owned: format!("select {out} from {table} t where {mine} limit 500 for update skip locked").into(),
+            owned: format!(
+                "select {out}, {} as ichido_group_key from {table} t where {mine} limit 500 for update skip locked",
+                rows.group_out()?
+            )
+            .into(),
             owns_any: format!("select count(*) from (select 1 from {table} t where {mine} limit 1) o").into(),
             waiting: format!("select {out} from {table} t where {waits} and ").into(),
             return_due: format!("update {table} t set {owner} = null where {waits} and ").into(),
@@ -268,9 +297,11 @@ impl Statements {
     }
 
     /// The statements with what they do.
-    pub(crate) fn all(&self) -> [(&'static str, String); 9] {
-        [
+    pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
+        let groups = self.groups.iter().map(|groups| ("claim, look at groups", groups.look.to_string()));
+        let all = [
             ("claim, look", self.pick.to_string()),
+            ("claim, look from a row on", self.pick_from.to_string()),
             ("claim", self.of_many(&self.claim, 1, "")),
             ("complete", self.complete.to_string()),
             ("release", self.of_many(&self.release, 1, "")),
@@ -279,18 +310,31 @@ impl Statements {
             ("return", self.of_many(&self.return_due, 1, "")),
             ("rescue", self.owned.to_string()),
             ("retry", self.revive.to_string()),
-        ]
+        ];
+        all.into_iter().chain(groups).collect()
     }
 }
 
 /// The first claimable rows in claim order, locked; rows that others are claiming are skipped. Served by an index on
 /// (status, owner, claim order).
-fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> Result<String> {
-    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    let (order, owner) = (order.collect::<Vec<_>>().join(", "), if rows.managed { "" } else { "?" });
-    let message = rows.message(owner)?;
+fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) -> Result<String> {
+    let (order, ungrouped, owner) = (order(conditions), &conditions.ungrouped, if rows.managed { "" } else { "?" });
+    let (column, down) = &conditions.order[0];
+    let first = rows.column(column)?;
+    let from = match bounded {
+        true => format!(" and t.{column} {} {}", if *down { "<=" } else { ">=" }, first.value_of("?")),
+        false => String::new(),
+    };
     Ok(format!(
-        "select {message} from {} t where {claimable} order by {order} limit ? for update skip locked",
+        "select {}, {} as ichido_bound from {} t where {claimable}{ungrouped}{from} order by {order} limit ? for update skip locked",
+        rows.message(owner)?,
+        first.out(),
         rows.table
     ))
+}
+
+/// The claim order.
+pub(crate) fn order(conditions: &Conditions) -> String {
+    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    order.collect::<Vec<_>>().join(", ")
 }

@@ -45,6 +45,7 @@ impl MySql {
             let key = delivery.message.key.to_string().into_bytes();
             sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
         }
+        self.free_group(&mut tx.inner, queue, claim.owner, claim.group.as_ref()).await?;
         let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
             complete = complete.bind(column);

@@ -98,7 +98,8 @@ impl Adopt for Postgres {
         if !owner_is_there {
             ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));
         }
-        let by_index = by_index && owner_is_there;
+        // Where every row is in a group, there is nothing else to claim.
+        let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
         if !by_index {
             ddl.extend(torn(&mut tx, &rows).await?);
             ddl.push(index(&mut tx, table, &rows).await?);

@@ -43,8 +43,12 @@ pub(crate) async fn business_table(
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let oid = sqlx::query("select to_regclass($1)::oid::bigint").bind(&full_name).fetch_one(&mut *connection).await;
     let oid: i64 = oid.and_then(|row| row.try_get(0)).map_err(setup_error)?;
+    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(group) = &table.group_by {
+        mapping.all_grouped = is_required(connection, &full_name, group).await?;
+    }
     let rows = Rows {
-        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
+        mapping,
         owner: find(&table.owner)?,
         identity: format!("{oid}:{}", table.part()),
         place: table.place(),
@@ -79,6 +83,12 @@ async fn columns(connection: &mut PgConnection, queue: &Queue, table: &Table, fu
         return Err(no_table(connection, queue, table).await);
     }
     found.iter().map(|row| Column::new(row.try_get(0)?, row.try_get(1)?)).collect()
+}
+
+async fn is_required(connection: &mut PgConnection, full_name: &str, column: &str) -> Result<bool> {
+    let about = sqlx::query("select attnotnull from pg_attribute where attrelid = to_regclass($1) and attname = $2");
+    let about = about.bind(full_name).bind(column).fetch_one(connection).await.map_err(setup_error)?;
+    Ok(about.try_get(0)?)
 }
 
 async fn no_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Error {

@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, adopt, parked::UTC, statements::Statements};
+use crate::{Postgres, adopt, parked::UTC};
 
 impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
@@ -65,7 +65,11 @@ impl Inspect for Postgres {
     async fn statements(&self) -> Result<Vec<Statement>> {
         let queues = self.queues().await?.iter();
         let all = queues.flat_map(|queue| {
-            queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql: sql.to_string() })
+            queue.all().into_iter().map(|(verb, sql)| Statement {
+                queue: queue.queue.to_string(),
+                verb,
+                sql: sql.to_string(),
+            })
         });
         Ok(all.collect())
     }
@@ -82,8 +86,14 @@ impl Inspect for Postgres {
             }
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
-            if !self.claims_by_index(queue).await? {
+            let groups = queue.groups.as_ref();
+            if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
                 warnings.push(backend::no_claim_index(&queue.queue));
+            }
+            if let Some(groups) = groups
+                && !self.claims_by_index(&groups.look).await?
+            {
+                warnings.push(backend::no_group_index(&queue.queue));
             }
         }
         warnings.extend(self.old_snapshot().await?);
@@ -129,9 +139,9 @@ impl Postgres {
     }
 
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
-    async fn claims_by_index(&self, queue: &Statements) -> Result<bool> {
+    async fn claims_by_index(&self, look: &str) -> Result<bool> {
         let mut tx = self.begin_own().await?;
-        Ok(adopt::explain(&mut tx, &queue.look).await?.1)
+        Ok(adopt::explain(&mut tx, look).await?.1)
     }
 
     async fn process_states(&self) -> Result<Vec<ProcessState>> {

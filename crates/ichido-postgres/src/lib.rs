@@ -8,7 +8,9 @@
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
 //! | `statements` | every statement about a queue's rows, built once per queue |
 //! | `transaction` | begin, complete, commit, roll back |
-//! | `messages` | send, claim, release |
+//! | `sending` | send: at once, later, once per key |
+//! | `messages` | claim, release |
+//! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `inspect` | what operators see |
@@ -23,12 +25,14 @@ mod adopt;
 mod catalog;
 mod connect;
 mod fault;
+mod groups;
 mod inspect;
 mod messages;
 mod parked;
 mod processes;
 mod quote;
 mod schema;
+mod sending;
 mod sql_action;
 mod statements;
 mod store;

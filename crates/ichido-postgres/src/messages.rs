@@ -1,66 +1,78 @@
-//! Sending, claiming and releasing messages.
+//! Claiming and releasing messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage, ProcessId, Result,
-    backend::{self, Past},
+    Delivery, Error, Key, Message, ProcessId, Result,
+    backend::{self, Owned, Past, Start},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{Postgres, statements::Statements};
 
 impl Postgres {
-    pub(crate) async fn send_in(
-        &self,
-        connection: &mut PgConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        for message in messages {
-            backend::refuse_size(&queue.queue, queue.payload_limit, message)?;
-        }
-        let keys = if queue.rows.managed {
-            self.send_managed(connection, queue, messages).await?
-        } else {
-            send_rows(connection, queue, messages).await?
-        };
-        Ok(keys.into_iter().map(|key| MessageId { queue: queue.queue.clone(), key }).collect())
-    }
-
-    async fn send_managed(
-        &self,
-        connection: &mut PgConnection,
-        queue: &Statements,
-        messages: &[NewMessage],
-    ) -> Result<Vec<Key>> {
-        let payloads: Vec<_> =
-            messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect();
-        let headers: Vec<_> =
-            messages.iter().map(|message| serde_json::to_string(&message.headers)).collect::<Result<_, _>>()?;
-        let insert = format!(
-            "insert into {} (queue, payload, headers) select $1, p, h from unnest($2::text[], $3::text[]) with ordinality as m(p, h, at) order by at returning id::text",
-            self.shared.schema.message
-        );
-        let sent = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(payloads).bind(headers);
-        let sent = sent.fetch_all(connection).await?;
-        sent.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
-    }
-
     pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
-        let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(count);
-        let found = claim.fetch_all(&self.own).await?;
-        let Some(first) = found.first() else { return Err(Error::LostClaim) };
+        let Some(groups) = &queue.groups else { return Ok(self.claim_ungrouped(process, queue, count).await?.0) };
+        if groups.all {
+            return self.claim_heads(process, queue, groups, count).await;
+        }
+        let share = groups.heads.share_of_ungrouped(count);
+        let (mut found, there) = self.claim_ungrouped(process, queue, share).await?;
+        let filled = found.len() >= share;
+        groups.heads.note(there);
+        if there && found.len() < count {
+            found.extend(self.claim_heads(process, queue, groups, count - found.len()).await?);
+        }
+        if filled && share < count && found.len() < count {
+            found.extend(self.claim_ungrouped(process, queue, count - found.len()).await?.0);
+        }
+        Ok(found)
+    }
+
+    /// Claims messages without a group: from the lower bound on, and from the beginning if that was too little.
+    async fn claim_ungrouped(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        let start = queue.bound.start();
+        let (mut found, there) = self.claim_rows(process, queue, count, &start).await?;
+        if found.len() < count && start != Start::First && queue.bound.look_at_whole() {
+            found.extend(self.claim_rows(process, queue, count - found.len(), &Start::First).await?.0);
+        }
+        Ok((found, there))
+    }
+
+    /// Claims rows that are in no group, and tells whether there are messages in groups.
+    async fn claim_rows(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+        start: &Start,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        let began = Instant::now();
+        let (statement, values) = match start {
+            Start::First => (&queue.claim, &[][..]),
+            Start::At(values) => (&queue.claim_from, &values[..]),
+        };
+        let claim = sqlx::query(AssertSqlSafe(statement.clone())).bind(process.to_string());
+        let mut claim = claim.bind(i64::try_from(count).unwrap_or(i64::MAX));
+        for value in values {
+            claim = claim.bind(value);
+        }
+        let rows = claim.fetch_all(&self.own).await?;
+        let Some(first) = rows.first() else { return Err(Error::LostClaim) };
         if !first.try_get::<bool, _>(0)? {
             return Err(Error::LostClaim);
         }
-        let any_parked = first.try_get(1)?;
-        let claimed: Vec<_> =
-            found.iter().filter(|row| row.try_get::<Option<&str>, _>("k0").is_ok_and(|key| key.is_some())).collect();
-        self.deliveries(queue, process, &claimed, any_parked).await
+        let (any_parked, grouped) = (first.try_get(1)?, first.try_get(2)?);
+        let claimed = claimed_rows(&rows);
+        let last = claimed.last().and_then(|row| order(queue, row));
+        queue.bound.note(start, last, claimed.len() >= count, began.elapsed());
+        Ok((self.deliveries(queue, process, &claimed, any_parked).await?, grouped))
     }
 
     pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
@@ -70,7 +82,7 @@ impl Postgres {
         self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
-    async fn deliveries(
+    pub(crate) async fn deliveries(
         &self,
         queue: &Statements,
         process: ProcessId,
@@ -80,11 +92,11 @@ impl Postgres {
         let messages: Vec<_> = rows.iter().map(|row| message(queue, row)).collect::<Result<_>>()?;
         let past =
             if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
-        let deliveries = messages.into_iter().map(|message| {
+        let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
-            Past::delivery(past, message, process, queue.payload_limit)
+            Ok(Past::delivery(past, message, process, row.try_get("group_key")?, queue.payload_limit))
         });
-        Ok(deliveries.collect())
+        deliveries.collect()
     }
 
     /// What is known about these messages, by key.
@@ -109,16 +121,42 @@ impl Postgres {
     }
 
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        for ((queue, owner), keys) in backend::by_owner(deliveries) {
+        for ((queue, owner), freed) in backend::by_owner(deliveries) {
             let queue = self.queue(queue).await?;
-            let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
-            for column in key_columns(queue, &keys) {
-                release = release.bind(column);
-            }
-            release.execute(&self.own).await?;
+            let mut tx = self.begin_own().await?;
+            self.free(&mut tx, queue, owner, &freed).await?;
+            tx.commit().await?;
         }
         Ok(())
     }
+
+    /// Frees these messages of an owner, and the groups that they hold.
+    pub(crate) async fn free(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        freed: &[Owned],
+    ) -> Result<()> {
+        let keys: Vec<_> = freed.iter().map(|owned| &owned.key).collect();
+        let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
+        for column in key_columns(queue, &keys) {
+            release = release.bind(column);
+        }
+        release.execute(&mut *tx).await?;
+        let groups: Vec<_> = freed.iter().filter_map(|owned| owned.group.clone()).collect();
+        Ok(self.free_groups(tx, queue, owner, &groups).await?)
+    }
+}
+
+/// The rows that were claimed; a claim that found nothing still answers with a row.
+pub(crate) fn claimed_rows(rows: &[PgRow]) -> Vec<&PgRow> {
+    rows.iter().filter(|row| row.try_get::<Option<&str>, _>("k0").is_ok_and(|key| key.is_some())).collect()
+}
+
+/// The values of the claim order of a row; none if one of them is null.
+fn order(queue: &Statements, row: &PgRow) -> Option<Vec<String>> {
+    (0..queue.bound_columns).map(|at| row.try_get(format!("b{at}").as_str()).ok()?).collect()
 }
 
 /// The keys turned into one array per key column.
@@ -138,76 +176,4 @@ fn message(queue: &Statements, row: &PgRow) -> Result<Message> {
     let mut message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
     message.headers = serde_json::from_str(row.try_get("headers")?).unwrap_or_default();
     Ok(message)
-}
-
-/// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
-/// their defaults, so messages are grouped by the columns they name.
-async fn send_rows(connection: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Key>> {
-    let mut sent = Vec::with_capacity(messages.len());
-    let mut at = 0;
-    while at < messages.len() {
-        let columns = named_columns(queue, &messages[at])?;
-        let mut end = at + 1;
-        while end < messages.len() && named_columns(queue, &messages[end])? == columns {
-            end += 1;
-        }
-        let array: Vec<_> = messages[at..end].iter().map(|message| String::from_utf8_lossy(&message.payload)).collect();
-        let insert = sqlx::query(AssertSqlSafe(insert_rows(queue, &columns)?)).bind(format!("[{}]", array.join(",")));
-        let found = insert.fetch_all(&mut *connection).await?;
-        sent.extend(found.iter().map(|row| key(queue, row)).collect::<Result<Vec<_>>>()?);
-        at = end;
-    }
-    Ok(sent)
-}
-
-fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>> {
-    let text = String::from_utf8_lossy(&message.payload);
-    let fields: BTreeMap<String, serde_json::Value> =
-        serde_json::from_str(&text).map_err(|_| backend::not_columns(&queue.queue))?;
-    for name in fields.keys() {
-        let known = || queue.rows.columns.iter().map(|column| column.name.as_str());
-        if !known().any(|column| column == name) {
-            return Err(backend::unknown_field(&queue.queue, name, known()));
-        }
-    }
-    Ok(fields.into_keys().collect())
-}
-
-fn insert_rows(queue: &Statements, fields: &[String]) -> Result<String> {
-    let rows = &queue.rows;
-    let (mut names, mut values) = (Vec::new(), Vec::new());
-    for (column, value) in rows.mapping.fixed() {
-        names.push(column.to_owned());
-        values.push(crate::quote::literal(value)?);
-    }
-    for column in rows.columns.iter().filter(|column| fields.contains(&column.name)) {
-        // A send is a new, unowned message, whatever its fields say.
-        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
-            names.push(column.quoted.clone());
-            values.push(match column.kind.as_str() {
-                "bytea" => format!("decode(e.value ->> {}, 'base64')", crate::quote::literal(&column.name)?),
-                _ => format!("r.{}", column.quoted),
-            });
-        }
-    }
-    let keys: Vec<_> =
-        rows.key.iter().enumerate().map(|(at, column)| format!("{}::text as k{at}", column.quoted)).collect();
-    Ok(format!(
-        "insert into {table} ({}) select {} from jsonb_array_elements($1::jsonb) with ordinality as e(value, at), \
-         jsonb_populate_record(null::{table}, e.value {without}) as r order by e.at returning {}",
-        names.join(", "),
-        values.join(", "),
-        keys.join(", "),
-        table = rows.table,
-        without = without_bytes(queue)?,
-    ))
-}
-
-/// Bytes are base64 in JSON, which the record would read as text: they are decoded apart.
-fn without_bytes(queue: &Statements) -> Result<String> {
-    let bytes = queue.rows.columns.iter().filter(|column| column.kind == "bytea");
-    Ok(bytes
-        .map(|column| Ok(format!("- {}::text", crate::quote::literal(&column.name)?)))
-        .collect::<Result<Vec<_>>>()?
-        .join(" "))
 }

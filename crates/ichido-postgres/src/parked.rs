@@ -3,10 +3,13 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
+use ichido::{
+    Delivery, Failure, Key, MessageId, Registration, Result,
+    backend::{self, Note},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, messages, statements::Statements};
+use crate::{Postgres, fault, messages, statements::Statements};
 
 /// A point in time as operators read it.
 pub(crate) const UTC: &str = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
@@ -24,6 +27,12 @@ impl Postgres {
         if park.execute(&mut *tx).await?.rows_affected() != 1 {
             tx.rollback().await?;
             return Ok(false);
+        }
+        let (key, group) = (&delivery.message.key, claim.group.as_ref());
+        if failure.retry_after.is_none() {
+            self.hold_group(&mut tx, queue, claim.owner, group, key).await?;
+        } else {
+            self.free_groups(&mut tx, queue, claim.owner, &group.cloned().into_iter().collect::<Vec<_>>()).await?;
         }
         self.write_note(&mut tx, queue, &delivery.message.key, Note::failure(failure)).await?;
         tx.commit().await?;
@@ -98,7 +107,7 @@ impl Postgres {
             format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(release)).bind(&*queue.queue).bind(&back).execute(&mut *tx).await?;
         let forget = format!("delete from {parked} where queue = $1 and key = any($2)");
-        sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(gone).execute(&mut *tx).await?;
+        sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(&gone).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(back.len() as u64)
     }
@@ -129,8 +138,12 @@ impl Postgres {
             for row in &known {
                 let (key, state, parked_at): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
                 if !fits.contains(&(key.to_owned(), state)) {
+                    let mut tx = self.begin_own().await?;
                     let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue).bind(key);
-                    forget.bind(state).bind(parked_at).execute(&self.own).await?;
+                    if forget.bind(state).bind(parked_at).execute(&mut *tx).await?.rows_affected() > 0 {
+                        self.free_failed(&mut tx, queue, &[key.to_owned()]).await?;
+                    }
+                    tx.commit().await?;
                 }
             }
         }
@@ -189,10 +202,15 @@ impl Postgres {
         for column in key.columns() {
             change = change.bind(column);
         }
-        if change.execute(&mut *tx).await?.rows_affected() != 1 {
+        let changed = change.execute(&mut *tx).await.map_err(|error| match error {
+            error if queue.rows.managed && fault::is_unique(&error) => backend::unique_taken(&queue.queue, key),
+            error => error.into(),
+        })?;
+        if changed.rows_affected() != 1 {
             return Ok(false);
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
+        self.free_failed(&mut tx, queue, std::slice::from_ref(&text)).await?;
         let audit =
             format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
         let audit = sqlx::query(AssertSqlSafe(audit))

@@ -1,6 +1,9 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
-use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
+use ichido::{
+    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    backend::{Note, Owned},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{Postgres, messages, statements::Statements};
@@ -51,11 +54,11 @@ impl Postgres {
         self.stop_claims(&mut tx, process).await?;
         for queue in self.served(&mut tx, process).await? {
             loop {
-                let keys = owned(&mut tx, queue, process).await?;
-                if keys.is_empty() {
+                let owned = owned(&mut tx, queue, process).await?;
+                if owned.is_empty() {
                     break;
                 }
-                free(&mut tx, queue, process, &keys).await?;
+                self.free(&mut tx, queue, process, &owned).await?;
             }
             self.forget_queue(&mut tx, queue, process).await?;
         }
@@ -139,17 +142,17 @@ impl Postgres {
         rescued: &mut Rescued,
     ) -> Result<()> {
         let mut freed = Vec::new();
-        for key in owned(tx, queue, dead).await? {
-            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+        for owned in owned(tx, queue, dead).await? {
+            let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
             let killed = running == Some(id.to_string().as_str());
-            if killed && self.bury_killer(tx, queue, dead, &key, attempts).await? {
+            if killed && self.bury_killer(tx, queue, dead, &owned, attempts).await? {
                 rescued.parked += 1;
             } else {
-                self.suspect(tx, queue, &key, killed).await?;
-                freed.push(key);
+                self.suspect(tx, queue, &owned.key, killed).await?;
+                freed.push(owned);
             }
         }
-        free(tx, queue, dead, &freed).await?;
+        self.free(tx, queue, dead, &freed).await?;
         rescued.messages += freed.len() as u64;
         self.forget_queue(tx, queue, dead).await
     }
@@ -193,9 +196,10 @@ impl Postgres {
         tx: &mut PgConnection,
         queue: &Statements,
         dead: ProcessId,
-        key: &Key,
+        owned: &Owned,
         most: u32,
     ) -> Result<bool> {
+        let key = &owned.key;
         let attempts = self.past_attempts(tx, queue, key).await? + 1;
         if attempts < most {
             return Ok(false);
@@ -205,6 +209,7 @@ impl Postgres {
             park = park.bind(column);
         }
         park.execute(&mut *tx).await?;
+        self.hold_group(tx, queue, dead, owned.group.as_ref(), key).await?;
         self.write_note(tx, queue, key, Note::killer(attempts)).await?;
         Ok(true)
     }
@@ -215,16 +220,8 @@ impl Postgres {
     }
 }
 
-async fn owned(tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+async fn owned(tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Owned>> {
     let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
-    owned.iter().map(|row| messages::key(queue, row)).collect()
-}
-
-async fn free(tx: &mut PgConnection, queue: &Statements, process: ProcessId, keys: &[Key]) -> Result<()> {
-    let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(process.to_string());
-    for column in messages::key_columns(queue, &keys.iter().collect::<Vec<_>>()) {
-        release = release.bind(column);
-    }
-    release.execute(tx).await?;
-    Ok(())
+    let read = |row| Ok(Owned { key: messages::key(queue, row)?, group: row.try_get("group_key")? });
+    owned.iter().map(read).collect()
 }

@@ -10,10 +10,11 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::{Postgres, connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 1] = [(1, 1, include_str!("migrations/0001.sql"))];
+const MIGRATIONS: [(u32, u32, &str); 2] =
+    [(1, 1, include_str!("migrations/0001.sql")), (2, 2, include_str!("migrations/0002.sql"))];
 
 /// Any number that nobody else uses: migrations of one database wait for each other.
 const LOCK: i64 = 0x6963_6869_646f;
@@ -27,6 +28,7 @@ pub(crate) struct Schema {
     pub(crate) parked: String,
     pub(crate) audit: String,
     pub(crate) longest: String,
+    pub(crate) group: String,
     version: String,
 }
 
@@ -44,6 +46,7 @@ impl Schema {
             parked: table("ichido_parked"),
             audit: table("ichido_audit"),
             longest: table("ichido_longest"),
+            group: table("ichido_group"),
             version: table("ichido_schema"),
             name,
         })

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, Mapping},
+    backend::{self, Conditions, LowerBound, Mapping},
 };
 
-use crate::{quote, schema::Schema};
+use crate::{groups::Groups, quote, schema::Schema};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -60,11 +60,11 @@ impl Rows {
     }
 
     /// `$1` as a value of the owner column.
-    fn me(&self) -> String {
+    pub(crate) fn me(&self) -> String {
         format!("cast($1::text as {})", self.owner.kind)
     }
 
-    fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
+    pub(crate) fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
         self.key.iter().enumerate().map(|(at, column)| write(at, column)).collect::<Vec<_>>().join(separator)
     }
 
@@ -103,9 +103,30 @@ impl Rows {
     }
 
     /// What is read of a message.
-    fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         let headers = if self.managed { "t.headers" } else { "'{}'" };
-        format!("{}, {} as payload, {headers} as headers", self.key_out(), self.payload())
+        let group = self.group_out();
+        format!("{}, {} as payload, {headers} as headers, {group} as group_key", self.key_out(), self.payload())
+    }
+
+    /// A group as `ichido_group` has it; a value that no index can hold is known by its hash.
+    pub(crate) fn group_text(&self) -> Option<String> {
+        let text = format!("t.{}::text", self.mapping.group.as_ref()?);
+        Some(format!("case when octet_length({text}) > 500 then md5({text}) else {text} end"))
+    }
+
+    /// The same where a row is read.
+    fn group_out(&self) -> String {
+        self.group_text().unwrap_or_else(|| "null::text".into())
+    }
+
+    /// A text as a value of a column.
+    pub(crate) fn cast(&self, quoted: &str, parameter: usize) -> String {
+        let mut known = self.columns.iter().chain(&self.key);
+        let kind = known
+            .find(|column| column.quoted == quoted || column.name == quoted)
+            .map_or("text", |column| &*column.kind);
+        format!("cast(${parameter}::text as {kind})")
     }
 }
 
@@ -115,6 +136,12 @@ pub(crate) struct Statements {
     pub(crate) payload_limit: usize,
     pub(crate) rows: Rows,
     pub(crate) claim: Arc<str>,
+    /// The same from a row on: its values of the claim order are the parameters from `$3` on.
+    pub(crate) claim_from: Arc<str>,
+    pub(crate) bound: LowerBound,
+    /// How many values of the claim order a bound has.
+    pub(crate) bound_columns: usize,
+    pub(crate) groups: Option<Groups>,
     pub(crate) look: Arc<str>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
@@ -141,9 +168,13 @@ impl Statements {
         let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
         let mine = format!("t.{owner} = {} and {new}", rows.me());
         let update = |set: &str| format!("update {table} t set {set} where {} and {mine}", rows.key_is(2));
-        let (key, many, out) = (rows.key_is(1), rows.key_in_keys(), rows.key_out());
+        let (key, many, out, group) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.group_out());
         Ok(Statements {
-            claim: claim(schema, &queue.name, &rows, &conditions)?.into(),
+            claim: claim(schema, &queue.name, &rows, &conditions, "")?.into(),
+            claim_from: claim(schema, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
+            bound: LowerBound::default(),
+            bound_columns: conditions.bound().len(),
+            groups: Groups::new(schema, &queue.name, &rows, &conditions)?,
             look: look(&rows, &conditions).into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
             complete: complete(&rows, &conditions, &mine).into(),
@@ -151,7 +182,8 @@ impl Statements {
             release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
-            owned: format!("select {out} from {table} t where {mine} limit 500 for update skip locked").into(),
+            owned: format!("select {out}, {group} as group_key from {table} t where {mine} limit 500 for update skip locked")
+                .into(),
             owns_any: format!("select exists (select 1 from {table} t where {mine})").into(),
             // Rows that somebody has locked are left for another time: this runs with the sign of life.
             return_due: format!(
@@ -201,9 +233,11 @@ impl Statements {
     }
 
     /// The statements with what they do.
-    pub(crate) fn all(&self) -> [(&'static str, &Arc<str>); 8] {
-        [
+    pub(crate) fn all(&self) -> Vec<(&'static str, &Arc<str>)> {
+        let groups = self.groups.iter().map(|groups| ("claim of a group's first", &groups.claim));
+        let all = [
             ("claim", &self.claim),
+            ("claim from a row on", &self.claim_from),
             ("complete", &self.complete),
             ("release", &self.release),
             ("park", &self.park_waiting),
@@ -211,44 +245,75 @@ impl Statements {
             ("return", &self.return_due),
             ("rescue", &self.owned),
             ("retry", &self.revive),
-        ]
+        ];
+        all.into_iter().chain(groups).collect()
     }
 }
 
 /// Claims `$2` rows in order. Locks the own process row, so that a rescuer leaves us alone meanwhile and a process that
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
-fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<String> {
-    let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-    let each = |write: &dyn Fn(usize, &str, &str) -> String| {
-        let order = conditions.order.iter().enumerate();
-        let each = order.map(|(at, (column, down))| write(at, column, if *down { " desc" } else { "" }));
-        each.collect::<Vec<_>>().join(", ")
-    };
+fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
+    let Conditions { new, ungrouped, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
     Ok(format!(
-        "with me as materialized (select 1 from {process} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease for key share), \
-         picked as materialized (select {key} from {table} t where {new} and t.{owner} is null and exists (select 1 from me) \
+        "with {me}, \
+         picked as materialized (select {key} from {table} t where {new} and t.{owner} is null{ungrouped}{from} and exists (select 1 from me) \
          order by {inside} limit $2 for update of t skip locked), \
-         claimed as (update {table} t set {owner} = {me} from picked where {same} returning {kept}, {message}) \
-         select exists (select 1 from me), exists (select 1 from {parked} where queue = {queue}), c.* \
+         claimed as (update {table} t set {owner} = {owned} from picked where {same} returning {kept}, {message}) \
+         select exists (select 1 from me), exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
          from (values (1)) as one(n) left join claimed c on true order by {outside}",
-        process = schema.process,
+        me = me(schema),
         parked = schema.parked,
         queue = quote::literal(queue)?,
+        grouped = grouped(rows, new),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
-        inside = each(&|_, column, down| format!("t.{column}{down}")),
-        me = rows.me(),
+        inside = each_order(conditions, |_, column, down| format!("t.{column}{down}")),
+        owned = rows.me(),
         same = rows.each_key(" and ", |at, column| format!("t.{} = picked.k{at}", column.quoted)),
-        kept = each(&|at, column, _| format!("t.{column} as o{at}")),
+        kept = each_order(conditions, |at, column, _| format!("t.{column} as o{at}, t.{column}::text as b{at}")),
         message = rows.message(),
-        outside = each(&|at, _, down| format!("c.o{at}{down}")),
+        outside = each_order(conditions, |at, _, down| format!("c.o{at}{down}")),
     ))
+}
+
+/// The own process row, locked, if the process counts as alive.
+pub(crate) fn me(schema: &Schema) -> String {
+    format!(
+        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease for key share)",
+        schema.process
+    )
+}
+
+/// Is there a message in a group?
+fn grouped(rows: &Rows, new: &str) -> String {
+    match &rows.mapping.group {
+        Some(group) => format!("exists (select 1 from {} t where {new} and t.{group} is not null)", rows.table),
+        None => "false".into(),
+    }
+}
+
+/// Something about each column of the claim order.
+pub(crate) fn each_order(conditions: &Conditions, write: impl Fn(usize, &str, &str) -> String) -> String {
+    let order = conditions.order.iter().enumerate();
+    let each = order.map(|(at, (column, down))| write(at, column, if *down { " desc" } else { "" }));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// The rows from a row of the claim order on.
+fn from(rows: &Rows, conditions: &Conditions) -> String {
+    let bound = conditions.bound();
+    let columns: Vec<_> = bound.iter().map(|(column, _)| format!("t.{column}")).collect();
+    let values: Vec<_> = bound.iter().enumerate().map(|(at, (column, _))| rows.cast(column, 3 + at)).collect();
+    let descending = bound.first().is_some_and(|(_, down)| *down);
+    format!(" and ({}) {} ({})", columns.join(", "), if descending { "<=" } else { ">=" }, values.join(", "))
 }
 
 /// The part of a claim that finds rows, for the planner to explain.
 fn look(rows: &Rows, conditions: &Conditions) -> String {
-    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    let (table, owner, order) = (&rows.table, &rows.owner.quoted, order.collect::<Vec<_>>().join(", "));
-    format!("select 1 from {table} t where {} and t.{owner} is null order by {order} limit 64", conditions.new)
+    let Conditions { new, ungrouped, .. } = conditions;
+    let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    format!("select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 64")
 }
 
 /// The one-way door. `$2` is the token that this transaction was begun with: it is gone if the transaction is.

@@ -67,6 +67,9 @@ impl Postgres {
             let key = delivery.message.key.to_string();
             sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
         }
+        if let Some(group) = &claim.group {
+            self.free_groups(&mut tx.inner, queue, claim.owner, std::slice::from_ref(group)).await?;
+        }
         let mut complete =
             sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string()).bind(&tx.token);
         for column in delivery.message.key.columns() {

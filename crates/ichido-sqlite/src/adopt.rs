@@ -96,7 +96,8 @@ impl Adopt for Sqlite {
         let Statements { rows, pick, .. } = Statements::new(queue, rows)?;
         let pick = if owner_is_there { pick.to_string() } else { ownerless(&rows)? };
         let (steps, by_index) = explain(&mut connection, &rows, &pick).await?;
-        let by_index = by_index && owner_is_there;
+        // Where every row is in a group, there is nothing else to claim.
+        let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
         let mut ddl = Vec::new();
         if !owner_is_there {
             ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));

@@ -50,8 +50,14 @@ pub(crate) async fn business_table(
     let table = &if status.is_numeric() { table.flags_as_numbers() } else { table.clone() };
     refuse_status(queue, table, &status)?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
+    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(group) = &table.group_by {
+        let group = find(group)?;
+        refuse_typeless(queue, &group)?;
+        mapping.all_grouped = group.not_null;
+    }
     Ok(Rows {
-        mapping: Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?,
+        mapping,
         table: quote::name(&table.name)?,
         identity: format!("{}:{}", table.name.to_lowercase(), table.part()),
         place: table.place(),

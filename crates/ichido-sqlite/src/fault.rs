@@ -22,6 +22,11 @@ pub(crate) fn code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
+/// Is a unique key taken?
+pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_fault_code;

@@ -68,7 +68,11 @@ impl Inspect for Sqlite {
     async fn statements(&self) -> Result<Vec<Statement>> {
         let queues = self.queues().await?.iter();
         let all = queues.flat_map(|queue| {
-            queue.all().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql: sql.to_string() })
+            queue.all().into_iter().map(|(verb, sql)| Statement {
+                queue: queue.queue.to_string(),
+                verb,
+                sql: sql.to_string(),
+            })
         });
         Ok(all.collect())
     }
@@ -82,9 +86,16 @@ impl Inspect for Sqlite {
             warnings.push("synchronous is not FULL: a loss of power can lose the last commits".into());
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+            let groups = queue.groups.as_ref();
             let mut connection = self.readers.acquire().await?;
-            if !adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1 {
+            let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
+            if !groups.is_some_and(|groups| groups.all) && !by_index {
                 warnings.push(backend::no_claim_index(&queue.queue));
+            }
+            if let Some(groups) = groups
+                && self.scans(&groups.walk).await?
+            {
+                warnings.push(backend::no_group_index(&queue.queue));
             }
         }
         warnings.extend(self.long_messages(lease).await?);
@@ -98,6 +109,13 @@ impl Inspect for Sqlite {
 }
 
 impl Sqlite {
+    /// Asks the planner: are rows read that no index says to be wanted?
+    async fn scans(&self, look: &str) -> Result<bool> {
+        let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).fetch_all(&self.readers).await?;
+        let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
+        Ok(steps.any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")))
+    }
+
     pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let note = sqlx::query(

@@ -1,70 +1,70 @@
-//! Sending, claiming and releasing messages.
+//! Claiming and releasing messages.
 
 use std::collections::BTreeMap;
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
-    backend::{self, Past},
-    sql::Fields,
+    Delivery, Error, Key, Message, ProcessId, Result,
+    backend::{self, Owned, Past},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Sqlite, statements::Statements, value};
+use crate::{Sqlite, groups::free_group, statements::Statements, value};
 
 impl Sqlite {
-    pub(crate) async fn send_in(
-        &self,
-        connection: &mut SqliteConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        let mut sent = Vec::with_capacity(messages.len());
-        for message in messages {
-            backend::refuse_size(&queue.queue, queue.payload_limit, message)?;
-            let key = if queue.rows.managed {
-                send_managed(connection, queue, message).await?
-            } else {
-                send_row(connection, queue, message).await?
-            };
-            sent.push(MessageId { queue: queue.queue.clone(), key });
-        }
-        Ok(sent)
-    }
-
-    /// Nobody else writes between the look and the claim: the transaction began with the right to write. A look without it
-    /// comes first, so that an empty queue costs no write.
     pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         if !self.shared.alive.is_ours(process) {
             return Err(Error::LostClaim);
         }
+        let Some(groups) = &queue.groups else { return self.claim_rows(process, queue, count).await };
+        if groups.all {
+            return self.claim_heads(process, queue, groups, count).await;
+        }
+        groups.heads.note(self.any_grouped(groups).await?);
+        let share = groups.heads.share_of_ungrouped(count);
+        let mut found = self.claim_rows(process, queue, share).await?;
+        let filled = found.len() >= share;
+        found.extend(self.claim_heads(process, queue, groups, count - found.len()).await?);
+        if filled && share < count && found.len() < count {
+            found.extend(self.claim_rows(process, queue, count - found.len()).await?);
+        }
+        Ok(found)
+    }
+
+    /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the
+    /// right to write. A look without it comes first, so that an empty queue costs no write.
+    async fn claim_rows(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
         let look = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(1);
-        if look.fetch_optional(&self.readers).await?.is_none() {
+        if count == 0 || look.fetch_optional(&self.readers).await?.is_none() {
             return Ok(Vec::new());
         }
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let mut tx = self.begin_tx().await?;
-        let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
-        if known.fetch_optional(tx.connection()).await?.is_none() {
+        if !self.is_known(tx.connection(), process).await? {
             tx.rollback().await?;
             return Err(Error::LostClaim);
         }
         let picked = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(count).fetch_all(tx.connection()).await?;
         let deliveries = deliveries(tx.connection(), queue, process, &picked).await?;
-        let keys: Vec<_> = deliveries.iter().map(|delivery| &delivery.message.key).collect();
-        let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(key_list(&keys));
+        let keys = key_list(deliveries.iter().map(|delivery| &delivery.message.key));
+        let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(keys);
         let claimed = claim.execute(tx.connection()).await?.rows_affected();
         if claimed != deliveries.len() as u64 {
             tx.rollback().await?;
             return Err(Error::Setup(format!(
                 "queue `{}`: {claimed} rows match {} keys; the key is not unique",
                 queue.queue,
-                keys.len()
+                deliveries.len()
             )));
         }
         tx.commit().await?;
         Ok(deliveries)
+    }
+
+    /// Has nobody declared this process dead?
+    pub(crate) async fn is_known(&self, connection: &mut SqliteConnection, process: ProcessId) -> Result<bool> {
+        let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
+        Ok(known.fetch_optional(connection).await?.is_some())
     }
 
     pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
@@ -84,17 +84,32 @@ impl Sqlite {
 
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
         let mut tx = self.begin_tx().await?;
-        for ((queue, owner), keys) in backend::by_owner(deliveries) {
-            let release = sqlx::query(AssertSqlSafe(self.queue(queue).await?.release.clone()));
-            release.bind(owner.to_string()).bind(key_list(&keys)).execute(tx.connection()).await?;
+        for ((queue, owner), freed) in backend::by_owner(deliveries) {
+            free(tx.connection(), self.queue(queue).await?, owner, &freed).await?;
         }
         tx.commit().await
     }
 }
 
+/// Frees these messages of an owner, and the groups that they hold.
+pub(crate) async fn free(
+    tx: &mut SqliteConnection,
+    queue: &Statements,
+    owner: ProcessId,
+    freed: &[Owned],
+) -> Result<()> {
+    let keys = key_list(freed.iter().map(|owned| &owned.key));
+    let release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
+    release.bind(keys).execute(&mut *tx).await?;
+    for owned in freed {
+        free_group(tx, queue, owner, owned.group.as_ref()).await?;
+    }
+    Ok(())
+}
+
 /// The keys as one JSON array of arrays of text.
-pub(crate) fn key_list(keys: &[&Key]) -> String {
-    let keys: Vec<_> = keys.iter().map(|key| key.columns()).collect();
+pub(crate) fn key_list<'a>(keys: impl IntoIterator<Item = &'a Key>) -> String {
+    let keys: Vec<_> = keys.into_iter().map(Key::columns).collect();
     serde_json::to_string(&keys).unwrap_or_default()
 }
 
@@ -104,7 +119,7 @@ pub(crate) fn key(queue: &Statements, row: &SqliteRow) -> Result<Key> {
     Ok(Key::new(columns.collect::<Result<Vec<_>, _>>()?))
 }
 
-async fn deliveries(
+pub(crate) async fn deliveries(
     connection: &mut SqliteConnection,
     queue: &Statements,
     process: ProcessId,
@@ -112,11 +127,11 @@ async fn deliveries(
 ) -> Result<Vec<Delivery>> {
     let messages: Vec<_> = rows.iter().map(|row| message(queue, process, row)).collect::<Result<_>>()?;
     let past = past(connection, queue, &messages).await?;
-    let deliveries = messages.into_iter().map(|message| {
+    let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
         let past = past.get(&message.key.to_string());
-        Past::delivery(past, message, process, queue.payload_limit)
+        Ok(Past::delivery(past, message, process, row.try_get("ichido_group_key")?, queue.payload_limit))
     });
-    Ok(deliveries.collect())
+    deliveries.collect()
 }
 
 /// What is known about these messages, by key.
@@ -148,49 +163,4 @@ fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Me
     // The row was read just before it was claimed; the action sees it as it is now.
     columns.insert(rows.owner.name.clone(), process.to_string().into());
     Ok(Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?))
-}
-
-async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Key> {
-    let insert =
-        sqlx::query("insert into ichido_message (queue, payload, headers) values (?, ?, ?) returning cast(id as text)");
-    let insert = insert.bind(&*queue.queue).bind(String::from_utf8_lossy(&message.payload).into_owned());
-    let row = insert.bind(serde_json::to_string(&message.headers)?).fetch_one(connection).await?;
-    Ok(Key::new([row.try_get::<String, _>(0)?]))
-}
-
-/// Fields are columns; columns that the message does not name get their defaults.
-async fn send_row(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Key> {
-    let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone()))
-        .map_err(|_| backend::not_columns(&queue.queue))?;
-    let (insert, names) = insert_row(queue, &fields)?;
-    let mut insert = sqlx::query(AssertSqlSafe(insert));
-    for name in names {
-        insert = value::bind(insert, fields.value(name)?);
-    }
-    key(queue, &insert.fetch_one(connection).await?)
-}
-
-/// The statement, and the fields to bind to it.
-fn insert_row<'a>(queue: &Statements, fields: &'a Fields) -> Result<(String, Vec<&'a str>)> {
-    let rows = &queue.rows;
-    let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
-    for (column, value) in rows.mapping.fixed() {
-        names.push(column.to_owned());
-        values.push(crate::quote::literal(value)?);
-    }
-    for name in fields.names() {
-        let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
-            let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(backend::unknown_field(&queue.queue, name, known));
-        };
-        // A send is a new, unowned message, whatever its fields say.
-        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
-            names.push(column.quoted.clone());
-            values.push("?".into());
-            bound.push(name);
-        }
-    }
-    let keys: Vec<_> = rows.key.iter().map(|column| format!("cast({} as text)", column.quoted)).collect();
-    let (table, keys) = (&rows.table, keys.join(", "));
-    Ok((format!("insert into {table} ({}) values ({}) returning {keys}", names.join(", "), values.join(", ")), bound))
 }

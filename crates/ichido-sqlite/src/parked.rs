@@ -3,10 +3,18 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{Delivery, Failure, Key, MessageId, Registration, Result, backend::Note};
+use ichido::{
+    Delivery, Failure, Key, MessageId, Registration, Result,
+    backend::{self, Note},
+};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{Sqlite, messages, statements::Statements};
+use crate::{
+    Sqlite, fault,
+    groups::{free_failed, free_group, hold_group},
+    messages,
+    statements::Statements,
+};
 
 impl Sqlite {
     pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
@@ -22,7 +30,13 @@ impl Sqlite {
             tx.rollback().await?;
             return Ok(false);
         }
-        write_note(tx.connection(), queue, &delivery.message.key, Note::failure(failure)).await?;
+        let (key, group) = (&delivery.message.key, claim.group.as_ref());
+        if failure.retry_after.is_none() {
+            hold_group(tx.connection(), queue, claim.owner, group, key).await?;
+        } else {
+            free_group(tx.connection(), queue, claim.owner, group).await?;
+        }
+        write_note(tx.connection(), queue, key, Note::failure(failure)).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -51,8 +65,7 @@ impl Sqlite {
         let due = due.bind(&*queue.queue).fetch_all(tx.connection()).await?;
         let due: Vec<String> = due.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         let keys: Vec<Key> = due.iter().map(|key| key.parse()).collect::<Result<_>>()?;
-        let back = sqlx::query(AssertSqlSafe(queue.return_due.clone()))
-            .bind(messages::key_list(&keys.iter().collect::<Vec<_>>()));
+        let back = sqlx::query(AssertSqlSafe(queue.return_due.clone())).bind(messages::key_list(&keys));
         let back = back.fetch_all(tx.connection()).await?;
         let back: Vec<_> = back.iter().map(|row| Ok(messages::key(queue, row)?.to_string())).collect::<Result<_>>()?;
         let gone: Vec<_> = due.into_iter().filter(|key| !back.contains(key)).collect();
@@ -98,7 +111,7 @@ impl Sqlite {
 
     /// Which of these keys have a row that fits which state.
     async fn fitting(&self, queue: &Statements, keys: &[Key]) -> Result<BTreeSet<(String, &'static str)>> {
-        let list = messages::key_list(&keys.iter().collect::<Vec<_>>());
+        let list = messages::key_list(keys);
         let there = sqlx::query(AssertSqlSafe(queue.dead_or_new.clone())).bind(list).fetch_all(&self.readers).await?;
         let mut fits = BTreeSet::new();
         for row in there {
@@ -115,7 +128,9 @@ impl Sqlite {
         let forget =
             sqlx::query("delete from ichido_parked where queue = ? and key = ? and state = ? and parked_at = ?");
         let forget = forget.bind(&*queue.queue).bind(key).bind(state).bind(parked_at);
-        forget.execute(tx.connection()).await?;
+        if forget.execute(tx.connection()).await?.rows_affected() > 0 {
+            free_failed(tx.connection(), queue, key).await?;
+        }
         tx.commit().await
     }
 
@@ -156,12 +171,19 @@ impl Sqlite {
         for column in key.columns() {
             change = change.bind(column);
         }
-        let changed = if dead.is_some() { change.execute(tx.connection()).await?.rows_affected() } else { 0 };
-        let (Some(dead), 1) = (dead, changed) else {
+        let changed =
+            if dead.is_some() { change.execute(tx.connection()).await.map(|done| done.rows_affected()) } else { Ok(0) };
+        let (Some(dead), Ok(1)) = (dead, &changed) else {
             tx.rollback().await?;
-            return Ok(false);
+            return match changed {
+                Err(error) if queue.rows.managed && fault::is_unique(&error) => {
+                    Err(backend::unique_taken(&queue.queue, key))
+                }
+                changed => Ok(changed? == 1),
+            };
         };
         sqlx::query(past).bind(&*queue.queue).bind(&text).execute(tx.connection()).await?;
+        free_failed(tx.connection(), queue, &text).await?;
         let audit = sqlx::query("insert into ichido_audit (verb, queue, key, detail) values (?, ?, ?, ?)").bind(verb);
         let audit = audit.bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
         audit.execute(tx.connection()).await?;

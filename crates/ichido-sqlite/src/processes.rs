@@ -1,9 +1,18 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
-use ichido::{Key, MessageId, ProcessId, Registration, Rescued, Result, backend::Note};
+use ichido::{
+    Key, MessageId, ProcessId, Registration, Rescued, Result,
+    backend::{Note, Owned},
+};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{Sqlite, messages, parked::write_note, statements::Statements};
+use crate::{
+    Sqlite,
+    groups::hold_group,
+    messages::{self, free},
+    parked::write_note,
+    statements::Statements,
+};
 
 impl Sqlite {
     /// The lock comes first: a process that is known is alive.
@@ -39,11 +48,11 @@ impl Sqlite {
         let mut tx = self.begin_tx().await?;
         for queue in self.served(tx.connection(), process).await? {
             loop {
-                let keys = owned(tx.connection(), queue, process).await?;
-                if keys.is_empty() {
+                let owned = owned(tx.connection(), queue, process).await?;
+                if owned.is_empty() {
                     break;
                 }
-                free(tx.connection(), queue, process, &keys).await?;
+                free(tx.connection(), queue, process, &owned).await?;
             }
             forget_queue(tx.connection(), queue, process).await?;
         }
@@ -113,19 +122,19 @@ async fn rescue_queue(
     rescued: &mut Rescued,
 ) -> Result<()> {
     loop {
-        let keys = owned(tx, queue, dead).await?;
-        if keys.is_empty() {
+        let owned = owned(tx, queue, dead).await?;
+        if owned.is_empty() {
             break;
         }
         let mut freed = Vec::new();
-        for key in keys {
-            let id = MessageId { queue: queue.queue.clone(), key: key.clone() };
+        for owned in owned {
+            let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
             let killed = running == Some(id.to_string().as_str());
-            if killed && bury_killer(tx, queue, dead, &key, attempts).await? {
+            if killed && bury_killer(tx, queue, dead, &owned, attempts).await? {
                 rescued.parked += 1;
             } else {
-                suspect(tx, queue, &key, killed).await?;
-                freed.push(key);
+                suspect(tx, queue, &owned.key, killed).await?;
+                freed.push(owned);
             }
         }
         free(tx, queue, dead, &freed).await?;
@@ -139,9 +148,10 @@ async fn bury_killer(
     tx: &mut SqliteConnection,
     queue: &Statements,
     dead: ProcessId,
-    key: &Key,
+    owned: &Owned,
     most: u32,
 ) -> Result<bool> {
+    let key = &owned.key;
     let attempts = past_attempts(tx, queue, key).await? + 1;
     if attempts < most {
         return Ok(false);
@@ -151,6 +161,7 @@ async fn bury_killer(
         park = park.bind(column);
     }
     park.execute(&mut *tx).await?;
+    hold_group(tx, queue, dead, owned.group.as_ref(), key).await?;
     write_note(tx, queue, key, Note::killer(attempts)).await?;
     Ok(true)
 }
@@ -168,15 +179,10 @@ async fn past_attempts(tx: &mut SqliteConnection, queue: &Statements, key: &Key)
     Ok(past.map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
 }
 
-async fn owned(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Key>> {
+async fn owned(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<Vec<Owned>> {
     let owned = sqlx::query(AssertSqlSafe(queue.owned.clone())).bind(process.to_string()).fetch_all(tx).await?;
-    owned.iter().map(|row| messages::key(queue, row)).collect()
-}
-
-async fn free(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId, keys: &[Key]) -> Result<()> {
-    let release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(process.to_string());
-    release.bind(messages::key_list(&keys.iter().collect::<Vec<_>>())).execute(tx).await?;
-    Ok(())
+    let read = |row| Ok(Owned { key: messages::key(queue, row)?, group: row.try_get("ichido_group_key")? });
+    owned.iter().map(read).collect()
 }
 
 async fn forget_queue(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<()> {

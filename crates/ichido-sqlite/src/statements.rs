@@ -11,7 +11,7 @@ use ichido::{
     backend::{self, Conditions, Mapping},
 };
 
-use crate::quote;
+use crate::{groups::Groups, quote};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl Column {
     }
 
     /// The column as text.
-    fn out(&self, table: &str) -> String {
+    pub(crate) fn out(&self, table: &str) -> String {
         let name = format!("{table}{}", self.quoted);
         match () {
             () if self.is_blob() => format!("hex({name})"),
@@ -114,7 +114,7 @@ impl Rows {
         })
     }
 
-    fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
+    pub(crate) fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
         self.key.iter().enumerate().map(|(at, column)| write(at, column)).collect::<Vec<_>>().join(separator)
     }
 
@@ -124,18 +124,23 @@ impl Rows {
     }
 
     /// The row with one of the keys in the JSON array that is called `k`.
-    fn key_in_keys(&self) -> String {
+    pub(crate) fn key_in_keys(&self) -> String {
         self.each_key(" and ", |at, column| column.is(&format!("json_extract(k.value, '$[{at}]')")))
     }
 
-    fn key_out(&self) -> String {
+    pub(crate) fn key_out(&self) -> String {
         self.each_key(", ", |_, column| column.out("t."))
     }
 
-    /// What is read of a message: the key as text, then every column.
-    fn message(&self) -> String {
+    /// What is read of a message: the key as text, then every column, then the group.
+    pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
-        format!("{}, {}", self.key_out(), columns.join(", "))
+        format!("{}, {}, {} as ichido_group_key", self.key_out(), columns.join(", "), self.group_out())
+    }
+
+    /// A group as `ichido_group` has it.
+    pub(crate) fn group_out(&self) -> String {
+        self.mapping.group.as_ref().map_or("null".into(), |group| format!("cast(t.{group} as text)"))
     }
 }
 
@@ -146,6 +151,7 @@ pub(crate) struct Statements {
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
     pub(crate) claim: Arc<str>,
+    pub(crate) groups: Option<Groups>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
@@ -176,6 +182,7 @@ impl Statements {
         };
         Ok(Statements {
             pick: pick(&rows, &conditions, &claimable).into(),
+            groups: Groups::new(&rows, &conditions),
             claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),
@@ -183,7 +190,8 @@ impl Statements {
             release: many(&format!("{owner} = null"), "?2", &mine).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
-            owned: format!("select {out} from {table} t where {mine} limit 500").into(),
+            owned: format!("select {out}, {} as ichido_group_key from {table} t where {mine} limit 500", rows.group_out())
+                .into(),
             return_due: format!(
                 "{} returning {}",
                 many(&format!("{owner} = null"), "?1", &format!("t.{owner} = {nobody} and {new}")),
@@ -224,8 +232,9 @@ impl Statements {
     }
 
     /// The statements with what they do.
-    pub(crate) fn all(&self) -> [(&'static str, &Arc<str>); 9] {
-        [
+    pub(crate) fn all(&self) -> Vec<(&'static str, &Arc<str>)> {
+        let groups = self.groups.iter().map(|groups| ("claim, look at groups", &groups.look));
+        let all = [
             ("claim, look", &self.pick),
             ("claim", &self.claim),
             ("complete", &self.complete),
@@ -235,16 +244,23 @@ impl Statements {
             ("return", &self.return_due),
             ("rescue", &self.owned),
             ("retry", &self.revive),
-        ]
+        ];
+        all.into_iter().chain(groups).collect()
     }
 }
 
 /// The first `?1` claimable rows in claim order. A primary key of SQLite's can be null; such a row cannot be a message.
 fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
-    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    let order = order.collect::<Vec<_>>().join(", ");
+    let (order, ungrouped) = (order(conditions), &conditions.ungrouped);
     let named = rows.each_key(" and ", |_, column| format!("t.{} is not null", column.quoted));
-    format!("select {} from {} t where {claimable} and {named} order by {order} limit ?1", rows.message(), rows.table)
+    let (message, table) = (rows.message(), &rows.table);
+    format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
+}
+
+/// The claim order.
+pub(crate) fn order(conditions: &Conditions) -> String {
+    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    order.collect::<Vec<_>>().join(", ")
 }
 
 /// The one-way door. That this is the transaction that was begun is the guard's to prove.

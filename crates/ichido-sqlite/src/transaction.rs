@@ -11,7 +11,7 @@ use ichido::{Delivery, Error, Result};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Sqlite, fault, statements::Statements, turn::Turn};
+use crate::{Sqlite, fault, groups::free_group, statements::Statements, turn::Turn};
 
 /// SQLite says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
@@ -113,6 +113,7 @@ async fn complete_one(tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> R
         let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
         forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
     }
+    free_group(tx.connection(), queue, claim.owner, claim.group.as_ref()).await.map_err(broken)?;
     let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string());
     for column in delivery.message.key.columns() {
         complete = complete.bind(column);

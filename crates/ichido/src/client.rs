@@ -1,5 +1,7 @@
 //! Sending from outside an action, in a transaction of the caller's own.
 
+use std::time::{Duration, SystemTime};
+
 use serde::Serialize;
 
 use crate::{MessageId, NewMessage, Result, Store};
@@ -19,17 +21,46 @@ impl<S: Store> Client<S> {
     /// A queue to send to.
     #[must_use]
     pub fn queue<'a>(&'a self, name: &'a str) -> Sender<'a, S> {
-        Sender { store: &self.store, queue: name }
+        Sender { store: &self.store, queue: name, like: NewMessage::default() }
     }
 }
 
-/// A queue to send to.
+/// A queue to send to, and how its messages are to be treated.
 pub struct Sender<'a, S: Store> {
     store: &'a S,
     queue: &'a str,
+    like: NewMessage,
 }
 
 impl<S: Store> Sender<'_, S> {
+    /// What is sent may run only after this time.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.like = self.like.delay(delay);
+        self
+    }
+
+    /// What is sent may run only from this time on.
+    #[must_use]
+    pub fn at(mut self, time: SystemTime) -> Self {
+        self.like = self.like.at(time);
+        self
+    }
+
+    /// While a message with this key is neither done nor failed, no second one is sent: the first one's id is returned.
+    #[must_use]
+    pub fn unique(mut self, key: impl Into<String>) -> Self {
+        self.like = self.like.unique(key);
+        self
+    }
+
+    /// Messages of a group run one at a time and in order.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.like = self.like.group(group);
+        self
+    }
+
     /// Sends one message in the caller's transaction: committed with it, gone if it is rolled back.
     ///
     /// # Errors
@@ -44,7 +75,9 @@ impl<S: Store> Sender<'_, S> {
     /// # Errors
     /// When a message cannot be encoded or is refused, or the database fails.
     pub async fn send_all(&self, tx: &mut S::Connection, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
-        let encoded = messages.iter().map(|message| Ok(NewMessage::new(serde_json::to_vec(message)?)));
+        let encoded = messages
+            .iter()
+            .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
         self.store.send(tx, self.queue, &encoded).await
     }

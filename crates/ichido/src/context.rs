@@ -127,7 +127,14 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// When the message cannot be encoded or is refused, or the database fails.
     pub async fn send(&mut self, queue: &str, message: &(impl Serialize + Sync)) -> Result<MessageId> {
-        let message = NewMessage::new(serde_json::to_vec(message)?);
+        self.send_new(queue, NewMessage::encode(message)?).await
+    }
+
+    /// The same for a message with a delay, a unique key, a group or headers.
+    ///
+    /// # Errors
+    /// When the message is refused, or the database fails.
+    pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
         let ids = store.send(self.tx().await?, queue, &[message]).await?;
         ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())

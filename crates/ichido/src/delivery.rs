@@ -32,6 +32,8 @@ pub struct Claim {
     pub parked: bool,
     /// A process died while it had this message claimed.
     pub suspect: bool,
+    /// The group that this message holds while it is claimed.
+    pub group: Option<String>,
 }
 
 /// What the transaction handler did with a delivery.

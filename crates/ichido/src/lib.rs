@@ -32,6 +32,7 @@ mod inspect;
 mod life;
 mod message;
 mod nearest;
+mod new_message;
 mod outcome;
 mod pool;
 mod process;
@@ -63,6 +64,7 @@ pub use self::{
     },
     message::{Headers, Key, Message, MessageId},
     nearest::{nearest, suggestion},
+    new_message::{Due, NewMessage},
     outcome::Outcome,
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::Process,
@@ -70,5 +72,5 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     retry::RetryPolicy,
-    store::{Failure, NewMessage, ProcessId, Registration, Rescued, Store, host},
+    store::{Failure, ProcessId, Registration, Rescued, Store, host},
 };

@@ -45,6 +45,10 @@ pub struct Table {
     pub only: Vec<(String, String)>,
     /// What becomes of a row that is done.
     pub on_done: OnDone,
+    /// Rows with the same value in this column run one at a time and in order.
+    pub group_by: Option<String>,
+    /// The column that says when a row was sent.
+    pub sent_at: Option<String>,
 }
 
 /// The status column and what its values mean.
@@ -113,6 +117,8 @@ impl Table {
             order_by: Vec::new(),
             only: Vec::new(),
             on_done: OnDone::Status,
+            group_by: None,
+            sent_at: None,
         }
     }
 
@@ -170,6 +176,20 @@ impl Table {
     #[must_use]
     pub fn only(mut self, column: impl Into<String>, value: impl Into<String>) -> Self {
         self.only.push((column.into(), value.into()));
+        self
+    }
+
+    /// Rows with the same value in this column run one at a time and in order; null: no group.
+    #[must_use]
+    pub fn group_by(mut self, column: impl Into<String>) -> Self {
+        self.group_by = Some(column.into());
+        self
+    }
+
+    /// The column that says when a row was sent.
+    #[must_use]
+    pub fn sent_at(mut self, column: impl Into<String>) -> Self {
+        self.sent_at = Some(column.into());
         self
     }
 

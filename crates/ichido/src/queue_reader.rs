@@ -38,6 +38,8 @@ struct Shared<S: Store> {
     buffer: Mutex<Buffer>,
     /// The claimer waits here for room in the buffer.
     room: Notify,
+    /// Who knows that there is something to claim wakes the claimer here.
+    wake: Arc<Notify>,
     /// Workers wait here for deliveries; who takes one and leaves some wakes the next.
     changed: Arc<Notify>,
     closing: CancellationToken,
@@ -74,6 +76,7 @@ impl<S: Store> QueueReader<S> {
             reading,
             buffer: Mutex::default(),
             room: Notify::new(),
+            wake: Arc::new(Notify::new()),
             changed: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
         });
@@ -144,7 +147,10 @@ impl<S: Store> Reader for QueueReader<S> {
 
     async fn settle(&self, mut delivery: Delivery) -> Result<()> {
         let mark = delivery.mark.take();
-        let released = if mark.is_none() { self.shared.release(delivery.copy()).await } else { Ok(()) };
+        let grouped = delivery.claim.as_ref().is_some_and(|claim| claim.group.is_some());
+        // A claim that is lost because somebody changed the row by hand still holds its group.
+        let release = mark.is_none() || (grouped && mark == Some(Mark::Lost));
+        let released = if release { self.shared.release(delivery.copy()).await } else { Ok(()) };
         drop(delivery.alone.take());
         let mut buffer = self.shared.buffer();
         if buffer.in_flight.get(&delivery.message.key) == Some(&delivery.owner()) {
@@ -157,6 +163,10 @@ impl<S: Store> Reader for QueueReader<S> {
         }
         drop(buffer);
         self.shared.room.notify_one();
+        if grouped {
+            // The next one of the group can be claimed now.
+            self.shared.wake.notify_one();
+        }
         released
     }
 

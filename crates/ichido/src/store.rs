@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, error::Error as StdError, fmt, str::FromStr, sy
 
 use uuid::Uuid;
 
-use crate::{Delivery, Headers, MessageId, Result};
+use crate::{Delivery, MessageId, NewMessage, Result};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -150,23 +150,6 @@ impl FromStr for ProcessId {
 
     fn from_str(text: &str) -> Result<Self, uuid::Error> {
         text.trim().parse().map(ProcessId)
-    }
-}
-
-/// What is sent: JSON and headers.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct NewMessage {
-    /// JSON; for a table queue an object whose fields are columns.
-    pub payload: Vec<u8>,
-    /// Texts beside it; a table queue has no place for them.
-    pub headers: Headers,
-}
-
-impl NewMessage {
-    /// A message with this JSON.
-    pub fn new(payload: impl Into<Vec<u8>>) -> Self {
-        NewMessage { payload: payload.into(), headers: Headers::new() }
     }
 }
 

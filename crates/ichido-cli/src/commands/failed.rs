@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{MessageId, Parked, ParkedFilter};
+use ichido::{Error, MessageId, Parked, ParkedFilter};
 use serde::Serialize;
 
 use crate::{
@@ -129,11 +129,18 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
             Verb::Retry => store.retry(&id).await,
             Verb::Discard => store.discard(&id).await,
         };
-        if changed.map_err(|error| Failure::of::<S>(&error))? {
-            output::print(&format!("{id} {done}"))?;
-        } else {
-            eprintln!("ichido: {id} has not failed; left alone");
-            code = FOUND;
+        match changed {
+            Ok(true) => output::print(&format!("{id} {done}"))?,
+            Ok(false) => {
+                eprintln!("ichido: {id} has not failed; left alone");
+                code = FOUND;
+            }
+            // What the database says about one message must not keep the others from being repaired.
+            Err(error @ Error::Failed(_)) if !error.is_fault::<S>() => {
+                eprintln!("ichido: {error}");
+                code = FOUND;
+            }
+            Err(error) => return Err(Failure::of::<S>(&error)),
         }
     }
     Ok(code)

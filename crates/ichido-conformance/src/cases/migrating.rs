@@ -47,18 +47,33 @@ pub async fn without_tables_everything_names_migrate<F: Fixture>() {
 
 pub async fn a_newer_schema_that_admits_us_is_used<F: Fixture>() {
     let fixture = F::fresh().await;
-    fixture.sql("insert into ichido_schema (version, oldest) values (2, 1)").await;
+    fixture.sql("insert into ichido_schema (version, oldest) values (8, 2)").await;
     send(&fixture, "mail", &["{}"]).await;
     let process = Player::join(&fixture).await;
     process.finish(&process.claim_one("mail").await).await.unwrap();
-    assert_eq!(fixture.store().migrate().await.unwrap().to, 2, "a newer schema is left alone");
+    assert_eq!(fixture.store().migrate().await.unwrap().to, 8, "a newer schema is left alone");
+}
+
+pub async fn an_older_schema_is_refused_and_migrated_with_what_is_in_it<F: Fixture>() {
+    let fixture = F::empty().await;
+    let steps = fixture.store().pending().await.unwrap().statements;
+    for step in &steps[..3] {
+        fixture.sql(step).await;
+    }
+    fixture.sql("insert into ichido_message (queue, payload, headers) values ('mail', '1', '{}')").await;
+    let text = setup_text(fixture.store().prepare().await);
+    assert!(text.contains("have version 1") && text.contains("ichido migrate"), "{text}");
+    let migration = fixture.store().migrate().await.unwrap();
+    assert_eq!((migration.from, migration.to), (1, 2));
+    let process = Player::join(&fixture).await;
+    process.finish(&process.claim_one("mail").await).await.unwrap();
 }
 
 pub async fn a_newer_schema_that_does_not_admit_us_is_refused<F: Fixture>() {
     let fixture = F::fresh().await;
-    fixture.sql("insert into ichido_schema (version, oldest) values (7, 7)").await;
+    fixture.sql("insert into ichido_schema (version, oldest) values (9, 9)").await;
     let text = setup_text(fixture.store().prepare().await);
-    assert!(text.contains("version 7"), "{text}");
+    assert!(text.contains("version 9"), "{text}");
 }
 
 pub async fn what_is_not_there_is_named_with_its_nearest_match<F: Fixture>() {

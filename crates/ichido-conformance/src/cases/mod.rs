@@ -5,12 +5,15 @@
 pub mod claiming;
 pub mod completing;
 pub mod crashing;
+pub mod delaying;
+pub mod grouping;
 pub mod guarding;
 pub mod migrating;
 pub mod parking;
 pub mod rescuing;
 pub mod running;
 pub mod sending;
+pub mod uniqueness;
 
 /// Runs every case for a fixture: a backend's `tests/conformance.rs` is this and the fixture.
 #[macro_export]
@@ -36,6 +39,25 @@ macro_rules! conformance {
             a_message_for_a_column_that_is_not_there_is_refused, a_message_over_the_limit_is_refused,
             an_unknown_queue_is_refused
         ]);
+        $crate::conformance!(@ $fixture, delaying: [
+            a_delayed_message_runs_when_it_is_due_as_attempt_one, a_message_for_a_given_time_runs_from_then_on,
+            a_delay_does_not_keep_a_queue_from_being_drained, a_row_is_sent_with_a_delay_too
+        ]);
+        $crate::conformance!(@ $fixture, uniqueness: [
+            a_second_message_with_the_same_key_is_the_first_one, a_key_is_free_when_its_message_is_done,
+            a_failed_message_frees_its_key_and_takes_it_again_if_nobody_has_it, a_key_belongs_to_its_queue_and_is_compared_as_bytes,
+            a_second_send_changes_nothing_about_the_first, of_many_at_once_one_is_sent, a_rolled_back_send_frees_its_key
+        ]);
+        $crate::conformance!(@ $fixture, grouping: [
+            only_the_first_of_a_group_can_be_claimed, the_next_of_a_group_follows_when_the_first_is_done,
+            a_group_waits_for_the_retry_of_its_first_and_others_go_on,
+            a_failed_message_holds_its_group_until_an_operator_has_decided,
+            a_failed_row_that_is_gone_or_set_to_new_by_hand_frees_its_group,
+            what_a_dead_process_held_goes_on_with_its_first, what_is_released_or_left_behind_goes_on_with_its_first,
+            a_row_that_comes_late_waits_for_the_one_in_flight, messages_with_and_without_a_group_share_a_queue,
+            every_one_of_many_groups_is_reached, an_empty_or_endless_group_is_refused_and_a_table_has_its_own,
+            groups_keep_their_order_over_processes_and_retries
+        ]);
         $crate::conformance!(@ $fixture, parking: [
             a_waiting_message_is_claimable_when_it_is_due_with_its_attempts, a_message_that_failed_for_good_has_its_status_and_its_reason,
             a_row_set_to_new_by_hand_runs_as_attempt_one, an_operator_retries_as_attempt_one, an_operator_discards_with_a_note,
@@ -57,7 +79,7 @@ macro_rules! conformance {
             a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once
         ]);
         $crate::conformance!(@ $fixture, migrating: [
-            many_processes_migrate_at_once, without_tables_everything_names_migrate, a_newer_schema_that_admits_us_is_used,
+            many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_newer_schema_that_admits_us_is_used,
             a_newer_schema_that_does_not_admit_us_is_refused, what_is_not_there_is_named_with_its_nearest_match
         ]);
         $crate::conformance!(@ $fixture, running: [

@@ -6,7 +6,7 @@ use crate::Result;
 /// The parts of the index on claimable rows, quoted.
 #[derive(Debug)]
 pub struct ClaimIndex {
-    /// The columns that every claimable row has the same value in: status, owner, what the queue is limited to.
+    /// The columns that every claimable row has the same value in: status, what the queue is limited to, owner, group.
     pub common: Vec<String>,
     /// The claim order, ` desc` behind what descends.
     pub order: Vec<String>,
@@ -23,11 +23,14 @@ impl ClaimIndex {
         let down = |down: &bool| if *down { " desc" } else { "" };
         let order = mapping.conditions(&literal)?.order;
         let claimable = mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", literal(value)?)));
-        let nobodys = Ok(format!("{} is null", mapping.owner));
+        // Messages of a group are claimed by another index.
+        let absent = || [Some(&mapping.owner), mapping.group.as_ref()].into_iter().flatten();
+        let nobodys = absent().map(|column| Ok(format!("{column} is null")));
+        let fixed = mapping.fixed().map(|(column, _)| column.to_owned());
         Ok(ClaimIndex {
-            common: mapping.fixed().map(|(column, _)| column.to_owned()).chain([mapping.owner.clone()]).collect(),
+            common: fixed.chain(absent().cloned()).collect(),
             order: order.iter().map(|(column, descends)| format!("{column}{}", down(descends))).collect(),
-            claimable: claimable.chain([nobodys]).collect::<Result<_>>()?,
+            claimable: claimable.chain(nobodys).collect::<Result<_>>()?,
         })
     }
 }

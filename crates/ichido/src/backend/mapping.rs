@@ -18,6 +18,12 @@ pub struct Mapping {
     pub only: Vec<(String, String)>,
     /// What becomes of a row that is done.
     pub on_done: OnDone,
+    /// The column of groups.
+    pub group: Option<String>,
+    /// Every row has a group: the column cannot be null.
+    pub all_grouped: bool,
+    /// The column that says when a row was sent.
+    pub sent_at: Option<String>,
 }
 
 /// What is asked and written about rows, in SQL; the table is called `t`.
@@ -37,7 +43,24 @@ pub struct Conditions {
     pub nobody: String,
     /// The columns of the claim order, and whether each descends.
     pub order: Vec<(String, bool)>,
+    /// The row is in no group, to be added to other conditions; nothing where there are no groups.
+    pub ungrouped: String,
 }
+
+impl Conditions {
+    /// The columns that a lower bound of the claim order compares: all of them where they go the same way, else the first.
+    #[must_use]
+    pub fn bound(&self) -> &[(String, bool)] {
+        let same_way = self.order.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        if same_way { &self.order } else { &self.order[..1] }
+    }
+}
+
+/// A managed message that has failed frees its unique key, and remembers it.
+const FREE_UNIQUE_KEY: &str = "freed_key = unique_key, unique_key = null";
+
+/// A managed message that is put back into circulation takes its unique key again, if nobody else has it now.
+const TAKE_UNIQUE_KEY: &str = "unique_key = freed_key, freed_key = null";
 
 impl Mapping {
     /// The mapping of a managed queue, whose message table has the columns `id`, `queue` and `owner`.
@@ -50,6 +73,9 @@ impl Mapping {
             order_by: Vec::new(),
             only: vec![("queue".into(), queue.into())],
             on_done: OnDone::Delete,
+            group: Some("group_key".into()),
+            all_grouped: false,
+            sent_at: Some("sent_at".into()),
         }
     }
 
@@ -58,6 +84,12 @@ impl Mapping {
     /// # Errors
     /// What `quoted` said about a column.
     pub fn of(table: &Table, key: Vec<String>, quoted: impl Fn(&str) -> Result<String>) -> Result<Self> {
+        if table.group_by.is_some() && table.status.failed.is_none() {
+            return Err(crate::Error::Setup(format!(
+                "the table `{}` has groups, so its status needs a value for rows that have failed: one that stays `{}` would hold up its group for ever",
+                table.name, table.status.new
+            )));
+        }
         let order_by = table.order_by.iter().map(|order| Ok((quoted(&order.column)?, order.descending)));
         let only = table.only.iter().map(|(column, value)| Ok((quoted(column)?, value.clone())));
         Ok(Mapping {
@@ -67,6 +99,9 @@ impl Mapping {
             order_by: order_by.collect::<Result<_>>()?,
             only: only.collect::<Result<_>>()?,
             on_done: table.on_done,
+            all_grouped: false,
+            group: table.group_by.as_deref().map(&quoted).transpose()?,
+            sent_at: table.sent_at.as_deref().map(&quoted).transpose()?,
         })
     }
 
@@ -89,7 +124,6 @@ impl Mapping {
         };
         let new = all(status.iter().map(|(column, status)| is(column, &status.new)).collect::<Result<_>>()?);
         let failed_value = status.as_ref().and_then(|(column, status)| Some((column, status.failed.as_ref()?)));
-        let by_key = || self.key.iter().map(|column| (column.clone(), false)).collect();
         Ok(Conditions {
             failed: match failed_value {
                 Some((column, failed)) => all(vec![is(column, failed)?, format!("t.{owner} is null")]),
@@ -101,16 +135,29 @@ impl Mapping {
             },
             fail: match failed_value {
                 Some((column, failed)) => set(column, failed)?,
-                None => format!("{owner} = {nobody}"),
+                None if status.is_some() => format!("{owner} = {nobody}"),
+                None => format!("{owner} = {nobody}, {FREE_UNIQUE_KEY}"),
             },
             revive: match status {
                 Some((column, status)) => set(column, &status.new)?,
-                None => format!("{owner} = null"),
+                None => format!("{owner} = null, {TAKE_UNIQUE_KEY}"),
             },
-            order: if self.order_by.is_empty() { by_key() } else { self.order_by.clone() },
+            ungrouped: self.group.as_ref().map(|group| format!(" and t.{group} is null")).unwrap_or_default(),
+            order: self.total_order(),
             nobody,
             new,
         })
+    }
+
+    /// The claim order, down to the key: without a tie, so that everybody means the same first row.
+    fn total_order(&self) -> Vec<(String, bool)> {
+        let mut order = self.order_by.clone();
+        for column in &self.key {
+            if !order.iter().any(|(known, _)| known == column) {
+                order.push((column.clone(), false));
+            }
+        }
+        order
     }
 
     /// Can a row be told to have failed by its status alone?

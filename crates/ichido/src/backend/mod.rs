@@ -1,23 +1,29 @@
 //! What stores share: everything about queues, claims and parked messages that does not depend on the dialect. For authors
 //! of stores; users never need it.
 
+mod bound;
 mod claim_index;
+mod groups;
 mod mapping;
 mod past;
 mod refuse;
 mod sample;
+mod sent;
 mod warn;
 
 pub use self::{
+    bound::{LowerBound, Start},
     claim_index::ClaimIndex,
+    groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
-    past::{Note, Past, by_owner},
+    past::{Note, Owned, Past, by_owner, wait_ms},
     refuse::{
-        not_columns, refuse_key, refuse_overlaps, refuse_size, refuse_version, unfit, unknown_column, unknown_field,
-        unknown_queue, unknown_table,
+        not_columns, refuse_key, refuse_overlaps, refuse_version, unfit, unknown_column, unknown_field, unknown_queue,
+        unknown_table,
     },
     sample::Sample,
-    warn::{long_messages, no_claim_index, old_snapshot},
+    sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},
+    warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
 };
 
 use crate::Migration;

@@ -24,8 +24,15 @@ impl Past {
 
     /// A claimed message with its past, if it has one.
     #[must_use]
-    pub fn delivery(past: Option<&Past>, message: Message, owner: ProcessId, payload_limit: usize) -> Delivery {
-        let claim = Claim { owner, parked: past.is_some(), suspect: past.is_some_and(|past| past.suspect) };
+    pub fn delivery(
+        past: Option<&Past>,
+        message: Message,
+        owner: ProcessId,
+        group: Option<String>,
+        payload_limit: usize,
+    ) -> Delivery {
+        let (parked, suspect) = (past.is_some(), past.is_some_and(|past| past.suspect));
+        let claim = Claim { owner, parked, suspect, group };
         Delivery::claimed(message, claim, past.map_or(0, |past| past.failures)).within(payload_limit)
     }
 }
@@ -75,18 +82,34 @@ impl<'a> Note<'a> {
     /// Until it is due, in milliseconds.
     #[must_use]
     pub fn wait_ms(&self) -> Option<i64> {
-        self.wait.map(|wait| i64::try_from(wait.min(LONGEST_WAIT).as_millis()).unwrap_or(i64::MAX))
+        self.wait.map(wait_ms)
     }
+}
+
+/// A wait in milliseconds, cut to what databases can add to a time.
+#[must_use]
+pub fn wait_ms(wait: Duration) -> i64 {
+    i64::try_from(wait.min(LONGEST_WAIT).as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A message that a process has claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owned {
+    /// Its key.
+    pub key: Key,
+    /// The group that it holds.
+    pub group: Option<String>,
 }
 
 /// Deliveries of a queue and an owner, for statements about many of them.
 #[must_use]
-pub fn by_owner(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<&Key>> {
-    let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+pub fn by_owner(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<Owned>> {
+    let mut owners: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for delivery in deliveries {
         if let Some(claim) = &delivery.claim {
-            groups.entry((&*delivery.message.queue, claim.owner)).or_default().push(&delivery.message.key);
+            let owned = Owned { key: delivery.message.key.clone(), group: claim.group.clone() };
+            owners.entry((&*delivery.message.queue, claim.owner)).or_default().push(owned);
         }
     }
-    groups
+    owners
 }

@@ -20,15 +20,29 @@ pub fn refuse_overlaps<'a>(queues: impl IntoIterator<Item = (&'a str, &'a str)>)
 }
 
 /// A message must not be larger than its queue admits.
-///
-/// # Errors
-/// [`Error::Refused`] if it is.
-pub fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Result<()> {
+pub(super) fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Result<()> {
     let size = message.payload.len();
     if size > limit {
         return Err(Error::Refused(format!("a message of {size} bytes is over the limit of `{queue}`, {limit} bytes")));
     }
-    Ok(())
+    message.refuse_keys()
+}
+
+/// A table of the user's own has its own unique constraints, and its group is a column.
+pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: &NewMessage) -> Result<()> {
+    let text = match (&message.unique, &message.group, group_by) {
+        (Some(_), _, _) => {
+            format!("unique keys are for managed queues; `{queue}` is a table, which can have a unique constraint")
+        }
+        (_, Some(_), Some(column)) => {
+            format!("the group of a message for `{queue}` is its column {column}; give it there")
+        }
+        (_, Some(_), None) => {
+            format!("the table queue `{queue}` has no groups; `group_by` names the column that has them")
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Refused(text))
 }
 
 /// A binary that knows `known` works with ichido's tables of this version, whose oldest binary knows `oldest`.

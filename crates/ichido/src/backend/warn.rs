@@ -13,6 +13,14 @@ pub fn no_claim_index(queue: &str) -> String {
     )
 }
 
+/// Without an index on unprocessed rows by group, a claim reads all rows.
+#[must_use]
+pub fn no_group_index(queue: &str) -> String {
+    format!(
+        "queue `{queue}` has no index on its unprocessed rows that begins with the group and goes on in claim order; a claim reads them all"
+    )
+}
+
 /// A transaction that has been open for so many seconds, if that is long.
 #[must_use]
 pub fn old_snapshot(session: &str, seconds: i64) -> Option<String> {

@@ -109,7 +109,7 @@ impl<S: Store> Claimer<S> {
                 self.shared.buffer().finished = true;
                 return Ok(());
             }
-            return self.pause(reading.poll).await;
+            return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
         }
         // While messages are in flight a drain waits for the last of them, not for the poll interval.
         let polled = clock.sleep(reading.poll);
@@ -117,6 +117,7 @@ impl<S: Store> Claimer<S> {
         loop {
             tokio::select! {
                 () = &mut polled => return Ok(()),
+                () = self.shared.wake.notified() => return Ok(()),
                 () = self.shared.closing.cancelled() => return Ok(()),
                 () = self.shared.room.notified(), if reading.drain => {
                     if self.shared.buffer().claimed() == 0 { return Ok(()) }
@@ -135,5 +136,12 @@ impl<S: Store> Claimer<S> {
             () = self.shared.closing.cancelled() => {}
         }
         Ok(())
+    }
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    tokio::select! {
+        () = one => {}
+        () = other => {}
     }
 }

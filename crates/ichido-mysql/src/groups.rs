@@ -1,0 +1,223 @@
+//! Messages of a group run one at a time and in order: only the first unprocessed row of a group can be claimed, and while it
+//! is, a row in `ichido_group` holds the group. A message that waits for a retry is still the first of its group; one that has
+//! failed goes on holding it until an operator has decided.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use ichido::{
+    Delivery, Key, ProcessId, Result,
+    backend::{Conditions, Heads},
+};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use crate::{
+    MySql, fault,
+    messages::key,
+    schema::Schema,
+    statements::{Rows, Statements, order},
+};
+
+/// How the groups of a queue are claimed.
+pub(crate) struct Groups {
+    /// The first rows of groups that nobody holds. The parameters: the group after which to look, twice; how many groups to
+    /// look at; the queue; how many rows.
+    pub(crate) look: Arc<str>,
+    /// Is there a message in a group?
+    pub(crate) there: Arc<str>,
+    /// Locks rows that are still claimable; [`Statements::of_many`] completes it.
+    lock: Arc<str>,
+    /// Every message is in a group: the column cannot be null.
+    pub(crate) all: bool,
+    pub(crate) heads: Heads,
+}
+
+impl Groups {
+    pub(crate) fn new(schema: &Schema, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
+        let Some(group) = &rows.mapping.group else { return Ok(None) };
+        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
+        let message = rows.message(if rows.managed { "" } else { "?" })?;
+        Ok(Some(Groups {
+            look: look(schema, rows, conditions, group)?.into(),
+            there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
+            lock: format!("select {message} from {table} t where t.{owner} is null and {new} and ").into(),
+            all: rows.mapping.all_grouped,
+            heads: Heads::default(),
+        }))
+    }
+}
+
+/// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
+fn look(schema: &Schema, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
+    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
+    let column = rows.column(group)?;
+    let first = |column: &str| {
+        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
+    };
+    let next =
+        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    Ok(format!(
+        "with recursive walk(g, n) as (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?) \
+         select f.*, (select count(g) from walk), (select {last} from walk t where t.g is not null order by t.n desc limit 1) \
+         from (select 1) one left join (select {key}, {text} as ichido_group_key from walk w join {table} t on {head} \
+         where {new} and t.{owner} is null and not exists (select 1 from {held} h where h.queue = ? and h.group_key = {text}) \
+         order by {order} limit ?) f on true",
+        start = next(&format!("(? is null and t.{group} is not null or t.{group} > {})", column.value_of("?"))),
+        next = next(&format!("t.{group} > w.g")),
+        last = column.out().replace(&format!("t.{}", column.quoted), "t.g"),
+        key = rows
+            .key
+            .iter()
+            .enumerate()
+            .map(|(at, key)| format!("{} as k{at}", key.out()))
+            .collect::<Vec<_>>()
+            .join(", "),
+        text = rows.group_out()?,
+        head = rows.each_key(" and ", |key| format!("t.{} = ({})", key.quoted, first(&key.quoted))),
+        held = schema.group,
+    ))
+}
+
+impl MySql {
+    /// Claims the first messages of groups that nobody holds. They are looked for without a lock; whether each is still
+    /// claimable and its group free shows when it is taken.
+    pub(crate) async fn claim_heads(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        groups: &Groups,
+        count: usize,
+    ) -> Result<Vec<Delivery>> {
+        let heads = self.look_at_heads(queue, groups, count).await?;
+        if heads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut tx, _) = self.begin_claim(process, queue).await?;
+        let mut lock = sqlx::query(AssertSqlSafe(queue.of_many(&groups.lock, heads.len(), " for update skip locked")));
+        if !queue.rows.managed {
+            lock = lock.bind(process.to_string());
+        }
+        for column in heads.iter().flat_map(Key::columns) {
+            lock = lock.bind(column);
+        }
+        let picked = lock.fetch_all(&mut *tx).await?;
+        let mut found = self.deliveries(&mut tx, queue, process, &picked).await?;
+        let held = self.held(&mut tx, queue, &found).await?;
+        found.retain(|delivery| group_of(delivery).is_some_and(|group| !held.contains(group)));
+        if !self.hold_all(&mut tx, queue, process, &found).await? {
+            tx.rollback().await?;
+            return Ok(Vec::new());
+        }
+        self.claim_picked(&mut tx, queue, process, &found).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Key>> {
+        let (mut heads, width) = (Vec::new(), queue.rows.key.len());
+        let mut walk = groups.heads.walk();
+        loop {
+            let look = sqlx::query(AssertSqlSafe(groups.look.clone())).bind(walk.after()).bind(walk.after());
+            let look = look.bind(Heads::window()).bind(&*queue.queue);
+            let rows = look.bind(i64::try_from(count - heads.len()).unwrap_or(i64::MAX)).fetch_all(&self.own).await?;
+            for row in rows.iter().filter(|row| row.try_get::<Option<String>, _>(0).is_ok_and(|key| key.is_some())) {
+                heads.push(key(queue, row)?);
+            }
+            let Some(first) = rows.first() else { return Ok(heads) };
+            let (looked_at, last): (i64, Option<String>) = (first.try_get(width + 1)?, first.try_get(width + 2)?);
+            if !walk.goes_on(u32::try_from(looked_at).unwrap_or(u32::MAX), last) || heads.len() >= count {
+                return Ok(heads);
+            }
+        }
+    }
+
+    /// Which groups of these messages somebody holds.
+    async fn held(&self, tx: &mut MySqlConnection, queue: &Statements, found: &[Delivery]) -> Result<BTreeSet<String>> {
+        if found.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let places = vec!["?"; found.len()].join(", ");
+        let held = format!(
+            "select convert(group_key using utf8mb4) from {} where queue = ? and group_key in ({places})",
+            self.shared.schema.group
+        );
+        let mut held = sqlx::query(AssertSqlSafe(held)).bind(&*queue.queue);
+        for delivery in found {
+            held = held.bind(group_of(delivery).map(String::as_bytes));
+        }
+        let held = held.fetch_all(tx).await?;
+        held.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    }
+
+    /// Takes the groups of these messages; false if somebody else was faster with one of them.
+    async fn hold_all(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        found: &[Delivery],
+    ) -> Result<bool> {
+        if found.is_empty() {
+            return Ok(true);
+        }
+        let places = vec!["(?, ?, ?)"; found.len()].join(", ");
+        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.schema.group);
+        let mut hold = sqlx::query(AssertSqlSafe(hold));
+        for delivery in found {
+            let group = group_of(delivery).map(String::as_bytes);
+            hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());
+        }
+        match hold.execute(tx).await {
+            Err(error) if fault::is_unique(&error) => Ok(false),
+            held => Ok(held.map(|_| true)?),
+        }
+    }
+
+    /// A group is free again.
+    pub(crate) async fn free_group(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        group: Option<&String>,
+    ) -> Result<(), sqlx::Error> {
+        let Some(group) = group else { return Ok(()) };
+        let free = format!("delete from {} where queue = ? and group_key = ? and owner = ?", self.shared.schema.group);
+        let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(group.as_bytes());
+        free.bind(owner.to_string()).execute(tx).await.map(|_| ())
+    }
+
+    /// A message that has failed goes on holding its group.
+    pub(crate) async fn hold_group(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        group: Option<&String>,
+        key: &Key,
+    ) -> Result<()> {
+        let Some(group) = group else { return Ok(()) };
+        let hold = format!(
+            "update {} set owner = ?, `key` = ? where queue = ? and group_key = ? and owner = ?",
+            self.shared.schema.group
+        );
+        let hold = sqlx::query(AssertSqlSafe(hold)).bind(ProcessId::NOBODY.to_string());
+        let hold = hold.bind(key.to_string().into_bytes()).bind(&*queue.queue).bind(group.as_bytes());
+        hold.bind(owner.to_string()).execute(tx).await?;
+        Ok(())
+    }
+
+    /// What a failed message held is free again: an operator has decided about it, or it is gone.
+    pub(crate) async fn free_failed(&self, tx: &mut MySqlConnection, queue: &Statements, key: &[u8]) -> Result<()> {
+        if queue.groups.is_none() {
+            return Ok(());
+        }
+        let free = format!("delete from {} where queue = ? and owner = ? and `key` = ?", self.shared.schema.group);
+        let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(ProcessId::NOBODY.to_string());
+        free.bind(key).execute(tx).await?;
+        Ok(())
+    }
+}
+
+fn group_of(delivery: &Delivery) -> Option<&String> {
+    delivery.claim.as_ref()?.group.as_ref()
+}

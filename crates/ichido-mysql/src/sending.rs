@@ -1,0 +1,173 @@
+//! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
+
+use ichido::{
+    Due, Error, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
+    backend::{self, Sent},
+    sql::{Fields, Value},
+};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+
+use crate::{
+    MySql, fault,
+    messages::key,
+    statements::{Column, Statements},
+};
+
+impl MySql {
+    pub(crate) async fn send_in(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        let queue = self.queue(queue).await?;
+        backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            sent.push(match (queue.rows.managed, &message.unique) {
+                (true, Some(unique)) => self.send_unique(connection, queue, message, unique).await?,
+                (true, None) => self.insert_message(connection, queue, message).await?,
+                (false, _) => send_row(connection, queue, message).await?,
+            });
+        }
+        for (key, due) in backend::delayed(&sent, messages) {
+            self.delay(connection, queue, key, due).await?;
+        }
+        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
+    }
+
+    async fn insert_message(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        message: &NewMessage,
+    ) -> Result<Sent, sqlx::Error> {
+        let insert = format!(
+            "insert into {} (queue, owner, payload, headers, group_key, unique_key) values (?, ?, ?, ?, ?, ?)",
+            self.shared.schema.message
+        );
+        let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
+        let payload = String::from_utf8_lossy(&message.payload).into_owned();
+        let headers = serde_json::to_string(&message.headers).unwrap_or_default();
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(owner).bind(payload).bind(headers);
+        let insert = insert.bind(&message.group).bind(message.unique.as_ref().map(String::as_bytes));
+        let sent = insert.execute(connection).await?;
+        Ok(Sent::new(Key::new([sent.last_insert_id().to_string()])))
+    }
+
+    /// The first message with this key that is neither done nor failed, or else this one. Whether somebody else sends the
+    /// same one, the insert tells: it waits for them.
+    async fn send_unique(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        message: &NewMessage,
+        unique: &str,
+    ) -> Result<Sent> {
+        let first =
+            format!("select cast(id as char) from {} where queue = ? and unique_key = ?", self.shared.schema.message);
+        // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
+        for lock in ["", " lock in share mode"].into_iter().cycle().take(backend::UNIQUE_TRIES as usize) {
+            let first = sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue);
+            if let Some(row) = first.bind(unique.as_bytes()).fetch_optional(&mut *connection).await? {
+                return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
+            }
+            match self.insert_message(&mut *connection, queue, message).await {
+                Err(error) if fault::is_unique(&error) => {}
+                sent => return Ok(sent?),
+            }
+        }
+        Err(backend::unique_in_motion(unique))
+    }
+
+    /// Parks what was sent to be run later.
+    async fn delay(&self, connection: &mut MySqlConnection, queue: &Statements, key: &Key, due: Due) -> Result<()> {
+        let park = format!(
+            "insert into {} (queue, `key`, state, attempts, due_at, parked_at, history) values (?, ?, 'waiting', 0, \
+             coalesce(date_add('1970-01-01', interval ? microsecond), date_add(utc_timestamp(6), interval ? microsecond)), utc_timestamp(6), '[]') \
+             on duplicate key update state = 'waiting', attempts = 0, suspect = 0, due_at = values(due_at), \
+             parked_at = values(parked_at), history = '[]'",
+            self.shared.schema.parked
+        );
+        let (after, at) = due.millis();
+        let microseconds = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1000));
+        let park = sqlx::query(AssertSqlSafe(park)).bind(&*queue.queue).bind(key.to_string().into_bytes());
+        park.bind(microseconds(at)).bind(microseconds(after)).execute(connection).await?;
+        Ok(())
+    }
+}
+
+/// Fields are columns; columns that the message does not name get their defaults.
+async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
+    let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
+    let fields = Fields::decode(&whole).map_err(|_| backend::not_columns(&queue.queue))?;
+    let (insert, bound) = insert_row(queue, &fields, message.due.is_some())?;
+    let mut insert = sqlx::query(AssertSqlSafe(insert));
+    for name in &bound {
+        insert = insert.bind(text(&fields.value(name)?));
+    }
+    let sent = insert.execute(&mut *connection).await?;
+    let values = key_values(queue, &fields, &bound, sent.last_insert_id())?;
+    Ok(Sent::new(read_key(connection, queue, &values).await?))
+}
+
+/// What the key columns of a row that was just sent were given; the server counts some itself.
+fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64) -> Result<Vec<String>> {
+    let value = |column: &Column| match bound.iter().find(|name| name.eq_ignore_ascii_case(&column.name)) {
+        Some(name) => Ok(text(&fields.value(name)?).unwrap_or_default()),
+        None if column.counts_itself => Ok(counted.to_string()),
+        None => {
+            let text = format!("a message for the queue `{}` must name its key `{}`", queue.queue, column.name);
+            Err(Error::Refused(text))
+        }
+    };
+    queue.rows.key.iter().map(value).collect()
+}
+
+/// The key as the server writes it, of the row with these values.
+async fn read_key(connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
+    let rows = &queue.rows;
+    let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
+    let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
+    let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
+    let mut read = sqlx::query(AssertSqlSafe(read));
+    for value in values {
+        read = read.bind(value);
+    }
+    key(queue, &read.fetch_one(connection).await?)
+}
+
+/// A field as text, which the server reads as a value of the column's type.
+pub(crate) fn text(value: &Value<'_>) -> Option<String> {
+    match value {
+        Value::Bool(value) => Some(u8::from(*value).to_string()),
+        other => other.text(),
+    }
+}
+
+/// The statement, and the fields to bind to it.
+fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Result<(String, Vec<&'a str>)> {
+    let rows = &queue.rows;
+    let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
+    if delayed {
+        names.push(rows.owner.quoted.clone());
+        values.push(format!("'{}'", ProcessId::NOBODY));
+    }
+    for (column, value) in rows.mapping.fixed() {
+        names.push(column.to_owned());
+        values.push(crate::quote::literal(value)?);
+    }
+    for name in fields.names() {
+        let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
+            let known = rows.columns.iter().map(|column| column.name.as_str());
+            return Err(backend::unknown_field(&queue.queue, name, known));
+        };
+        // A send is a new, unowned message, whatever its fields say.
+        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
+            names.push(column.quoted.clone());
+            values.push(if column.is_bytes() { "from_base64(?)" } else { "?" }.into());
+            bound.push(name);
+        }
+    }
+    Ok((format!("insert into {} ({}) values ({})", rows.table, names.join(", "), values.join(", ")), bound))
+}

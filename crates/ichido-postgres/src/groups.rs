@@ -1,0 +1,155 @@
+//! Messages of a group run one at a time and in order: only the first unprocessed row of a group can be claimed, and while it
+//! is, a row in `ichido_group` holds the group. A message that waits for a retry is still the first of its group; one that has
+//! failed goes on holding it until an operator has decided.
+
+use std::sync::Arc;
+
+use ichido::{
+    Delivery, Error, Key, ProcessId, Result,
+    backend::{Conditions, Heads},
+};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+
+use crate::{
+    Postgres,
+    messages::claimed_rows,
+    quote,
+    schema::Schema,
+    statements::{Rows, Statements, each_order, me},
+};
+
+/// How the groups of a queue are claimed.
+pub(crate) struct Groups {
+    /// Claims the first rows of groups. `$2` is how many, `$3` the group after which to look, `$4` how many groups to look at.
+    pub(crate) claim: Arc<str>,
+    /// The part of it that finds a group, for the planner to explain.
+    pub(crate) look: Arc<str>,
+    /// Every message is in a group: the column cannot be null.
+    pub(crate) all: bool,
+    pub(crate) heads: Heads,
+}
+
+impl Groups {
+    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
+        let Some(group) = &rows.mapping.group else { return Ok(None) };
+        let claim = claim(schema, queue, rows, conditions, group)?.into();
+        let (table, new) = (&rows.table, &conditions.new);
+        let look =
+            format!("select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1");
+        Ok(Some(Groups { claim, look: look.into(), all: rows.mapping.all_grouped, heads: Heads::default() }))
+    }
+}
+
+/// One statement, so that a process that is stopped in between holds nothing. The groups are walked along their index; what
+/// is claimed is sorted, so that two claims take groups in the same order.
+fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
+    let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
+    let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
+    let first = |column: &str| {
+        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
+    };
+    let next =
+        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    let after = format!("t.{group} > {}", rows.cast(group, 3));
+    Ok(format!(
+        "with recursive {me}, \
+         walk(g, n) as (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
+         picked as materialized (select {key}, {text} as group_key from walk w join {table} t on {head} \
+         where {new} and t.{owner} is null and exists (select 1 from me) \
+         and not exists (select 1 from {held} h where h.queue = {queue} and h.group_key = {text}) \
+         order by {order} limit $2 for update of t skip locked), \
+         taken as (insert into {held} (queue, group_key, owner) select {queue}, p.group_key, $1::text::uuid from picked p order by p.group_key \
+         on conflict do nothing returning group_key), \
+         claimed as (update {table} t set {owner} = {owned} from picked join taken on taken.group_key = picked.group_key where {same} returning {message}) \
+         select exists (select 1 from me), (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
+         from (values (1)) as one(n) left join claimed c on true",
+        me = me(schema),
+        start = next(&format!("($3::text is null and t.{group} is not null or {after})")),
+        next = next(&format!("t.{group} > w.g")),
+        key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
+        text = rows.group_text().unwrap_or_default(),
+        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, first(&column.quoted))),
+        held = schema.group,
+        queue = quote::literal(queue)?,
+        owned = rows.me(),
+        same = rows.each_key(" and ", |at, column| format!("t.{} = picked.k{at}", column.quoted)),
+        message = rows.message(),
+    ))
+}
+
+impl Postgres {
+    /// Claims the first messages of groups that nobody holds.
+    pub(crate) async fn claim_heads(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        groups: &Groups,
+        count: usize,
+    ) -> Result<Vec<Delivery>> {
+        let mut found = Vec::new();
+        let mut walk = groups.heads.walk();
+        loop {
+            let claim = sqlx::query(AssertSqlSafe(groups.claim.clone())).bind(process.to_string());
+            let claim = claim.bind(i64::try_from(count - found.len()).unwrap_or(i64::MAX)).bind(walk.after());
+            let rows = claim.bind(i64::from(Heads::window())).fetch_all(&self.own).await?;
+            let Some(first) = rows.first() else { return Err(Error::LostClaim) };
+            if !first.try_get::<bool, _>(0)? {
+                return Err(Error::LostClaim);
+            }
+            let (looked_at, last): (i64, Option<String>) = (first.try_get(1)?, first.try_get(2)?);
+            found.extend(self.deliveries(queue, process, &claimed_rows(&rows), true).await?);
+            if !walk.goes_on(u32::try_from(looked_at).unwrap_or(u32::MAX), last) || found.len() >= count {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// A group is free again.
+    pub(crate) async fn free_groups(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        groups: &[String],
+    ) -> Result<(), sqlx::Error> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        let free = format!(
+            "delete from {} where queue = $1 and owner = $2::text::uuid and group_key = any($3)",
+            self.shared.schema.group
+        );
+        let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).bind(groups);
+        free.execute(tx).await.map(|_| ())
+    }
+
+    /// A message that has failed goes on holding its group.
+    pub(crate) async fn hold_group(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        owner: ProcessId,
+        group: Option<&String>,
+        key: &Key,
+    ) -> Result<()> {
+        let Some(group) = group else { return Ok(()) };
+        let hold = format!(
+            "update {} set owner = $3::text::uuid, key = $4 where queue = $1 and owner = $2::text::uuid and group_key = $5",
+            self.shared.schema.group
+        );
+        let hold = sqlx::query(AssertSqlSafe(hold)).bind(&*queue.queue).bind(owner.to_string());
+        let hold = hold.bind(ProcessId::NOBODY.to_string()).bind(key.to_string()).bind(group);
+        hold.execute(tx).await?;
+        Ok(())
+    }
+
+    /// What failed messages held is free again: an operator has decided about them, or they are gone.
+    pub(crate) async fn free_failed(&self, tx: &mut PgConnection, queue: &Statements, keys: &[String]) -> Result<()> {
+        if queue.groups.is_none() {
+            return Ok(());
+        }
+        let free = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.group);
+        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(keys).execute(tx).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Messages of a group run one at a time and in order: only the first unprocessed row of a group can be claimed, and while it
+//! is, a row in `ichido_group` holds the group. A message that waits for a retry is still the first of its group; one that has
+//! failed goes on holding it until an operator has decided.
+
+use std::sync::Arc;
+
+use ichido::{
+    Delivery, Error, Key, ProcessId, Result,
+    backend::{Conditions, Heads, Owned},
+};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection};
+
+use crate::{
+    Sqlite,
+    messages::{deliveries, key, key_list},
+    statements::{Rows, Statements, order},
+};
+
+/// How the groups of a queue are claimed.
+pub(crate) struct Groups {
+    /// The first rows of groups that nobody holds. `?1` is how many, `?2` the group after which to look, `?3` how many groups
+    /// to look at, `?4` the queue.
+    pub(crate) look: Arc<str>,
+    /// The part of it that finds a group, for the planner to explain.
+    pub(crate) walk: Arc<str>,
+    /// Is there a message in a group?
+    there: Arc<str>,
+    /// The messages of `?1` with the keys in `?2`.
+    read: Arc<str>,
+    /// Every message is in a group: the column cannot be null.
+    pub(crate) all: bool,
+    pub(crate) heads: Heads,
+}
+
+impl Groups {
+    pub(crate) fn new(rows: &Rows, conditions: &Conditions) -> Option<Self> {
+        let group = rows.mapping.group.as_ref()?;
+        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
+        let mine = format!("t.{owner} = ?1 and {new}");
+        let read = format!(
+            "select {} from json_each(?2) k, {table} t where {} and {mine} order by {}",
+            rows.message(),
+            rows.key_in_keys(),
+            order(conditions)
+        );
+        Some(Groups {
+            look: look(rows, conditions, group).into(),
+            walk: format!(
+                "select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1"
+            )
+            .into(),
+            there: format!("select 1 from {table} t where {new} and t.{group} is not null limit 1").into(),
+            read: read.into(),
+            all: rows.mapping.all_grouped,
+            heads: Heads::default(),
+        })
+    }
+}
+
+/// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
+fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
+    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
+    let first = |column: &str| {
+        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
+    };
+    let next =
+        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    format!(
+        "with recursive walk(g, n) as materialized (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?3) \
+         select f.*, (select count(g) from walk) as looked_at, (select cast(g as text) from walk where g is not null order by n desc limit 1) as last \
+         from (select 1) left join (select {key}, {text} as ichido_group_key from walk w join {table} t on {head} \
+         where {new} and t.{owner} is null and not exists (select 1 from ichido_group h where h.queue = ?4 and h.group_key = {text}) \
+         order by {order} limit ?1) f on true",
+        start = next(&format!("(?2 is null and t.{group} is not null or t.{group} > ?2)")),
+        next = next(&format!("t.{group} > w.g")),
+        key = rows.each_key(", ", |at, column| format!("{} as k{at}", column.out("t."))),
+        text = rows.group_out(),
+        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, first(&column.quoted))),
+    )
+}
+
+impl Sqlite {
+    /// Are there messages in groups?
+    pub(crate) async fn any_grouped(&self, groups: &Groups) -> Result<bool> {
+        let there = sqlx::query(AssertSqlSafe(groups.there.clone())).fetch_optional(&self.readers).await?;
+        Ok(there.is_some())
+    }
+
+    /// Claims the first messages of groups that nobody holds. They are looked for without the right to write; whether each is
+    /// still claimable and its group free shows when it is taken.
+    pub(crate) async fn claim_heads(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        groups: &Groups,
+        count: usize,
+    ) -> Result<Vec<Delivery>> {
+        let heads = self.look_at_heads(queue, groups, count).await?;
+        if heads.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.begin_tx().await?;
+        if !self.is_known(tx.connection(), process).await? {
+            tx.rollback().await?;
+            return Err(Error::LostClaim);
+        }
+        let mut taken = Vec::new();
+        for head in heads {
+            if take(tx.connection(), queue, process, &head).await? {
+                taken.push(head.key);
+            }
+        }
+        let read = sqlx::query(AssertSqlSafe(groups.read.clone())).bind(process.to_string());
+        let rows = read.bind(key_list(taken.iter())).fetch_all(tx.connection()).await?;
+        let found = deliveries(tx.connection(), queue, process, &rows).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Owned>> {
+        let mut heads = Vec::new();
+        let mut walk = groups.heads.walk();
+        loop {
+            let look = sqlx::query(AssertSqlSafe(groups.look.clone()));
+            let look = look.bind(i64::try_from(count - heads.len()).unwrap_or(i64::MAX)).bind(walk.after());
+            let rows = look.bind(Heads::window()).bind(&*queue.queue).fetch_all(&self.readers).await?;
+            for row in rows.iter().filter(|row| row.try_get::<Option<&str>, _>(0).is_ok_and(|key| key.is_some())) {
+                heads.push(Owned { key: key(queue, row)?, group: row.try_get("ichido_group_key")? });
+            }
+            let Some(first) = rows.first() else { return Ok(heads) };
+            let (looked_at, last): (u32, Option<String>) = (first.try_get("looked_at")?, first.try_get("last")?);
+            if !walk.goes_on(looked_at, last) || heads.len() >= count {
+                return Ok(heads);
+            }
+        }
+    }
+}
+
+/// Takes a group and claims its first message; false if somebody else was faster.
+async fn take(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId, head: &Owned) -> Result<bool> {
+    let hold = sqlx::query("insert or ignore into ichido_group (queue, group_key, owner) values (?, ?, ?)");
+    let hold = hold.bind(&*queue.queue).bind(&head.group).bind(process.to_string());
+    if hold.execute(&mut *tx).await?.rows_affected() != 1 {
+        return Ok(false);
+    }
+    let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string());
+    if claim.bind(key_list([&head.key])).execute(&mut *tx).await?.rows_affected() == 1 {
+        return Ok(true);
+    }
+    free_group(tx, queue, process, head.group.as_ref()).await?;
+    Ok(false)
+}
+
+/// A group is free again.
+pub(crate) async fn free_group(
+    tx: &mut SqliteConnection,
+    queue: &Statements,
+    owner: ProcessId,
+    group: Option<&String>,
+) -> Result<(), sqlx::Error> {
+    let Some(group) = group else { return Ok(()) };
+    let free = sqlx::query("delete from ichido_group where queue = ? and owner = ? and group_key = ?");
+    free.bind(&*queue.queue).bind(owner.to_string()).bind(group).execute(tx).await?;
+    Ok(())
+}
+
+/// A message that has failed goes on holding its group.
+pub(crate) async fn hold_group(
+    tx: &mut SqliteConnection,
+    queue: &Statements,
+    owner: ProcessId,
+    group: Option<&String>,
+    key: &Key,
+) -> Result<()> {
+    let Some(group) = group else { return Ok(()) };
+    let hold =
+        sqlx::query("update ichido_group set owner = ?3, key = ?4 where queue = ?1 and owner = ?2 and group_key = ?5");
+    let hold = hold.bind(&*queue.queue).bind(owner.to_string()).bind(ProcessId::NOBODY.to_string());
+    hold.bind(key.to_string()).bind(group).execute(tx).await?;
+    Ok(())
+}
+
+/// What a failed message held is free again: an operator has decided about it, or it is gone.
+pub(crate) async fn free_failed(tx: &mut SqliteConnection, queue: &Statements, key: &str) -> Result<()> {
+    let free = sqlx::query("delete from ichido_group where queue = ? and key = ?");
+    free.bind(&*queue.queue).bind(key).execute(tx).await?;
+    Ok(())
+}

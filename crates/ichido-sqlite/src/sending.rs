@@ -1,0 +1,112 @@
+//! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
+
+use ichido::{
+    Due, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
+    backend::{self, Sent},
+    sql::Fields,
+};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection};
+
+use crate::{Sqlite, messages::key, statements::Statements, value};
+
+impl Sqlite {
+    pub(crate) async fn send_in(
+        &self,
+        connection: &mut SqliteConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        let queue = self.queue(queue).await?;
+        backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            sent.push(if queue.rows.managed {
+                send_managed(connection, queue, message).await?
+            } else {
+                send_row(connection, queue, message).await?
+            });
+        }
+        for (key, due) in backend::delayed(&sent, messages) {
+            delay(connection, queue, key, due).await?;
+        }
+        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
+    }
+}
+
+/// Whoever sends has the right to write already: nobody else can send the same unique key meanwhile.
+async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
+    if let Some(unique) = &message.unique {
+        let first = sqlx::query("select cast(id as text) from ichido_message where queue = ? and unique_key = ?");
+        if let Some(row) = first.bind(&*queue.queue).bind(unique).fetch_optional(&mut *connection).await? {
+            return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
+        }
+    }
+    let insert = sqlx::query(
+        "insert into ichido_message (queue, owner, payload, headers, group_key, unique_key) values (?, ?, ?, ?, ?, ?) \
+         returning cast(id as text)",
+    );
+    let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
+    let insert = insert.bind(&*queue.queue).bind(owner).bind(String::from_utf8_lossy(&message.payload).into_owned());
+    let insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&message.group).bind(&message.unique);
+    let row = insert.fetch_one(connection).await?;
+    Ok(Sent::new(Key::new([row.try_get::<String, _>(0)?])))
+}
+
+/// Parks what was sent to be run later.
+async fn delay(connection: &mut SqliteConnection, queue: &Statements, key: &Key, due: Due) -> Result<()> {
+    let (after, at) = due.millis();
+    let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
+    let (start, shift) = match at {
+        Some(at) => (seconds(at), "unixepoch".to_owned()),
+        None => ("now".to_owned(), format!("+{} seconds", seconds(after.unwrap_or_default()))),
+    };
+    let park = sqlx::query(
+        "insert into ichido_parked (queue, key, state, attempts, due_at) \
+         values (?1, ?2, 'waiting', 0, strftime('%Y-%m-%dT%H:%M:%fZ', ?3, ?4)) \
+         on conflict (queue, key) do update set state = 'waiting', attempts = 0, suspect = 0, due_at = excluded.due_at, \
+         parked_at = excluded.parked_at, history = '[]'",
+    );
+    park.bind(&*queue.queue).bind(key.to_string()).bind(start).bind(shift).execute(connection).await?;
+    Ok(())
+}
+
+/// Fields are columns; columns that the message does not name get their defaults.
+async fn send_row(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
+    let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone()))
+        .map_err(|_| backend::not_columns(&queue.queue))?;
+    let (insert, names) = insert_row(queue, &fields, message.due.is_some())?;
+    let mut insert = sqlx::query(AssertSqlSafe(insert));
+    for name in names {
+        insert = value::bind(insert, fields.value(name)?);
+    }
+    Ok(Sent::new(key(queue, &insert.fetch_one(connection).await?)?))
+}
+
+/// The statement, and the fields to bind to it.
+fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Result<(String, Vec<&'a str>)> {
+    let rows = &queue.rows;
+    let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
+    if delayed {
+        names.push(rows.owner.quoted.clone());
+        values.push(format!("'{}'", ProcessId::NOBODY));
+    }
+    for (column, value) in rows.mapping.fixed() {
+        names.push(column.to_owned());
+        values.push(crate::quote::literal(value)?);
+    }
+    for name in fields.names() {
+        let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
+            let known = rows.columns.iter().map(|column| column.name.as_str());
+            return Err(backend::unknown_field(&queue.queue, name, known));
+        };
+        // A send is a new, unowned message, whatever its fields say.
+        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
+            names.push(column.quoted.clone());
+            values.push("?".into());
+            bound.push(name);
+        }
+    }
+    let keys: Vec<_> = rows.key.iter().map(|column| format!("cast({} as text)", column.quoted)).collect();
+    let (table, keys) = (&rows.table, keys.join(", "));
+    Ok((format!("insert into {table} ({}) values ({}) returning {keys}", names.join(", "), values.join(", ")), bound))
+}
