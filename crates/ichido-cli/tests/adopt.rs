@@ -22,6 +22,7 @@ on_all!(
     a_large_table_is_not_counted_to_its_end,
     the_proposal_as_json,
     a_flag_is_true_and_false_on_every_database,
+    many_rows_by_every_kind_of_key,
 );
 
 /// A table, and how its rows are processed.
@@ -280,15 +281,20 @@ async fn an_index_that_serves_is_recognised(kind: Kind) {
     assert!(looked.stdout.contains("create index") && !looked.stdout.contains("alter table"), "{looked:?}");
 }
 
+/// A query for the numbers from 1 on, as `n`.
+fn numbers(kind: Kind, most: u32) -> String {
+    match kind {
+        Kind::Sqlite => {
+            format!("with recursive s(n) as (select 1 union all select n + 1 from s where n < {most}) select n from s")
+        }
+        Kind::Postgres => format!("select n from generate_series(1, {most}) n"),
+        Kind::MariaDb => format!("select seq as n from seq_1_to_{most}"),
+    }
+}
+
 async fn a_large_table_is_not_counted_to_its_end(kind: Kind) {
     let env = Env::bare(kind).await;
-    let numbers = match kind {
-        Kind::Sqlite => {
-            "with recursive s(n) as (select 1 union all select n + 1 from s where n < 150000) select n from s"
-        }
-        Kind::Postgres => "select n from generate_series(1, 150000) n",
-        Kind::MariaDb => "select seq as n from seq_1_to_150000",
-    };
+    let numbers = numbers(kind, 150_000);
     let rows = format!(
         "insert into received_order (id, name, status) select n, 'x', case when n > 149993 then '0' when n < 50 then '2' else '1' end from ({numbers}) s"
     );
@@ -330,6 +336,68 @@ async fn a_flag_is_true_and_false_on_every_database(kind: Kind) {
     env.ok(&["send", "payment", sent]).await;
     env.ok(&["run", "--drain"]).await;
     assert_eq!(env.number("select count(*) from payment where processed").await, 4);
+}
+
+/// A type of key, its type, and a value of it for each number `n`.
+fn keys(kind: Kind) -> [(&'static str, &'static str, &'static str); 5] {
+    let (time, time_of, uuid, uuid_of, text_of) = match kind {
+        Kind::Sqlite => (
+            "timestamp",
+            "strftime('%Y-%m-%d %H:%M:%f', 1767225600 + n * 1.001, 'unixepoch')",
+            "uuid",
+            "printf('%08x-0000-4000-8000-%012d', n * 2654435761 % 4294967296, n)",
+            "'k ' || n",
+        ),
+        Kind::Postgres => (
+            "timestamptz",
+            "timestamptz '2026-01-01' + n * interval '1000001 microseconds'",
+            "uuid",
+            "gen_random_uuid()",
+            "'k ' || n",
+        ),
+        Kind::MariaDb => {
+            ("datetime(6)", "timestampadd(microsecond, n * 1000001, '2026-01-01')", "uuid", "uuid()", "concat('K ', n)")
+        }
+    };
+    [
+        ("by_number", "decimal(12, 4)", "round(n * 12345.6789, 4)"),
+        ("by_time", time, time_of),
+        ("by_uuid", uuid, uuid_of),
+        ("by_text", "char(10)", text_of),
+        ("by_name", "varchar(40)", text_of),
+    ]
+}
+
+/// More rows than one claim takes: a claim goes on where the last one ended, whatever the key is.
+async fn many_rows_by_every_kind_of_key(kind: Kind) {
+    let env = Env::bare(kind).await;
+    let mut config = format!("[database]\nurl = \"{}\"\n\n[process]\npoll = \"50ms\"\n", env.url);
+    env.sql("create table effect (what varchar(60) not null, n integer not null)").await;
+    for (table, key, value) in keys(kind) {
+        env.sql(&format!(
+            "create table {table} (part integer not null, id {key} not null, n integer not null, status char(1) default '0' not null, primary key (part, id)); \
+             insert into {table} (part, id, n) select n % 3, {value}, n from ({}) s",
+            numbers(kind, 200)
+        ))
+        .await;
+        config += &format!(
+            "\n[actions.{table}]\nfrom = \"{table}\"\nconcurrency = 2\nsql = [\"insert into effect (what, n) values ('{table}', :n)\"]\n"
+        );
+        // Each action waits for its queue, and only the one that is adopted may be missing.
+        env.configure(|_| config.clone());
+        env.ok(&["adopt", "--table", table, "--apply"]).await;
+        config = env.file();
+    }
+    env.ok(&["migrate"]).await;
+    env.ok(&["run", "--drain"]).await;
+    for (table, ..) in keys(kind) {
+        assert_eq!(
+            env.number(&format!("select count(*) from {table} where status = '1' and process_id is null")).await,
+            200
+        );
+        assert_eq!(env.number(&format!("select count(distinct n) from effect where what = '{table}'")).await, 200);
+    }
+    assert_eq!(env.number("select count(*) from effect").await, 1000);
 }
 
 #[tokio::test]

@@ -34,3 +34,23 @@ impl ClaimIndex {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Status, Table};
+
+    #[test]
+    fn the_index_holds_what_can_be_claimed_in_claim_order() {
+        let mut table = Table::new("t", "owner", Status::new("status", "new", "done").failed("failed"));
+        table = table.only("kind", "mail").order_by(["-priority", "id"]);
+        table.group_by = Some("customer".into());
+        let quoted = |name: &str| Ok(format!("\"{name}\""));
+        let mapping = Mapping::of(&table, vec!["\"id\"".into()], quoted).unwrap();
+        let index = ClaimIndex::of(&mapping, |value| Ok(format!("'{value}'"))).unwrap();
+        assert_eq!(index.common, ["\"status\"", "\"kind\"", "\"owner\"", "\"customer\""]);
+        assert_eq!(index.order, ["\"priority\" desc", "\"id\""]);
+        let claimable = "\"status\" = 'new' and \"kind\" = 'mail' and \"owner\" is null and \"customer\" is null";
+        assert_eq!(index.claimable.join(" and "), claimable);
+    }
+}
