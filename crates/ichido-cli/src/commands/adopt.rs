@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ichido::{
     Table,
-    adopt::{Counts, Found, Guess, Proposal, Wanted, find, named_table, propose},
+    adopt::{Counts, Found, Guess, Proposal, Values, Wanted, find, named_table, propose},
 };
 use serde::Serialize;
 
@@ -149,7 +149,8 @@ impl OnStore for Adoption {
             output::json(&report)?;
             return Ok(0);
         }
-        talk(&report);
+        // Names and values of the database must not change the terminal.
+        findings(&report).iter().for_each(|line| eprintln!("{}", output::readable(line)));
         print(&report)?;
         conclude(&report, &self.draft);
         Ok(0)
@@ -205,39 +206,35 @@ fn counted(counts: &Counts) -> String {
 }
 
 /// What was found, for people.
-fn talk(report: &Report) {
+fn findings(report: &Report) -> Vec<String> {
     let Proposal { table, key, status, owner, claim, notes, .. } = &report.proposal;
-    eprintln!("table   {}, key ({})", table.name, key.join(", "));
-    eprintln!("status  {}: {}", status.column, counted(&status.counts));
-    if let Some(values) = &status.values {
-        let guess = |name: &str, guess: &Guess| {
-            let look = if guess.sure { "" } else { "  <- look at it" };
-            eprintln!("        {name:6}  `{}`: {}{look}", output::shortened(&guess.value, 40), guess.why);
-        };
-        guess("new", &values.new);
-        guess("done", &values.done);
-        match &values.failed {
-            Some(failed) => guess("failed", failed),
-            None => eprintln!("        failed  none: such rows stay new, out of circulation (or give --failed)"),
-        }
-    }
+    let mut lines = vec![
+        format!("table   {}, key ({})", table.name, key.join(", ")),
+        format!("status  {}: {}", status.column, counted(&status.counts)),
+    ];
+    lines.extend(status.values.iter().flat_map(meanings));
     let added = match (owner.there, report.applied) {
         (true, _) => "is there",
         (false, true) => "was added",
         (false, false) => "is to be added",
     };
-    eprintln!("owner   {} {added}", owner.column);
-    for step in &claim.steps {
-        eprintln!("claim   {}", output::readable(step));
-    }
-    if claim.by_index {
-        eprintln!("        an index knows the claimable rows in claim order");
-    } else {
-        eprintln!("        no index knows the claimable rows in claim order: a claim would read rows that are done");
-    }
-    for note in notes {
-        eprintln!("note    {note}");
-    }
+    lines.push(format!("owner   {} {added}", owner.column));
+    lines.extend(claim.steps.iter().map(|step| format!("claim   {step}")));
+    let index = if claim.by_index { "an index knows" } else { "no index knows" };
+    lines.push(format!("        {index} the claimable rows in claim order"));
+    lines.extend(notes.iter().map(|note| format!("note    {note}")));
+    lines
+}
+
+/// What the values mean, and why.
+fn meanings(values: &Values) -> [String; 3] {
+    let line = |name: &str, guess: &Guess| {
+        let look = if guess.sure { "" } else { "  <- look at it" };
+        format!("        {name:6}  `{}`: {}{look}", output::shortened(&guess.value, 40), guess.why)
+    };
+    let none = || "        failed  none: such rows stay new, out of circulation (or give --failed)".to_owned();
+    let failed = values.failed.as_ref().map_or_else(none, |failed| line("failed", failed));
+    [line("new", &values.new), line("done", &values.done), failed]
 }
 
 /// The lines and statements that are missing, or were until now.
