@@ -371,7 +371,7 @@ fn keys(kind: Kind) -> [(&'static str, &'static str, &'static str); 5] {
 /// More rows than one claim takes: a claim goes on where the last one ended, whatever the key is.
 async fn many_rows_by_every_kind_of_key(kind: Kind) {
     let env = Env::bare(kind).await;
-    let mut config = format!("[database]\nurl = \"{}\"\n\n[process]\npoll = \"50ms\"\n", env.url);
+    env.configure(|_| format!("[database]\nurl = \"{}\"\n\n[process]\npoll = \"50ms\"\n", env.url));
     env.sql("create table effect (what varchar(60) not null, n integer not null)").await;
     for (table, key, value) in keys(kind) {
         env.sql(&format!(
@@ -380,13 +380,12 @@ async fn many_rows_by_every_kind_of_key(kind: Kind) {
             numbers(kind, 200)
         ))
         .await;
-        config += &format!(
+        let action = format!(
             "\n[actions.{table}]\nfrom = \"{table}\"\nconcurrency = 2\nsql = [\"insert into effect (what, n) values ('{table}', :n)\"]\n"
         );
         // Each action waits for its queue, and only the one that is adopted may be missing.
-        env.configure(|_| config.clone());
+        env.reconfigure(|config| config + &action);
         env.ok(&["adopt", "--table", table, "--apply"]).await;
-        config = env.file();
     }
     env.ok(&["migrate"]).await;
     env.ok(&["run", "--drain"]).await;

@@ -98,11 +98,19 @@ async fn owners_that_cannot_work_are_refused(kind: Kind) {
     owner("id").await.assert_refused(127, &["`id`", "part of the key already"]);
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert!(
-        looked.stderr.contains("`owner` is not taken") && looked.stderr.contains("process_id is to be added"),
+        looked.stderr.contains("`owner` looks like the owner, but 1 unprocessed row has a value in it")
+            && looked.stderr.contains("process_id is to be added"),
         "{looked:?}"
     );
+    let before = env.everything().await;
+    env.run(&["adopt", "--table", "job", "--apply"])
+        .await
+        .assert_refused(127, &["`owner` looks like the owner", "another program", "--owner"]);
+    assert_eq!(env.everything().await, before);
     let looked = owner("owner").await;
     assert!(looked.code == Some(0) && looked.stderr.contains("1 unprocessed row has an owner"), "{looked:?}");
+    env.ok(&["adopt", "--table", "job", "--owner", "process_id", "--apply"]).await;
+    assert!(env.file().contains("owner  = \"process_id\""), "{}", env.file());
 }
 
 async fn values_that_cannot_work_are_refused(kind: Kind) {

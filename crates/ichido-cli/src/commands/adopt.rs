@@ -150,7 +150,9 @@ impl OnStore for Adoption {
             return Ok(0);
         }
         // Names and values of the database must not change the terminal.
-        findings(&report).iter().for_each(|line| eprintln!("{}", output::readable(line)));
+        for line in findings(&report) {
+            eprintln!("{}", output::readable(&line));
+        }
         print(&report)?;
         conclude(&report, &self.draft);
         Ok(0)
@@ -181,6 +183,11 @@ impl Adoption {
 
 /// What is only a guess is not applied.
 fn refuse_guesses(proposal: &Proposal) -> Result<(), Failure> {
+    if let Some(doubt) = &proposal.owner.doubt {
+        let text =
+            "if another program is at work on them, stop it first; then name that column, or a new one, with --owner";
+        return Err(Failure::usage(format!("--apply: {doubt}; {text}")));
+    }
     let Some(values) = &proposal.status.values else { return Ok(()) };
     let unsure = [("new", &values.new), ("done", &values.done)].into_iter().find(|(_, guess)| !guess.sure);
     let Some((name, guess)) = unsure else { return Ok(()) };
@@ -219,6 +226,7 @@ fn findings(report: &Report) -> Vec<String> {
         (false, false) => "is to be added",
     };
     lines.push(format!("owner   {} {added}", owner.column));
+    lines.extend(owner.doubt.iter().map(|doubt| format!("        {doubt}  <- look at it")));
     lines.extend(claim.steps.iter().map(|step| format!("claim   {step}")));
     let index = if claim.by_index { "an index knows" } else { "no index knows" };
     lines.push(format!("        {index} the claimable rows in claim order"));

@@ -74,6 +74,8 @@ pub struct OwnerChoice {
     pub column: String,
     /// Is it there already?
     pub there: bool,
+    /// Why another column may be meant: unprocessed rows have something in it, and another program may be at work on them.
+    pub doubt: Option<String>,
 }
 
 /// How a new owner column is called: the first of these that is free.
@@ -271,33 +273,24 @@ async fn owner<S: Adopt>(
         Some(name) => look.column(name).into_iter().collect(),
         None => guess::owners(look, key, &status.column),
     };
+    let mut doubt = None;
     for column in candidates {
         if column.name == status.column || key.contains(&column.name) {
             return Err(Error::Setup(format!("--owner: `{}` is the status or part of the key already", column.name)));
         }
         mapping.owner.clone_from(&column.name);
-        let owned = if column.fits_owner { store.owned(look, mapping).await? } else { 0 };
-        if owned > 0 && known.is_none() {
-            notes.push(owned_already(column, owned, named.is_some()));
-        }
+        let owned = if column.fits_owner && known.is_none() { store.owned(look, mapping).await? } else { 0 };
+        let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
         if owned == 0 || named.is_some() {
-            return Ok(OwnerChoice { column: column.name.clone(), there: true });
+            let text =
+                || format!("{owned} unprocessed {rows} an owner in `{name}`: nobody will claim them until it is null");
+            notes.extend((owned > 0).then(text));
+            return Ok(OwnerChoice { column: name.clone(), there: true, doubt });
         }
+        doubt = doubt
+            .or_else(|| Some(format!("`{name}` looks like the owner, but {owned} unprocessed {rows} a value in it")));
     }
-    new_owner(look, named).map(|column| OwnerChoice { column, there: false })
-}
-
-fn owned_already(column: &Column, owned: u64, named: bool) -> String {
-    let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
-    if named {
-        format!(
-            "{owned} unprocessed {rows} an owner in `{name}`, so nobody will claim them; set it to null where no other program is at work"
-        )
-    } else {
-        format!(
-            "`{name}` is not taken as the owner column, because {owned} unprocessed {rows} a value in it; --owner {name} takes it all the same"
-        )
-    }
+    new_owner(look, named).map(|column| OwnerChoice { column, there: false, doubt })
 }
 
 /// The name of an owner column to be added. A name that is near to one that is there is a slip.
