@@ -219,6 +219,38 @@ async fn a_column_that_no_index_can_hold_is_refused() {
     env.run(&["adopt", "--table", "job", "--status", "note"]).await.assert_refused(127, &["has the type text"]);
 }
 
+on_servers!(a_value_that_the_column_cannot_have_is_refused_at_start);
+
+/// What the server would take for another value, or cut off, is not a status.
+async fn a_value_that_the_column_cannot_have_is_refused_at_start(kind: Kind) {
+    let env = world(kind, include_str!("schemas/reading.sql"), "q", "reading").await;
+    env.sql("create table numbered (id integer primary key, reading varchar(9), state integer)").await;
+    env.ok(&["adopt", "--table", "device_reading", "--queue", "q", "--apply"]).await;
+    env.ok(&["migrate"]).await;
+    env.reconfigure(|config| config.replace("\"processed\"", "\"prcessed\""));
+    env.run(&["check"]).await.assert_refused(127, &["queues.q.status", "prcessed", "enum"]);
+    env.ok(&[
+        "adopt",
+        "--table",
+        "numbered",
+        "--queue",
+        "n",
+        "--new",
+        "0",
+        "--done",
+        "1",
+        "--config",
+        "n.toml",
+        "--database-url",
+        &env.url,
+        "--apply",
+    ])
+    .await;
+    let file = env.folder().join("n.toml");
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("done = 1", "done = \"one\"")).unwrap();
+    env.run(&["check", "--config", "n.toml"]).await.assert_refused(127, &["queues.n.status", "one"]);
+}
+
 #[tokio::test]
 async fn a_temporary_table_of_another_session_is_refused() {
     let env = Env::bare(Kind::Postgres).await;
