@@ -1,6 +1,10 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
-use std::{path::PathBuf, sync::LazyLock, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -153,6 +157,18 @@ pub(crate) struct Send {
     /// One message per line, all or none; - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// Run it only after this time, like 90s, 2h or 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration, conflicts_with = "at")]
+    pub(crate) delay: Option<Duration>,
+    /// Run it only from this time on, like 2026-12-24T18:00:00+01:00 or 2026-12-24T17:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = crate::config::parse_time)]
+    pub(crate) at: Option<SystemTime>,
+    /// Send nothing while a message with this key is neither done nor failed, and print its id; managed queues only
+    #[arg(long, value_name = "KEY", conflicts_with = "file")]
+    pub(crate) unique: Option<String>,
+    /// Messages of a group run one at a time and in order; managed queues only: a table queue has `group_by`
+    #[arg(long)]
+    pub(crate) group: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -37,7 +37,8 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
         }
         _ => {
             let store = Postgres::new(url, schema, config.pool(), queues);
-            command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
+            let store = store.map_err(|error| Failure::of::<Postgres>(&error))?;
+            command.run(if config.process.notify { store } else { store.without_notify() }, config).await
         }
     }
 }
@@ -66,6 +67,8 @@ pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
         |order: &crate::config::Order| ichido::Order { column: order.column.clone(), descending: order.descending };
     made.order_by = table.order_by.iter().map(order).collect();
     made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
+    made.group_by.clone_from(&table.group_by);
+    made.sent_at.clone_from(&table.sent_at);
     if table.on_done == OnDone::Delete {
         made = made.delete_done();
     }

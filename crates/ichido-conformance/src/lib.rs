@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`cases`] | the cases, by theme; each is a sentence about behaviour |
 //! | [`fixture`] | what the cases need of a database |
+//! | [`meddling`] | a real store with somebody in its way, at the moment that a test chooses |
 //! | [`servers`] | private servers that the tests start and stop |
 //! | [`proxy`] | a TCP proxy that cuts connections at the worst moments |
 
@@ -13,6 +14,7 @@
 
 pub mod cases;
 pub mod fixture;
+pub mod meddling;
 pub mod proxy;
 pub mod servers;
 

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{Error, Queue, Result, backend};
+use ichido::{Bell, Error, Queue, Result, backend};
 use sqlx::{
     AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row, Transaction,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
@@ -40,6 +40,7 @@ pub(crate) struct Shared {
     options: MySqlConnectOptions,
     pub(crate) schema: Schema,
     single_writer: bool,
+    pub(crate) bell: Bell,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) rendered: Rendered,
@@ -63,10 +64,12 @@ impl MySql {
                 "the database's URL names no database; write mysql://user:password@host:3306/name".into(),
             ));
         }
+        let bell = Bell::at(&address(&options));
         let shared = Shared {
             options,
             schema: Schema::new(schema)?,
             single_writer,
+            bell,
             queues,
             statements: OnceCell::new(),
             rendered: Rendered::default(),
@@ -107,8 +110,7 @@ impl MySql {
 
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
-        let options = &self.shared.options;
-        format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
+        address(&self.shared.options)
     }
 
     /// An error of connecting or beginning, which is never a message's.
@@ -187,4 +189,8 @@ async fn set_up(connection: &mut MySqlConnection, autocommit: bool) -> Result<()
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+}
+
+fn address(options: &MySqlConnectOptions) -> String {
+    format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
 }

@@ -87,7 +87,8 @@ impl Inspect for MySql {
                 warnings.push(backend::no_claim_index(&queue.queue));
             }
         }
-        warnings.extend(self.old_snapshot().await?);
+        let oldest = self.oldest_snapshot().await?;
+        warnings.extend(oldest.and_then(|(session, seconds)| backend::old_snapshot(&session, seconds)));
         warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
@@ -125,14 +126,16 @@ impl MySql {
         Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
 
-    /// A snapshot that is held open keeps every old version of a row alive. Only who may see other sessions is told.
-    async fn old_snapshot(&self) -> Result<Option<String>> {
+    /// A snapshot that is held open keeps every old version of a row alive. The session and its age in seconds,
+    /// for whoever may see other sessions.
+    async fn oldest_snapshot(&self) -> Result<Option<(String, i64)>> {
+        // The server tells that time in its own zone, whatever the session's is.
         let oldest = sqlx::query(
-            "select cast(trx_mysql_thread_id as char), timestampdiff(second, trx_started, now()) from information_schema.innodb_trx \
+            "select cast(trx_mysql_thread_id as char), timestampdiff(second, convert_tz(trx_started, 'SYSTEM', '+00:00'), utc_timestamp()) from information_schema.innodb_trx \
              where trx_mysql_thread_id <> connection_id() order by trx_started limit 1",
         );
         match oldest.fetch_optional(&self.own).await {
-            Ok(Some(row)) => Ok(backend::old_snapshot(row.try_get(0)?, row.try_get(1)?)),
+            Ok(Some(row)) => Ok(Some((row.try_get(0)?, row.try_get(1)?))),
             Ok(None) => Ok(None),
             Err(error) => {
                 tracing::debug!(%error, "other sessions are not visible");
@@ -177,5 +180,37 @@ impl Operate for MySql {
 
     async fn discard(&self, id: &MessageId) -> Result<bool> {
         self.discard_message(id).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ichido_conformance::servers;
+    use sqlx::{Connection, MySqlConnection};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_session_that_has_held_a_snapshot_open_is_found_with_its_age() {
+        let url = servers::MariaDb::shared().fresh_database();
+        let store = MySql::new(&url, None, 4, false, Vec::new()).unwrap();
+        store.migrate().await.unwrap();
+        let mut holder = MySqlConnection::connect(&url).await.unwrap();
+        let mut holder = holder.begin_with("start transaction with consistent snapshot").await.unwrap();
+        let session: String =
+            sqlx::query("select cast(connection_id() as char)").fetch_one(&mut *holder).await.unwrap().get(0);
+        let (mut found, mut age) = (String::new(), -1);
+        let begun = std::time::Instant::now();
+        while found != session || age == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{found} for {age} s");
+            // The server renews what it tells only when nobody has asked for a tenth of a second.
+            tokio::time::sleep(Duration::from_millis(120)).await;
+            (found, age) = store.oldest_snapshot().await.unwrap().unwrap_or_default();
+        }
+        assert!((1..60).contains(&age), "{found} for {age} s");
+        holder.rollback().await.unwrap();
+        while store.oldest_snapshot().await.unwrap().is_some_and(|(found, _)| found == session) {
+            tokio::time::sleep(Duration::from_millis(120)).await;
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::MySqlConnection;
 
 use crate::{MySql, Tx, fault};
@@ -25,6 +25,10 @@ impl Store for MySql {
 
     fn apart(&self) -> Self {
         self.alone()
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
     }
 
     async fn ping(&self) -> Result<()> {

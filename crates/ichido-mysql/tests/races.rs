@@ -19,13 +19,16 @@ struct Scene {
     store: MySql,
 }
 
+fn store(url: &str) -> MySql {
+    let status = Status::new("status", "0", "1").failed("2");
+    let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
+    MySql::new(url, None, 6, false, vec![queue]).unwrap()
+}
+
 impl Scene {
     async fn new(orders: u32) -> Self {
         let url = servers::MariaDb::shared().fresh_database();
-        let status = Status::new("status", "0", "1").failed("2");
-        let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
-        let store = MySql::new(&url, None, 6, false, vec![queue]).unwrap();
-        let scene = Scene { url, store };
+        let scene = Scene { store: store(&url), url };
         sqlx::raw_sql(TABLES).execute(&mut scene.connection().await).await.unwrap();
         scene.store.migrate().await.unwrap();
         let mut tx = scene.store.begin().await.unwrap();
@@ -70,6 +73,18 @@ impl Scene {
         );
         sqlx::raw_sql(AssertSqlSafe(claim)).execute(&mut connection).await.unwrap();
         connection
+    }
+
+    /// The URL of a user for whose sessions it is an hour ago. The server sets up only sessions of users without privileges.
+    async fn an_hour_ago(&self) -> String {
+        let (_, place) = self.url.split_once('@').unwrap();
+        self.sql(
+            "create user late@'%' identified by 'late'; grant all on `ichido\\_%`.* to late@'%'; \
+             set global init_connect = concat('set timestamp = ', unix_timestamp() - 3600)"
+                .into(),
+        )
+        .await;
+        format!("mysql://late:late@{place}")
     }
 
     /// Resolves when a session of the database waits for a lock. The server renews what it tells about that only when nobody
@@ -137,6 +152,27 @@ async fn a_zombies_claim_that_waits_for_its_rescuer_gets_nothing() {
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     assert_eq!(scene.owned_by(zombie.id).await, 0);
     assert_eq!(scene.store.rescue(&medic).await.unwrap().processes, 1);
+}
+
+/// While the rescuer is busy with the first of two, the other's sign of life arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_gives_its_sign_of_life_just_before_its_rescue_is_left_alone() {
+    let scene = Scene::new(2).await;
+    let (one, other, medic) = (scene.process().await, scene.process().await, scene.process().await);
+    for process in [&one, &other] {
+        assert_eq!(scene.store.claim(process.id, "orders", 1).await.unwrap().len(), 1);
+        scene.expire(process.id).await;
+    }
+    let mut lock = scene.connection().await;
+    sqlx::raw_sql("begin; select 1 from ichido_process_queue for update").execute(&mut lock).await.unwrap();
+    let store = scene.store.clone();
+    let rescuing = tokio::spawn(async move { store.rescue(&medic).await });
+    scene.somebody_waits().await;
+    // Processes are looked at in the order of their ids, which is that of their birth.
+    scene.sql(format!("update ichido_process set heartbeat_at = utc_timestamp(6) where id = '{}'", other.id)).await;
+    commit(lock).await;
+    assert_eq!(rescuing.await.unwrap().unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+    assert_eq!(scene.owned_by(other.id).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,15 +273,56 @@ async fn a_process_that_left_something_behind_claims_nothing_any_more() {
     assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });
 }
 
+/// A claim compares with the time at which it began, and is slow to arrive at its process row: an hour ago it was alive. Since
+/// then it was rescued, but not forgotten, because one of its rows is in a transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
+    let scene = Scene::new(2).await;
+    let (zombie, medic) = (scene.process().await, scene.process().await);
+    let claimed = scene.store.claim(zombie.id, "orders", 1).await.unwrap();
+    let mut tx = scene.store.begin().await.unwrap();
+    scene.store.complete(&mut tx, &claimed).await.unwrap();
+    scene.expire(zombie.id).await;
+    assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued::default(), "its row is in a transaction");
+    let late = store(&scene.an_hour_ago().await).claim(zombie.id, "orders", 1).await;
+    assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
+    scene.store.rollback(tx).await.unwrap();
+    assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+}
+
+/// At REPEATABLE READ a claim that has come to the end of the table would lock what comes after it, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_holds_up_no_insert() {
+    let scene = Scene::new(3).await;
+    let process = scene.process().await;
+    // The claim stops in its UPDATE, with all its locks, until the other side lets it go on.
+    let trigger =
+        "create trigger halt before update on received_order for each row set @halted = get_lock(database(), 30)";
+    scene.sql(trigger.into()).await;
+    let mut other = scene.connection().await;
+    sqlx::query("select get_lock(database(), 0)").execute(&mut other).await.unwrap();
+    let (store, id) = (scene.store.clone(), process.id);
+    let claiming = tokio::spawn(async move { store.claim(id, "orders", 10).await });
+    let halted = "select 1 from information_schema.processlist where db = database() and state = 'User lock'";
+    while sqlx::query(halted).fetch_optional(&mut other).await.unwrap().is_none() {
+        assert!(!claiming.is_finished(), "the claim did not stop");
+    }
+    sqlx::query("set innodb_lock_wait_timeout = 1").execute(&mut other).await.unwrap();
+    let inserted = sqlx::query("insert into received_order (id) values (1000)").execute(&mut other).await;
+    sqlx::query("select release_lock(database())").execute(&mut other).await.unwrap();
+    assert_eq!(claiming.await.unwrap().unwrap().len(), 3);
+    inserted.expect("nobody waits for a claim");
+}
+
 /// Here a claim ends with a COMMIT, whose reply can be lost. The lease is long, so that only the doubt can find the rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_reply_was_lost_is_found_long_before_the_lease() {
     let scene = Scene::new(3).await;
     let proxy = Proxy::start_mysql(servers::MariaDb::shared().address());
-    let status = Status::new("status", "0", "1").failed("2");
-    let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
-    let store = MySql::new(&proxy.url(&scene.url), None, 6, false, vec![queue]).unwrap();
-    let process = Process::new(store).poll(Duration::from_millis(20)).lease(Duration::from_hours(1)).drain();
+    let process = Process::new(store(&proxy.url(&scene.url)))
+        .poll(Duration::from_millis(20))
+        .lease(Duration::from_hours(1))
+        .drain();
     let process = process.action_fn(Pool::new("Found").from("orders"), nothing_to_write);
     // The first COMMIT is the registration's, the second the claim's.
     proxy.cut_commits(Cut::AfterCommit, 2, 1);

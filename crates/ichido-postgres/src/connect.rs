@@ -1,9 +1,12 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
-use ichido::{Error, Queue, Result, backend};
+use ichido::{Bell, Error, Queue, Result, backend};
 use sqlx::{
     AssertSqlSafe, PgPool, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -40,6 +43,8 @@ pub struct Postgres {
 pub(crate) struct Shared {
     options: PgConnectOptions,
     pub(crate) schema: Schema,
+    pub(crate) bell: Bell,
+    pub(crate) notify: AtomicBool,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) rendered: Rendered,
@@ -58,9 +63,12 @@ impl Postgres {
         })?;
         // The server notices within half a minute that a host is gone, and frees the rows of its transactions.
         let options = options.application_name("ichido").options(KEEPALIVES);
+        let bell = Bell::at(&address(&options));
         let shared = Shared {
             options,
             schema: Schema::new(schema)?,
+            bell,
+            notify: AtomicBool::new(true),
             queues,
             statements: OnceCell::new(),
             rendered: Rendered::default(),
@@ -110,9 +118,7 @@ impl Postgres {
 
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
-        let options = &self.shared.options;
-        let database = options.get_database().unwrap_or_default();
-        format!("{}:{}/{database}", options.get_host(), options.get_port())
+        address(&self.shared.options)
     }
 
     /// An error of connecting or beginning, which is never a message's.
@@ -145,6 +151,15 @@ impl Postgres {
         });
         made.await.map(Vec::as_slice)
     }
+}
+
+fn address(options: &PgConnectOptions) -> String {
+    format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
+}
+
+/// A connection that only listens.
+pub(crate) fn listener_pool(shared: &Shared) -> PgPool {
+    pool(1, shared.options.clone())
 }
 
 fn pool(size: u32, options: PgConnectOptions) -> PgPool {

@@ -96,7 +96,8 @@ impl Inspect for Postgres {
                 warnings.push(backend::no_group_index(&queue.queue));
             }
         }
-        warnings.extend(self.old_snapshot().await?);
+        let oldest = self.oldest_snapshot().await?;
+        warnings.extend(oldest.and_then(|(session, seconds)| backend::old_snapshot(&session, seconds)));
         warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
@@ -126,8 +127,8 @@ impl Postgres {
         Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
 
-    /// A snapshot that is held open keeps every done row alive for every claim to walk over.
-    async fn old_snapshot(&self) -> Result<Option<String>> {
+    /// A snapshot that is held open keeps every done row alive for every claim to walk over. The session and its age in seconds.
+    async fn oldest_snapshot(&self) -> Result<Option<(String, i64)>> {
         let oldest = sqlx::query(
             "select pid::text, extract(epoch from max(clock_timestamp() - xact_start))::bigint from pg_stat_activity \
              where backend_xmin is not null and pid <> pg_backend_pid() and datname = current_database() \
@@ -135,7 +136,7 @@ impl Postgres {
         );
         let Some(row) = oldest.fetch_optional(&self.own).await? else { return Ok(None) };
         let (pid, seconds): (String, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(backend::old_snapshot(&pid, seconds.unwrap_or_default()))
+        Ok(Some((pid, seconds.unwrap_or_default())))
     }
 
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
@@ -180,5 +181,33 @@ impl Operate for Postgres {
 
     async fn discard(&self, id: &MessageId) -> Result<bool> {
         self.discard_message(id).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ichido_conformance::servers;
+    use sqlx::{Connection, PgConnection};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_session_that_has_held_a_snapshot_open_is_found_with_its_age() {
+        let url = servers::Postgres::shared().fresh_database();
+        let store = Postgres::new(&url, None, 4, Vec::new()).unwrap();
+        assert_eq!(store.oldest_snapshot().await.unwrap(), None);
+        let mut holder = PgConnection::connect(&url).await.unwrap();
+        let mut holder = holder.begin_with("begin isolation level repeatable read").await.unwrap();
+        let session: String =
+            sqlx::query("select pg_backend_pid()::text").fetch_one(&mut *holder).await.unwrap().get(0);
+        let (found, mut age) = store.oldest_snapshot().await.unwrap().unwrap();
+        assert!(found == session && age < 60, "{found} for {age} s");
+        let begun = std::time::Instant::now();
+        while age == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it does not grow older");
+            age = store.oldest_snapshot().await.unwrap().unwrap().1;
+        }
+        holder.rollback().await.unwrap();
+        assert_eq!(store.oldest_snapshot().await.unwrap(), None);
     }
 }

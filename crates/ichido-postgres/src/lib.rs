@@ -13,6 +13,7 @@
 //! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
+//! | `notify` | wakes other hosts |
 //! | `inspect` | what operators see |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
@@ -28,6 +29,7 @@ mod fault;
 mod groups;
 mod inspect;
 mod messages;
+mod notify;
 mod parked;
 mod processes;
 mod quote;

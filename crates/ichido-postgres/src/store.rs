@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::PgConnection;
 
 use crate::{Postgres, Tx, fault};
@@ -25,6 +25,18 @@ impl Store for Postgres {
 
     fn apart(&self) -> Self {
         self.alone()
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+
+    async fn notify(&self, queue: &str) -> Result<()> {
+        self.tell_hosts(queue).await
+    }
+
+    async fn listen(&self, ring: impl Fn(&str) + Send + Sync) {
+        self.hear_hosts(ring).await;
     }
 
     async fn ping(&self) -> Result<()> {

@@ -63,12 +63,20 @@ impl Scene {
         connection
     }
 
-    /// Resolves when a session of the database waits for a lock.
-    async fn somebody_waits(&self) {
-        let mut connection = self.connection().await;
+    /// Resolves when a session of the database waits for a lock, with its pid.
+    async fn somebody_waits(&self) -> i32 {
         let waiting =
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        while sqlx::query(waiting).fetch_one(&mut connection).await.unwrap().get::<i64, _>(0) == 0 {
+            "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        self.until(waiting).await.get(0)
+    }
+
+    /// The first row that a query finds, as soon as it finds one.
+    async fn until(&self, query: &str) -> sqlx::postgres::PgRow {
+        let mut connection = self.connection().await;
+        loop {
+            if let Some(row) = sqlx::query(AssertSqlSafe(query)).fetch_optional(&mut connection).await.unwrap() {
+                return row;
+            }
             tokio::task::yield_now().await;
         }
     }
@@ -123,6 +131,83 @@ async fn a_zombies_claim_that_waits_for_its_rescuer_gets_nothing() {
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     assert_eq!(scene.owned_by(zombie.id).await, 0);
     assert_eq!(scene.store.rescue(&medic).await.unwrap().processes, 1);
+}
+
+/// A session of the server that stands still until this is dropped: what it does next, it does late.
+struct Halted(i32);
+
+impl Halted {
+    fn at(session: i32) -> Self {
+        signal("-STOP", session);
+        Halted(session)
+    }
+}
+
+impl Drop for Halted {
+    fn drop(&mut self) {
+        signal("-CONT", self.0);
+    }
+}
+
+fn signal(signal: &str, session: i32) {
+    let sent = std::process::Command::new("kill").args([signal, &session.to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "no signal for session {session}");
+}
+
+/// The claim has seen its process alive and is slow to lock the row; meanwhile the lease ends and the process is rescued,
+/// but not forgotten, because one of its rows is in a transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
+    let scene = Scene::new(2).await;
+    let (zombie, medic) = (scene.process().await, scene.process().await);
+    let claimed = scene.store.claim(zombie.id, "orders", 1).await.unwrap();
+    let mut tx = scene.store.begin().await.unwrap();
+    scene.store.complete(&mut tx, &claimed).await.unwrap();
+    let (store, id, mut lock) = (scene.store.clone(), zombie.id, scene.connection().await);
+    let soon = "heartbeat_at = clock_timestamp(), lease = interval '3 seconds'";
+    scene.sql(format!("update ichido_process set {soon} where id = '{id}'")).await;
+    let text = format!("begin; select 1 from ichido_process where id = '{id}' for update");
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut lock).await.unwrap();
+    let mut claiming = tokio::spawn(async move { store.claim(id, "orders", 1).await });
+    let halted = tokio::select! {
+        session = scene.somebody_waits() => Halted::at(session),
+        early = &mut claiming => panic!("the lease was over before the claim began: {early:?}"),
+    };
+    let dead = format!("select 1 from ichido_process where id = '{id}' and heartbeat_at <= clock_timestamp() - lease");
+    scene.until(&dead).await;
+    commit(lock).await;
+    assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued::default(), "its row is in a transaction");
+    drop(halted);
+    let late = claiming.await.unwrap();
+    assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
+    scene.store.rollback(tx).await.unwrap();
+    assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+}
+
+/// While the rescuer is busy with the first of two, the other's sign of life arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_gives_its_sign_of_life_just_before_its_rescue_is_left_alone() {
+    let scene = Scene::new(2).await;
+    let (one, other, medic) = (scene.process().await, scene.process().await, scene.process().await);
+    for process in [&one, &other] {
+        assert_eq!(scene.store.claim(process.id, "orders", 1).await.unwrap().len(), 1);
+        scene.expire(process.id).await;
+    }
+    let mut lock = scene.connection().await;
+    sqlx::raw_sql("begin; select 1 from ichido_process_queue for update").execute(&mut lock).await.unwrap();
+    let store = scene.store.clone();
+    let rescuing = tokio::spawn(async move { store.rescue(&medic).await });
+    scene.somebody_waits().await;
+    scene
+        .sql(
+            "update ichido_process set heartbeat_at = clock_timestamp() where id in \
+             (select id from ichido_process where heartbeat_at < now() - interval '1 minute' for update skip locked)"
+                .into(),
+        )
+        .await;
+    commit(lock).await;
+    assert_eq!(rescuing.await.unwrap().unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
+    assert_eq!(scene.owned_by(one.id).await + scene.owned_by(other.id).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

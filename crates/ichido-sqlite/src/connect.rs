@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ichido::{Error, Queue, Result, backend};
+use ichido::{Bell, Error, Queue, Result, backend};
 use sqlx::{
     Connection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -28,6 +28,9 @@ pub(crate) const BUSY: Duration = Duration::from_secs(5);
 /// Nobody waits longer than this for the connection that writes.
 const ACQUIRE: Duration = Duration::from_secs(30);
 
+/// A socket's path has at most 107 bytes, its name in the folder 38.
+const LONGEST_FOLDER: usize = 68;
+
 /// A SQLite database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Sqlite {
@@ -45,6 +48,7 @@ pub(crate) struct Shared {
     options: SqliteConnectOptions,
     pub(crate) line: Line,
     pub(crate) alive: Alive,
+    pub(crate) bell: Bell,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) rendered: Rendered,
@@ -74,6 +78,7 @@ impl Sqlite {
         let shared = Shared {
             line: Line::new(&folder),
             alive: Alive::new(&folder),
+            bell: bell(&folder),
             path,
             options,
             queues,
@@ -173,4 +178,13 @@ fn one_path(path: &Path) -> PathBuf {
 /// An error of the schema or the catalog: what SQLite refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+}
+
+/// Beside the database, where its lock files are; a path that is too long for a socket's name has its place elsewhere.
+fn bell(folder: &Path) -> Bell {
+    if folder.as_os_str().len() <= LONGEST_FOLDER {
+        Bell::in_folder(folder.into())
+    } else {
+        Bell::at(&folder.to_string_lossy().chars().rev().take(LONGEST_FOLDER / 2).collect::<String>())
+    }
 }

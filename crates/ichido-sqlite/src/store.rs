@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 use sqlx::SqliteConnection;
 
 use crate::{Sqlite, Tx, fault};
@@ -30,6 +30,10 @@ impl Store for Sqlite {
     /// A process is alive as long as it holds its lock: nobody dies of an outage.
     fn patience(&self, _lease: Duration) -> Duration {
         Duration::ZERO
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
     }
 
     async fn ping(&self) -> Result<()> {

@@ -89,3 +89,32 @@ pub(crate) fn folder(database: &Path) -> PathBuf {
     name.push("-ichido");
     name.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{thread, time::Instant};
+
+    use super::*;
+
+    #[test]
+    fn nobody_passes_who_waits_for_the_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = Line::new(folder.path());
+        let writer = line.try_now().unwrap().unwrap();
+        let second = line.clone();
+        let waiting = thread::spawn(move || second.wait_blocking().unwrap());
+        let (gate, begun) = (open(&line.gate).unwrap(), Instant::now());
+        while try_lock(&gate).unwrap() {
+            gate.unlock().unwrap();
+            assert!(begun.elapsed() < PATIENCE, "who waits for the turn does not hold the gate");
+            thread::yield_now();
+        }
+        drop(writer);
+        drop(waiting.join().unwrap());
+        // The turn is free now; with the gate in somebody's hands it is still not a newcomer's.
+        gate.lock().unwrap();
+        assert!(line.try_now().unwrap().is_none());
+        gate.unlock().unwrap();
+        assert!(line.try_now().unwrap().is_some());
+    }
+}

@@ -1,30 +1,84 @@
-//! What only SQLite does behind our back: an error like FULL may or may not end the transaction. Whatever it does, what was
-//! written before and after it has the same fate, and so has the message.
+//! What only SQLite does behind our back. An error like FULL may or may not end the transaction: whatever it does, what was
+//! written before and after it has the same fate, and so has the message. Writers that are not ichido's stand in no line.
+//! And values are compared by a column's affinity and collation, which SQLite does not tell.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use ichido::{NewMessage, Operate, Queue, Registration, Status, Store, Table};
+use ichido::{Delivery, Error, NewMessage, Operate, Queue, Registration, Status, Store, Table};
 use ichido_conformance::fixture::TABLES;
 use ichido_sqlite::Sqlite;
-use sqlx::{AssertSqlSafe, Connection, Executor, Row, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, SqliteConnection, sqlite::SqliteConnectOptions};
+use tempfile::TempDir;
+
+/// A database with one claimed order, and a connection to it that is not ichido's and does not wait.
+struct Scene {
+    file: PathBuf,
+    store: Sqlite,
+    outside: SqliteConnection,
+    claimed: Vec<Delivery>,
+    _folder: TempDir,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("test.db");
+        let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
+        let mut outside = options.busy_timeout(Duration::ZERO).connect().await.unwrap();
+        sqlx::raw_sql(TABLES).execute(&mut outside).await.unwrap();
+        let status = Status::new("status", "0", "1").failed("2");
+        let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
+        let store = Sqlite::new(&format!("sqlite://{}", file.display()), vec![queue]).unwrap();
+        store.migrate().await.unwrap();
+        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
+        store.register(&process).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        store.send(Sqlite::connection(&mut tx), "orders", &[NewMessage::new(r#"{"id":1}"#)]).await.unwrap();
+        store.commit(tx).await.unwrap();
+        let claimed = store.claim(process.id, "orders", 1).await.unwrap();
+        Scene { file, store, outside, claimed, _folder: folder }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_writer_cannot_come_between_what_is_read_and_what_is_written() {
+    let Scene { store, mut outside, claimed, _folder, .. } = Scene::new().await;
+    let mut tx = store.begin().await.unwrap();
+    let connection = Sqlite::connection(&mut tx);
+    connection.fetch_one("select count(*) from ledger").await.unwrap();
+    let foreign = outside.execute("insert into ledger values ('foreign', 'foreign')").await;
+    connection
+        .execute("insert into ledger values ('ours', 'action')")
+        .await
+        .expect("the right to write came with BEGIN");
+    store.complete(&mut tx, &claimed).await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert!(foreign.is_err_and(|busy| Sqlite::is_fault(&busy)), "who comes later waits, or is told that it must");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_may_be_equal_for_the_column_are_refused() {
+    let mut scene = Scene::new().await;
+    let table = "create table word (id integer primary key, state varchar(9) not null, grade integer not null, taken_by char(36))";
+    scene.outside.execute(table).await.unwrap();
+    let looked_at = async |status: Status| {
+        let queue = Queue::table("words", Table::new("word", "taken_by", status));
+        Sqlite::new(&format!("sqlite://{}", scene.file.display()), vec![queue]).unwrap().prepare().await
+    };
+    for (column, new, done) in
+        [("grade", "1", "01"), ("grade", "1", "1.0"), ("state", "new", "NEW"), ("state", "n", "n ")]
+    {
+        match looked_at(Status::new(column, new, done)).await {
+            Err(Error::Setup(text)) => assert!(text.contains("are equal"), "{text}"),
+            other => panic!("expected a refusal of {new} and {done}, got {other:?}"),
+        }
+    }
+    looked_at(Status::new("state", "1", "01")).await.expect("they differ as text");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_swallowed_full_disk_everything_or_nothing_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("test.db");
-    let mut outside = SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", file.display())).await.unwrap();
-    sqlx::raw_sql(TABLES).execute(&mut outside).await.unwrap();
-    let status = Status::new("status", "0", "1").failed("2");
-    let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
-    let store = Sqlite::new(&format!("sqlite://{}", file.display()), vec![queue]).unwrap();
-    store.migrate().await.unwrap();
-    let process = Registration::new("full", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
-    store.register(&process).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
-    store.send(Sqlite::connection(&mut tx), "orders", &[NewMessage::new(r#"{"id":1}"#)]).await.unwrap();
-    store.commit(tx).await.unwrap();
-    let claimed = store.claim(process.id, "orders", 1).await.unwrap();
-
+    let Scene { store, mut outside, claimed, _folder, .. } = Scene::new().await;
     let mut tx = store.begin().await.unwrap();
     let connection = Sqlite::connection(&mut tx);
     connection.execute("insert into ledger values ('early', 'action')").await.unwrap();

@@ -79,6 +79,8 @@ impl<S: Store> Sender<'_, S> {
             .iter()
             .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
-        self.store.send(tx, self.queue, &encoded).await
+        let sent = self.store.send(tx, self.queue, &encoded).await?;
+        self.store.bell().sent(self.store, self.queue, false);
+        Ok(sent)
     }
 }

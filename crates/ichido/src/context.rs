@@ -3,7 +3,7 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
@@ -74,6 +74,8 @@ pub struct Context<S: Store> {
     pub(crate) delivery: Option<Delivery>,
     pub(crate) execution: u64,
     pub(crate) slot: Slot<S>,
+    /// The queues that were sent to in the open transaction.
+    pub(crate) sent: BTreeSet<String>,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -93,6 +95,7 @@ impl<S: Store> Context<S> {
             delivery: None,
             execution: 0,
             slot: Slot::Closed,
+            sent: BTreeSet::new(),
             values: BTreeMap::new(),
         }
     }
@@ -137,6 +140,7 @@ impl<S: Store> Context<S> {
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
         let ids = store.send(self.tx().await?, queue, &[message]).await?;
+        self.sent.insert(queue.to_owned());
         ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
     }
 
@@ -240,8 +244,16 @@ impl<S: Store> Context<S> {
         }
     }
 
+    /// What was sent is there for all to see.
+    pub(crate) fn ring(&mut self) {
+        for queue in std::mem::take(&mut self.sent) {
+            self.store.bell().sent(&self.store, &queue, true);
+        }
+    }
+
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.
     pub(crate) async fn roll_back(&mut self) {
+        self.sent.clear();
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
             if let Err(error) = undisturbed(async move { store.rollback(tx).await }).await {

@@ -21,6 +21,7 @@
 mod action;
 pub mod adopt;
 pub mod backend;
+mod bell;
 mod client;
 mod clock;
 mod context;
@@ -52,6 +53,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
     action::{Action, ActionFn, Payload},
+    bell::Bell,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},

@@ -81,6 +81,7 @@ impl<S: Store> QueueReader<S> {
             closing: CancellationToken::new(),
         });
         shared.life.tell(shared.changed.clone());
+        shared.store.bell().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()));
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
     }
@@ -104,8 +105,13 @@ impl<S: Store> Shared<S> {
     fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
         let me = self.life.id();
         let ours = |delivery: &Delivery| delivery.claim.as_ref().is_none_or(|claim| claim.owner == me);
+        let before = buffer.claimed();
         buffer.ready.retain(ours);
         buffer.suspects.retain(ours);
+        if buffer.claimed() < before {
+            // The claimer may have seen a full buffer and gone to sleep.
+            self.room.notify_one();
+        }
         if !buffer.suspects.is_empty()
             && let Some(alone) = self.life.alone()
         {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, error::Error as StdError, fmt, str::FromStr, sy
 
 use uuid::Uuid;
 
-use crate::{Delivery, MessageId, NewMessage, Result};
+use crate::{Bell, Delivery, MessageId, NewMessage, Result};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -33,6 +33,21 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// database the fleet must not bury itself.
     fn patience(&self, lease: Duration) -> Duration {
         lease
+    }
+
+    /// Rings when something is sent; all clones share it.
+    fn bell(&self) -> &Bell;
+
+    /// Tells other hosts that something was sent to a queue, outside the transaction that sent it.
+    fn notify(&self, queue: &str) -> impl Future<Output = Result<()>> + Send {
+        let _ = queue;
+        async { Ok(()) }
+    }
+
+    /// Hears what other hosts tell, for ever; where that cannot be done, polling remains.
+    fn listen(&self, ring: impl Fn(&str) + Send + Sync) -> impl Future<Output = ()> + Send {
+        let _ = ring;
+        std::future::pending()
     }
 
     /// Does the database answer?

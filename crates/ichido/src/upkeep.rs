@@ -105,7 +105,10 @@ impl<S: Store> Chores<S> {
         let by = self.life.registration();
         match self.store.return_due(&by).await {
             Ok(0) => {}
-            Ok(returned) => tracing::debug!(returned, "parked messages returned"),
+            Ok(returned) => {
+                tracing::debug!(returned, "parked messages returned");
+                self.ring(&by);
+            }
             Err(error) => tracing::warn!(%error, "cannot return parked messages"),
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
@@ -114,16 +117,26 @@ impl<S: Store> Chores<S> {
                 tracing::warn!(%error, "cannot tidy up parked messages");
             }
         }
-        if self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease) {
+        if self.is_steady() {
             self.rescue(&by).await;
         }
+    }
+
+    /// May this process declare others dead? Also now, at the end of chores in which it may have been asleep.
+    fn is_steady(&self) -> bool {
+        !self.has_gap() && self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease)
+    }
+
+    /// Is the last sign of life so long ago that this process itself may count as dead soon?
+    fn has_gap(&self) -> bool {
+        self.clock.now() - self.last_success > self.settings.lease / 2
     }
 
     async fn beat(&mut self) {
         self.last_beat = self.clock.now();
         match self.store.beat(self.life.id()).await {
             Ok(true) => {
-                if self.clock.now() - self.last_success > self.settings.lease / 2 {
+                if self.has_gap() {
                     self.steady_since = self.clock.now();
                 }
                 self.last_success = self.clock.now();
@@ -134,7 +147,7 @@ impl<S: Store> Chores<S> {
             Err(error) => {
                 tracing::warn!(%error, "no sign of life given");
                 self.steady_since = self.clock.now();
-                if self.clock.now() - self.last_success > self.settings.lease / 2 {
+                if self.has_gap() {
                     self.life.set_claiming(false);
                 }
             }
@@ -171,11 +184,17 @@ impl<S: Store> Chores<S> {
         }
     }
 
+    /// There is something to claim again.
+    fn ring(&self, by: &Registration) {
+        by.queues.keys().for_each(|queue| self.store.bell().ring(queue));
+    }
+
     async fn rescue(&self, by: &Registration) {
         match self.store.rescue(by).await {
             Ok(rescued) if rescued.messages + rescued.parked > 0 => {
                 let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
                 tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
+                self.ring(by);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "cannot look for dead processes"),

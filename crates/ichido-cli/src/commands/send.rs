@@ -4,9 +4,11 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, stdin},
     path::Path,
+    time::{Duration, SystemTime},
 };
 
-use ichido::{MessageId, NewMessage};
+use ichido::{Due, MessageId, NewMessage};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -32,7 +34,8 @@ impl OnStore for Send {
             (None, message) => Box::new(message.into_iter().map(Ok)),
         };
         // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
-        let messages = read_all(lines)?;
+        let like = like(self.delay, self.at, self.unique, self.group);
+        let messages = read_all(lines, &like)?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
         let ids = match send_all(&store, &mut tx, &self.queue, &messages).await {
@@ -43,6 +46,7 @@ impl OnStore for Send {
             }
         };
         store.commit(tx).await.map_err(|error| Failure::of::<S>(&error))?;
+        store.bell().tell(&store, &self.queue).await;
         ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
         Ok(0)
     }
@@ -56,7 +60,15 @@ fn lines_of(file: &Path) -> Result<Lines, Failure> {
     Ok(Box::new(BufReader::new(opened).lines()))
 }
 
-fn read_all(lines: Lines) -> Result<Vec<NewMessage>, Failure> {
+/// How every message of this call is to be treated.
+fn like(delay: Option<Duration>, at: Option<SystemTime>, unique: Option<String>, group: Option<String>) -> NewMessage {
+    let mut like = NewMessage::default();
+    like.due = delay.map(Due::After).or(at.map(Due::At));
+    (like.unique, like.group) = (unique, group);
+    like
+}
+
+fn read_all(lines: Lines, like: &NewMessage) -> Result<Vec<NewMessage>, Failure> {
     let mut messages = Vec::new();
     for (number, line) in (1..).zip(lines) {
         let line = line.map_err(|error| bad_line(number, &error.to_string()))?;
@@ -64,7 +76,9 @@ fn read_all(lines: Lines) -> Result<Vec<NewMessage>, Failure> {
             continue;
         }
         serde_json::from_str::<&RawValue>(&line).map_err(|error| bad_line(number, &format!("not JSON: {error}")))?;
-        messages.push(NewMessage::new(line));
+        let mut message = like.clone();
+        message.payload = line.into_bytes();
+        messages.push(message);
     }
     Ok(messages)
 }
@@ -76,14 +90,26 @@ async fn send_all<S: Backend>(
     messages: &[NewMessage],
 ) -> Result<Vec<MessageId>, Failure> {
     let mut ids = Vec::with_capacity(messages.len());
+    let bar = progress(messages.len());
     for batch in messages.chunks(BATCH) {
+        bar.inc(batch.len() as u64);
         let sent = store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
             error if error.is_fault::<S>() => Failure::of::<S>(error),
             error => Failure::usage(format!("{error}; nothing was sent")),
         })?;
         ids.extend(sent);
     }
+    bar.finish_and_clear();
     Ok(ids)
+}
+
+/// A bar on a terminal, for what takes a while.
+fn progress(messages: usize) -> ProgressBar {
+    if messages <= BATCH {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} messages, {per_sec}");
+    ProgressBar::new(messages as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn bad_line(number: usize, text: &str) -> Failure {

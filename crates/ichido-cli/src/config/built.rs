@@ -10,7 +10,6 @@ use super::section::Section;
 const KEYS: &[(&str, When)] = &[
     ("process.check", When::Written),
     ("process.check_every", When::Written),
-    ("process.notify", When::True),
     ("process.handlers", When::Written),
     ("process.single", When::True),
     ("process.exempt", When::Filled),
@@ -19,8 +18,6 @@ const KEYS: &[(&str, When)] = &[
     ("retention.*", When::Written),
     ("queues.*.rabbitmq", When::Written),
     ("queues.*.sqs", When::Written),
-    ("queues.*.sent_at", When::Written),
-    ("queues.*.group_by", When::Written),
     ("lanes.*", When::Written),
     ("actions.*.http", When::Written),
     ("actions.*.exec", When::Written),

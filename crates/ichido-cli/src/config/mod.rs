@@ -54,5 +54,5 @@ pub use process::{Process, ProcessRetry, RetryLimit};
 pub use queue::{Queue, QueueKind};
 pub use scalar::Scalar;
 pub use table::{OnDone, Order, Status, TableQueue};
-pub use units::parse_duration;
+pub use units::{parse_duration, parse_time};
 pub use url::{Url, masked};

@@ -1,7 +1,7 @@
 //! Durations like "30s" and sizes like "256KiB", read and spelled. The parser is our own: that of
 //! `humantime` reads "1 0s" as ten seconds and "5M" as five months, and panics near its limits.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::spelling::quoted;
 
@@ -32,6 +32,42 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
     let duration = milliseconds.map(Duration::from_millis).filter(|sum| *sum <= LONGEST);
     duration.ok_or_else(|| format!("{} is too long; at most \"36500d\"", quoted(text)))
+}
+
+/// Reads a time as RFC 3339 writes it, with `Z` or an offset: "2026-12-24T18:00:00+01:00".
+///
+/// # Errors
+/// A text that says what was found and what to write.
+pub fn parse_time(text: &str) -> Result<SystemTime, String> {
+    let unreadable = || format!("{} is no time; write it like \"2026-12-24T18:00:00Z\"", quoted(text));
+    let time = text.trim();
+    let (local, offset) = match time.strip_suffix(['Z', 'z']) {
+        Some(local) => (local, Some((false, Duration::ZERO))),
+        None => time
+            .split_at_checked(time.len().saturating_sub(6))
+            .map(|(local, rest)| (local, offset(rest)))
+            .ok_or_else(unreadable)?,
+    };
+    let (west, offset) = offset.ok_or_else(unreadable)?;
+    let utc = humantime::parse_rfc3339(&format!("{local}Z")).map_err(|_| unreadable())?;
+    let shifted = if west { utc.checked_add(offset) } else { utc.checked_sub(offset) };
+    shifted.ok_or_else(unreadable)
+}
+
+/// An offset like "+01:00": whether it is west of Greenwich, and by how much.
+fn offset(text: &str) -> Option<(bool, Duration)> {
+    let (sign, rest) = text.split_at_checked(1)?;
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |text: &str, most: u64| {
+        let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|number| digits && *number <= most)
+    };
+    let west = match sign {
+        "+" => false,
+        "-" => true,
+        _ => return None,
+    };
+    Some((west, Duration::from_secs(number(hours, 23)? * 3600 + number(minutes, 59)? * 60)))
 }
 
 /// The milliseconds in one unit.
@@ -74,4 +110,36 @@ pub(super) fn spelled(duration: Duration) -> String {
 pub(super) fn spelled_size(size: u64) -> String {
     let fits = |(_, factor): &&(&str, u64)| size >= *factor && size.is_multiple_of(*factor);
     SIZES.iter().find(fits).map_or_else(|| size.to_string(), |(unit, f)| format!("{}{unit}", size / f))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::parse_time;
+
+    #[test]
+    fn a_time_has_an_offset_and_rubbish_is_refused() {
+        let at = |seconds| Ok(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(parse_time("1970-01-02T00:00:00Z"), at(86_400));
+        assert_eq!(parse_time(" 1970-01-02T00:00:00+01:30 "), at(86_400 - 5400));
+        assert_eq!(
+            parse_time("1970-01-02T00:00:00.5-09:00").unwrap(),
+            at(86_400 + 9 * 3600).unwrap() + Duration::from_millis(500)
+        );
+        for text in [
+            "",
+            "Z",
+            "tomorrow",
+            "1970-01-02",
+            "1970-01-02T00:00:00",
+            "1970-01-02T00:00:00+1:30",
+            "1970-13-02T00:00:00Z",
+            "日本日本日本",
+            "1970-01-02T00:00:00+24:00",
+        ] {
+            let told = parse_time(text).unwrap_err();
+            assert!(told.contains("2026-12-24T18:00:00Z"), "{text}: {told}");
+        }
+    }
 }

@@ -6,6 +6,8 @@ pub mod claiming;
 pub mod completing;
 pub mod crashing;
 pub mod delaying;
+pub mod doubting;
+pub mod failing;
 pub mod grouping;
 pub mod guarding;
 pub mod migrating;
@@ -14,6 +16,7 @@ pub mod rescuing;
 pub mod running;
 pub mod sending;
 pub mod uniqueness;
+pub mod waking;
 
 /// Runs every case for a fixture: a backend's `tests/conformance.rs` is this and the fixture.
 #[macro_export]
@@ -48,6 +51,10 @@ macro_rules! conformance {
             a_failed_message_frees_its_key_and_takes_it_again_if_nobody_has_it, a_key_belongs_to_its_queue_and_is_compared_as_bytes,
             a_second_send_changes_nothing_about_the_first, of_many_at_once_one_is_sent, a_rolled_back_send_frees_its_key
         ]);
+        $crate::conformance!(@ $fixture, waking: [
+            a_send_in_the_same_process_wakes_an_idle_worker, what_an_action_sends_wakes_an_idle_worker,
+            a_send_by_another_process_of_the_host_wakes_an_idle_worker, a_message_that_is_due_wakes_an_idle_worker
+        ]);
         $crate::conformance!(@ $fixture, grouping: [
             only_the_first_of_a_group_can_be_claimed, the_next_of_a_group_follows_when_the_first_is_done,
             a_group_waits_for_the_retry_of_its_first_and_others_go_on,
@@ -77,6 +84,24 @@ macro_rules! conformance {
             a_suspect_runs_under_a_mark_and_what_comes_after_it_does_not,
             what_a_dropped_pass_has_written_is_not_committed_by_the_next,
             a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once
+        ]);
+        $crate::conformance!(@ $fixture, doubting: [
+            the_first_rescue_waits_for_a_lease, after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew,
+            after_a_long_sleep_the_wait_for_a_rescue_begins_anew, nothing_is_claimed_while_the_sign_of_life_is_in_doubt,
+            what_was_claimed_under_an_old_id_is_not_handed_out, after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued,
+            after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew
+        ]);
+        $crate::conformance!(@ $fixture, failing: [
+            a_database_that_does_not_let_us_begin_puts_no_message_aside,
+            a_begin_comes_to_its_end_and_is_rolled_back_when_its_pass_is_dropped,
+            a_commit_comes_to_its_end_when_its_pass_is_dropped, a_rollback_comes_to_its_end_when_its_pass_is_dropped,
+            a_failure_is_recorded_when_its_pass_is_dropped, a_release_comes_to_its_end_when_its_pass_is_dropped,
+            the_mark_of_a_suspect_comes_to_its_end_when_its_pass_is_dropped,
+            an_id_that_never_came_to_life_is_forgotten,
+            what_a_process_had_before_an_outage_is_free_after_it, what_no_handler_has_settled_is_released,
+            what_could_not_be_released_is_found, a_claim_is_found_after_its_reply_was_lost,
+            a_message_whose_commit_nobody_could_tell_about_is_found,
+            a_claim_that_nobody_knows_of_is_found_once_per_lease, a_handler_sees_a_panic_further_in_as_an_error
         ]);
         $crate::conformance!(@ $fixture, migrating: [
             many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_newer_schema_that_admits_us_is_used,

@@ -110,3 +110,21 @@ pub fn unfit(queue: &Queue, key: &str, reason: impl std::fmt::Display) -> Error 
 pub fn not_columns(queue: &str) -> Error {
     Error::Refused(format!("a message for the table queue `{queue}` is a JSON object whose fields are columns"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_that_are_missing_too_old_or_too_new_are_refused() {
+        let refusal = |version, oldest, known| match refuse_version(version, oldest, known) {
+            Err(Error::Setup(text)) => text,
+            other => panic!("expected a refusal, got {other:?}"),
+        };
+        assert!(refusal(0, 0, 2).contains("are not there"));
+        assert!(refusal(1, 1, 2).contains("have version 1, this binary needs 2; run `ichido migrate`"));
+        assert!(refusal(4, 3, 2).contains("needs a binary that knows version 3; this one knows 2"));
+        refuse_version(2, 1, 2).unwrap();
+        refuse_version(3, 2, 2).unwrap();
+    }
+}

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
     life::Life,
@@ -106,6 +108,9 @@ impl<S: Store> Handler<S> for Dispatch<S> {
                 Arc::new(Work { pool: pool.clone(), action: action.clone(), reader })
             })
             .collect();
+        let hearing = CancellationToken::new();
+        tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
+        let _deaf_if_dropped = hearing.drop_guard();
         let result = run_all(cx, next, &works).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
@@ -114,6 +119,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             cx.former.push(life.id());
         } else {
             tell_longest(&cx.store, &life).await;
+            tell_others(&cx.store, &life).await;
         }
         report_end(&life, closed.and(left));
         result
@@ -145,7 +151,7 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, works: &[Arc<
 
 fn run_one<S: Store>(
     cx: &Context<S>,
-    stop: &tokio_util::sync::CancellationToken,
+    stop: &CancellationToken,
     work: &Arc<Work<S>>,
     next: Next<'_, S>,
 ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
@@ -174,6 +180,13 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
         if let Err(error) = store.note_longest(&queue, time).await {
             tracing::debug!(%error, "the longest time is not noted");
         }
+    }
+}
+
+/// What was claimed and not begun is free: other processes need not wait for their next poll.
+async fn tell_others<S: Store>(store: &S, life: &Life) {
+    for queue in life.registration().queues.keys() {
+        store.bell().tell(store, queue).await;
     }
 }
 

@@ -50,6 +50,7 @@ async fn around_workers<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Res
         (Ok(_), Some(tx)) => {
             let store = cx.store.clone();
             undisturbed(async move { store.commit(tx).await }).await?;
+            cx.ring();
         }
         (Err(_), Some(tx)) => {
             let store = cx.store.clone();
@@ -75,7 +76,10 @@ async fn finish<S: Store>(cx: &mut Context<S>) -> Result<Outcome> {
     };
     let (store, copy) = (cx.store.clone(), delivery.copy());
     match undisturbed(async move { Ok(end(&store, tx, copy).await) }).await? {
-        Ending::Committed => Ok(Outcome::Done),
+        Ending::Committed => {
+            cx.ring();
+            Ok(Outcome::Done)
+        }
         Ending::RolledBack(error) => Err(error),
         Ending::Unknown(error) => {
             delivery.mark = Some(Mark::Unknown);

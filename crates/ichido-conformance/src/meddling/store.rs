@@ -1,0 +1,133 @@
+//! The store that a [`Meddler`] stands in the way of: every verb is the inner store's.
+
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+
+use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+
+use super::{Meddler, Verb};
+
+/// A real store with somebody in its way.
+#[derive(Clone)]
+pub struct Meddled<S> {
+    inner: S,
+    meddler: Arc<Meddler>,
+}
+
+impl<S: Store> Meddled<S> {
+    /// This store, with this meddler.
+    pub fn new(inner: S, meddler: Arc<Meddler>) -> Self {
+        Meddled { inner, meddler }
+    }
+}
+
+impl<S: Store> Store for Meddled<S> {
+    type Tx = S::Tx;
+    type Connection = S::Connection;
+
+    fn connection(tx: &mut S::Tx) -> &mut S::Connection {
+        S::connection(tx)
+    }
+
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+        S::is_fault(cause)
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.inner.prepare().await
+    }
+
+    fn apart(&self) -> Self {
+        Meddled { inner: self.inner.apart(), meddler: self.meddler.clone() }
+    }
+
+    // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
+
+    fn bell(&self) -> &Bell {
+        self.inner.bell()
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.meddler.meddle(Verb::Ping, None, self.inner.ping()).await
+    }
+
+    async fn begin(&self) -> Result<S::Tx> {
+        self.meddler.meddle(Verb::Begin, None, self.inner.begin()).await
+    }
+
+    async fn complete(&self, tx: &mut S::Tx, done: &[Delivery]) -> Result<()> {
+        self.inner.complete(tx, done).await
+    }
+
+    async fn commit(&self, tx: S::Tx) -> Result<()> {
+        self.meddler.meddle(Verb::Commit, None, self.inner.commit(tx)).await
+    }
+
+    async fn rollback(&self, tx: S::Tx) -> Result<()> {
+        self.meddler.meddle(Verb::Rollback, None, self.inner.rollback(tx)).await
+    }
+
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
+        self.meddler.meddle(Verb::Probe, None, self.inner.is_claimed(delivery)).await
+    }
+
+    async fn send(
+        &self,
+        connection: &mut S::Connection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        self.inner.send(connection, queue, messages).await
+    }
+
+    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+        self.meddler.meddle(Verb::Claim, Some(Vec::new()), self.inner.claim(process, queue, count)).await
+    }
+
+    async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        self.inner.claimed(process, queue).await
+    }
+
+    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
+        self.meddler.meddle(Verb::Release, None, self.inner.release(deliveries)).await
+    }
+
+    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        self.meddler.meddle(Verb::Park, None, self.inner.park(delivery, failure)).await
+    }
+
+    async fn is_drained(&self, queue: &str) -> Result<bool> {
+        self.inner.is_drained(queue).await
+    }
+
+    async fn register(&self, process: &Registration) -> Result<()> {
+        self.inner.register(process).await
+    }
+
+    async fn beat(&self, process: ProcessId) -> Result<bool> {
+        self.meddler.meddle(Verb::Beat, Some(false), self.inner.beat(process)).await
+    }
+
+    async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+        self.meddler.meddle(Verb::Mark, None, self.inner.mark_running(process, suspect)).await
+    }
+
+    async fn leave(&self, process: ProcessId) -> Result<()> {
+        self.meddler.meddle(Verb::Leave, None, self.inner.leave(process)).await
+    }
+
+    async fn rescue(&self, by: &Registration) -> Result<Rescued> {
+        self.meddler.meddle(Verb::Rescue, None, self.inner.rescue(by)).await
+    }
+
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        self.inner.note_longest(queue, time).await
+    }
+
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        self.meddler.meddle(Verb::Return, None, self.inner.return_due(by)).await
+    }
+
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        self.inner.tidy(by).await
+    }
+}

@@ -1,0 +1,152 @@
+//! How processes of one host tell each other that something was sent: each has a datagram socket in a folder that belongs to
+//! the database, and tells whoever has one there. Where there are no such sockets, polling remains.
+
+#[cfg(not(unix))]
+use std::path::Path;
+use std::path::PathBuf;
+
+/// The folder for the database at this address, which other users of this host do not share.
+pub(super) fn folder(address: &str) -> PathBuf {
+    let name: String =
+        address.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    runtime.unwrap_or_else(std::env::temp_dir).join(format!("ichido-{name}"))
+}
+
+#[cfg(not(unix))]
+pub(super) fn tell(_: Option<&Path>, _: &str) {}
+
+#[cfg(not(unix))]
+pub(super) async fn hear(_: Option<&Path>, _: impl Fn(&str)) {
+    std::future::pending().await
+}
+
+#[cfg(unix)]
+pub(super) use self::sockets::{hear, tell};
+
+#[cfg(unix)]
+mod sockets {
+    use std::{
+        fs::{self, DirBuilder},
+        io,
+        os::unix::{
+            fs::{DirBuilderExt, MetadataExt},
+            net::UnixDatagram as StdDatagram,
+        },
+        path::{Path, PathBuf},
+    };
+
+    use tokio::net::UnixDatagram;
+
+    /// How a socket's name ends.
+    const ENDING: &str = "bell";
+
+    /// The longest name of a queue, and a little more.
+    const LONGEST: usize = 256;
+
+    /// Tells every process that has a socket in the folder; who is gone is cleared away.
+    pub(crate) fn tell(folder: Option<&Path>, queue: &str) {
+        let Some(others) = folder.and_then(|folder| fs::read_dir(folder).ok()) else { return };
+        let Ok(socket) = StdDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)) else {
+            return;
+        };
+        for other in others.flatten().map(|entry| entry.path()) {
+            if other.extension().is_none_or(|ending| ending != ENDING) {
+                continue;
+            }
+            // Nobody waits for a process that does not listen: its buffer is full of rings already.
+            if let Err(error) = socket.send_to(queue.as_bytes(), &other)
+                && error.kind() == io::ErrorKind::ConnectionRefused
+            {
+                let _ = fs::remove_file(&other);
+            }
+        }
+    }
+
+    /// Hears what others tell, for ever.
+    pub(crate) async fn hear(folder: Option<&Path>, ring: impl Fn(&str)) {
+        let listening = folder.map(Ear::open);
+        let Some(Ok(ear)) = listening else {
+            if let Some(Err(error)) = listening {
+                tracing::debug!(%error, "other processes of this host are not heard; the queues are polled");
+            }
+            return std::future::pending().await;
+        };
+        let mut buffer = [0; LONGEST];
+        while let Ok(length) = ear.socket.recv(&mut buffer).await {
+            if let Ok(queue) = str::from_utf8(&buffer[..length]) {
+                ring(queue);
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// A socket that is gone with this process.
+    struct Ear {
+        socket: UnixDatagram,
+        path: PathBuf,
+    }
+
+    impl Ear {
+        fn open(folder: &Path) -> io::Result<Self> {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            // In a folder that is open to all, anybody could listen or keep us awake.
+            if fs::metadata(folder)?.mode() & 0o002 != 0 {
+                return Err(io::Error::other(format!("everybody may write in {}", folder.display())));
+            }
+            let path = folder.join(format!("{}.{ENDING}", uuid::Uuid::now_v7().simple()));
+            let socket = UnixDatagram::bind(&path)?;
+            Ok(Ear { socket, path })
+        }
+    }
+
+    impl Drop for Ear {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::sync::{Arc, Mutex};
+
+        use tokio::sync::Notify;
+
+        use super::*;
+
+        #[tokio::test]
+        async fn a_process_hears_what_another_tells_and_who_is_gone_is_cleared_away() {
+            let place = std::env::temp_dir().join(format!("ichido-test-{}", uuid::Uuid::now_v7().simple()));
+            let (folder, heard, rung) = (place.clone(), Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+            let gone = Ear::open(&folder).unwrap();
+            let left = folder.join("left.bell");
+            fs::hard_link(&gone.path, &left).unwrap();
+            drop(gone);
+            let (note, told, ear) = (heard.clone(), rung.clone(), folder.clone());
+            let hearing = tokio::spawn(async move {
+                hear(Some(&ear), |queue| {
+                    note.lock().unwrap().push(queue.to_owned());
+                    told.notify_one();
+                })
+                .await;
+            });
+            while fs::read_dir(&folder).unwrap().count() < 2 {
+                tokio::task::yield_now().await;
+            }
+            tell(Some(&folder), "orders");
+            rung.notified().await;
+            assert_eq!(*heard.lock().unwrap(), ["orders"]);
+            assert!(!left.exists());
+            hearing.abort();
+            let _ = hearing.await;
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+            fs::remove_dir(&place).unwrap();
+        }
+
+        #[test]
+        fn without_a_folder_nobody_is_told() {
+            tell(None, "orders");
+            tell(Some(Path::new("/nonexistent")), "orders");
+        }
+    }
+}
