@@ -23,6 +23,7 @@ on_all!(
     the_proposal_as_json,
     a_flag_is_true_and_false_on_every_database,
     many_rows_by_every_kind_of_key,
+    a_queue_with_an_order_and_groups_gets_its_index,
 );
 
 /// A table, and how its rows are processed.
@@ -397,6 +398,27 @@ async fn many_rows_by_every_kind_of_key(kind: Kind) {
         assert_eq!(env.number(&format!("select count(distinct n) from effect where what = '{table}'")).await, 200);
     }
     assert_eq!(env.number("select count(*) from effect").await, 1000);
+}
+
+/// What the file says of order, parts and groups is in the index too.
+async fn a_queue_with_an_order_and_groups_gets_its_index(kind: Kind) {
+    let rows = "create table job (id integer primary key, name varchar(9), priority integer not null, kind varchar(9), customer varchar(9), \
+         status char(1) default '0' not null); \
+         insert into job (id, name, priority, kind, customer) values (1, 'a', 1, 'x', null), (2, 'b', 2, 'x', null), (3, 'c', 1, 'y', null)";
+    let env = world(kind, rows, "job", "name").await;
+    let queue = "\n[queues.job]\ntable = \"job\"\nstatus = { column = \"status\", new = \"0\", done = \"1\", failed = \"2\" }\n\
+         owner = \"process_id\"\norder_by = [\"-priority\", \"id\"]\nonly = { kind = \"x\" }\ngroup_by = \"customer\"\n";
+    env.reconfigure(|config| config + queue);
+    let file = env.file();
+    env.ok(&["adopt", "--table", "job", "--apply"]).await;
+    assert_eq!(env.file(), file);
+    assert_nothing_missing(&env, [&["adopt", "--table", "job"], &["adopt", "--table", "job", "--apply"]]).await;
+    env.ok(&["migrate"]).await;
+    let checked = env.run(&["check"]).await;
+    assert!(!checked.stderr.contains("no index on its claimable rows"), "{checked:?}");
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from job where status = '1' and kind = 'x'").await, 2);
+    assert_eq!(env.number("select count(*) from job where status = '0' and kind = 'y'").await, 1);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::Result;
 /// The parts of the index on claimable rows, quoted.
 #[derive(Debug)]
 pub struct ClaimIndex {
-    /// The columns that every claimable row has the same value in: status, what the queue is limited to, owner, group.
+    /// The columns that every claimable row has the same value in: status, owner, what the queue is limited to, group.
     pub common: Vec<String>,
     /// The claim order, ` desc` behind what descends.
     pub order: Vec<String>,
@@ -24,11 +24,14 @@ impl ClaimIndex {
         let order = mapping.conditions(&literal)?.order;
         let claimable = mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", literal(value)?)));
         // Messages of a group are claimed by another index.
-        let absent = || [Some(&mapping.owner), mapping.group.as_ref()].into_iter().flatten();
-        let nobodys = absent().map(|column| Ok(format!("{column} is null")));
-        let fixed = mapping.fixed().map(|(column, _)| column.to_owned());
+        let absent = [Some(&mapping.owner), mapping.group.as_ref()].into_iter().flatten();
+        let nobodys = absent.map(|column| Ok(format!("{column} is null")));
+        let mut common: Vec<_> = mapping.fixed().map(|(column, _)| column.to_owned()).collect();
+        let second = common.len().min(1);
+        common.insert(second, mapping.owner.clone());
+        common.extend(mapping.group.clone());
         Ok(ClaimIndex {
-            common: fixed.chain(absent().cloned()).collect(),
+            common,
             order: order.iter().map(|(column, descends)| format!("{column}{}", down(descends))).collect(),
             claimable: claimable.chain(nobodys).collect::<Result<_>>()?,
         })
@@ -48,7 +51,7 @@ mod tests {
         let quoted = |name: &str| Ok(format!("\"{name}\""));
         let mapping = Mapping::of(&table, vec!["\"id\"".into()], quoted).unwrap();
         let index = ClaimIndex::of(&mapping, |value| Ok(format!("'{value}'"))).unwrap();
-        assert_eq!(index.common, ["\"status\"", "\"kind\"", "\"owner\"", "\"customer\""]);
+        assert_eq!(index.common, ["\"status\"", "\"owner\"", "\"kind\"", "\"customer\""]);
         assert_eq!(index.order, ["\"priority\" desc", "\"id\""]);
         let claimable = "\"status\" = 'new' and \"kind\" = 'mail' and \"owner\" is null and \"customer\" is null";
         assert_eq!(index.claimable.join(" and "), claimable);
