@@ -38,6 +38,7 @@ fn version() -> &'static str {
 const AFTER: &str = "\
 First steps:
   ichido demo                      see it work on a database of its own
+  ichido adopt --table T           what does a table of yours lack to be a queue?
   ichido migrate                   create ichido's tables in the database of ichido.toml
   ichido check                     is everything in place?
   ichido run ACTION/REQUEST_ID     process messages until you press Ctrl-C
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Create or upgrade ichido's own tables; safe to run at any time and from several hosts at once
     Migrate(Migrate),
+    /// Look at a table of yours, say what it lacks to be a queue; only --apply changes anything
+    Adopt(Adopt),
     /// Check the configuration, the database and the handler queue; change nothing
     Check(Check),
     /// Process messages: one action, or all of them
@@ -82,6 +85,37 @@ pub(crate) struct Migrate {
     /// Only print what would be run
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Adopt {
+    /// The table, or schema.table; a part with a dot in double quotes
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: String,
+    /// The queue's name; else the table's, in small letters
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+    /// The column that says what has become of a row; else it is guessed
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) status: Option<String>,
+    /// The column that says which process has a row; else one is found or added
+    #[arg(long, value_name = "COLUMN")]
+    pub(crate) owner: Option<String>,
+    /// The status of rows that are not processed; else it is guessed
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) new: Option<String>,
+    /// The status of rows that are done; else it is guessed
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) done: Option<String>,
+    /// The status of rows that have failed; else it is guessed, or there is none
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) failed: Option<String>,
+    /// Add to the table what it lacks, and the queue to the configuration
+    #[arg(long)]
+    pub(crate) apply: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,6 @@
 //! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all.
 
-use ichido::{Operate, Place, Queue, sql::RunSql};
+use ichido::{Operate, Place, Queue, adopt::Adopt, sql::RunSql};
 use ichido_mysql::MySql;
 use ichido_postgres::Postgres;
 use ichido_sqlite::Sqlite;
@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// What the command line needs of a store.
-pub(crate) trait Backend: Operate + RunSql {}
+pub(crate) trait Backend: Operate + RunSql + Adopt {}
 
-impl<S: Operate + RunSql> Backend for S {}
+impl<S: Operate + RunSql + Adopt> Backend for S {}
 
 /// A command that works on any store.
 pub(crate) trait OnStore {
@@ -55,7 +55,7 @@ fn queue_of(name: &str, queue: &crate::config::Queue) -> Option<Queue> {
     Some(made)
 }
 
-fn table_of(table: &TableQueue) -> ichido::Table {
+pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
     let text = |value: &Option<crate::config::Scalar>| value.as_ref().map(crate::config::Scalar::text);
     let mut status = ichido::Status::new(&table.status.column, table.status.new.text(), "");
     status.done = text(&table.status.done);

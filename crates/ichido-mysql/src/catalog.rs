@@ -3,6 +3,7 @@
 
 use ichido::{
     Error, Place, Queue, Result, Table,
+    adopt::literals,
     backend::{self, Mapping},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -20,24 +21,29 @@ const OWNER_WIDTH: i64 = 36;
 /// Builds the statements of a queue after a look at its table.
 pub(crate) async fn look(connection: &mut MySqlConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
-        Place::Table(table) => business_table(connection, queue, table).await?,
+        Place::Table(table) => business_table(connection, queue, table, None).await?,
         _ => Rows::managed(schema, &queue.name)?,
     };
     Statements::new(schema, queue, rows)
 }
 
-async fn business_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Rows> {
-    let full_name = match &table.schema {
-        Some(schema) => format!("{}.{}", quote::name(schema)?, quote::name(&table.name)?),
-        None => quote::name(&table.name)?,
-    };
-    let columns = columns(connection, queue, table).await?;
+/// The rows of a business table; `to_come` is its owner column if that is not there yet.
+pub(crate) async fn business_table(
+    connection: &mut MySqlConnection,
+    queue: &Queue,
+    table: &Table,
+    to_come: Option<Column>,
+) -> Result<Rows> {
+    let full_name = full_name(table.schema.as_deref(), &table.name)?;
+    let mut columns = columns(connection, queue, table).await?;
+    columns.extend(to_come);
     refuse_engine(connection, queue, table).await?;
     let find = |name: &str| find(queue, &columns, name);
     let key: Vec<Column> = key(connection, queue, table).await?.iter().map(|name| find(name)).collect::<Result<_>>()?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let (owner, status) = (find(&table.owner)?, find(&table.status.column)?);
     refuse_owner(queue, &owner)?;
+    let table = &if status.is_number() { table.flags_as_numbers() } else { table.clone() };
     refuse_status(connection, queue, table, &status).await?;
     let database = sqlx::query("select coalesce(?, database())").bind(&table.schema).fetch_one(connection).await;
     let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
@@ -54,6 +60,14 @@ async fn business_table(connection: &mut MySqlConnection, queue: &Queue, table: 
         owner,
         columns,
         managed: false,
+    })
+}
+
+pub(crate) fn full_name(schema: Option<&str>, name: &str) -> Result<String> {
+    let name = quote::name(name)?;
+    Ok(match schema {
+        Some(schema) => format!("{}.{name}", quote::name(schema)?),
+        None => name,
     })
 }
 
@@ -102,14 +116,18 @@ fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
-/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
-async fn key(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Vec<String>> {
+/// The unique indexes: name, columns, can none of them be null or cut off?
+pub(crate) async fn unique(
+    connection: &mut MySqlConnection,
+    schema: Option<&str>,
+    table: &str,
+) -> Result<Vec<(String, Vec<String>, bool)>> {
     let unique = sqlx::query(
         "select index_name, column_name, nullable = 'YES' or sub_part is not null from information_schema.statistics \
          where table_schema = coalesce(?, database()) and table_name = ? and non_unique = 0 order by index_name, seq_in_index",
     );
     let mut indexes: Vec<(String, Vec<String>, bool)> = Vec::new();
-    for row in unique.bind(&table.schema).bind(&table.name).fetch_all(connection).await.map_err(setup_error)? {
+    for row in unique.bind(schema).bind(table).fetch_all(connection).await.map_err(setup_error)? {
         let (index, column, unfit): (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         if indexes.last().is_none_or(|(last, ..)| *last != index) {
             indexes.push((index, Vec::new(), true));
@@ -119,6 +137,12 @@ async fn key(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> 
             *fits &= unfit == 0;
         }
     }
+    Ok(indexes)
+}
+
+/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
+async fn key(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Vec<String>> {
+    let indexes = unique(connection, table.schema.as_deref(), &table.name).await?;
     let sorted = |columns: &[String]| {
         let mut columns: Vec<_> = columns.iter().map(|column| column.to_lowercase()).collect();
         columns.sort_unstable();
@@ -153,12 +177,26 @@ fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
     Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
 }
 
+/// What the server would silently take for something else: a text for a number, or what an enum does not have.
+fn refuse_value(queue: &Queue, column: &Column, value: &str) -> Result<()> {
+    let labels = if column.kind == "enum" { literals(&column.declared) } else { Vec::new() };
+    let reason = match () {
+        () if column.is_number() && value.parse::<i128>().is_err() => "is no whole number",
+        () if !labels.is_empty() && !labels.iter().any(|label| label.eq_ignore_ascii_case(value)) => {
+            "is not in the enum"
+        }
+        () => return Ok(()),
+    };
+    Err(backend::unfit(queue, "status", format!("`{value}` {reason} of the column `{}`", column.name)))
+}
+
 /// The status values must fit into the column, and differ for the database (collation, padding).
 async fn refuse_status(connection: &mut MySqlConnection, queue: &Queue, table: &Table, column: &Column) -> Result<()> {
     let status = &table.status;
     let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
     let values: Vec<_> = values.into_iter().flatten().collect();
     for (at, one) in values.iter().enumerate() {
+        refuse_value(queue, column, one)?;
         if column.width >= 0 && i64::try_from(one.chars().count()).unwrap_or(i64::MAX) > column.width {
             let width = column.width;
             return Err(backend::unfit(queue, "status", format!("`{one}` does not fit into {width} characters")));

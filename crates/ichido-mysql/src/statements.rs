@@ -23,7 +23,7 @@ pub(crate) struct Column {
     /// Its type, in small letters, without a length.
     pub(crate) kind: String,
     /// Its whole type, as it was declared.
-    declared: String,
+    pub(crate) declared: String,
     pub(crate) nullable: bool,
     /// In characters; -1 if it has none.
     pub(crate) width: i64,
@@ -46,6 +46,11 @@ impl Column {
         })
     }
 
+    /// An owner column that is not there yet.
+    pub(crate) fn owner(name: &str) -> Result<Self> {
+        Ok(Column { nullable: true, width: 36, ..Column::plain(name, "char")? })
+    }
+
     fn plain(name: &str, kind: &str) -> Result<Self> {
         Ok(Column {
             quoted: quote::name(name)?,
@@ -57,6 +62,10 @@ impl Column {
             collation: None,
             counts_itself: kind == "bigint",
         })
+    }
+
+    pub(crate) fn is_number(&self) -> bool {
+        matches!(self.kind.as_str(), "tinyint" | "smallint" | "mediumint" | "int" | "bigint")
     }
 
     pub(crate) fn is_bytes(&self) -> bool {

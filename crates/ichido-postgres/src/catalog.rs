@@ -20,18 +20,23 @@ const OWNER_WIDTH: i32 = 36;
 /// Builds the statements of a queue after a look at its table.
 pub(crate) async fn look(connection: &mut PgConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
-        Place::Table(table) => business_table(connection, queue, table).await?,
+        Place::Table(table) => business_table(connection, queue, table, None).await?,
         _ => Rows::managed(schema, &queue.name)?,
     };
     Statements::new(schema, queue, rows)
 }
 
-async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Result<Rows> {
-    let full_name = match &table.schema {
-        Some(schema) => format!("{}.{}", quote::name(schema)?, quote::name(&table.name)?),
-        None => quote::name(&table.name)?,
-    };
-    let columns = columns(connection, queue, table, &full_name).await?;
+/// The rows of a business table; `to_come` is its owner column if that is not there yet.
+pub(crate) async fn business_table(
+    connection: &mut PgConnection,
+    queue: &Queue,
+    table: &Table,
+    to_come: Option<Column>,
+) -> Result<Rows> {
+    let full_name = full_name(table.schema.as_deref(), &table.name)?;
+    let mut columns = columns(connection, queue, table, &full_name).await?;
+    let owner_is_there = to_come.is_none();
+    columns.extend(to_come);
     let key = key(connection, queue, table, &full_name).await?;
     let find = |name: &str| find(queue, &columns, name);
     let key: Vec<Column> = key.iter().map(|name| find(name)).collect::<Result<_>>()?;
@@ -52,10 +57,20 @@ async fn business_table(connection: &mut PgConnection, queue: &Queue, table: &Ta
         columns,
         managed: false,
     };
-    refuse_owner(connection, queue, table, &rows).await?;
+    if owner_is_there {
+        refuse_owner(connection, queue, table, &rows).await?;
+    }
     refuse_status(connection, queue, &rows).await?;
     refuse_width(connection, queue, table, &rows).await?;
     Ok(rows)
+}
+
+pub(crate) fn full_name(schema: Option<&str>, name: &str) -> Result<String> {
+    let name = quote::name(name)?;
+    Ok(match schema {
+        Some(schema) => format!("{}.{name}", quote::name(schema)?),
+        None => name,
+    })
 }
 
 async fn columns(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<Column>> {
@@ -93,19 +108,22 @@ fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
-/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
-async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<String>> {
+/// The unique indexes: is it the primary key, its columns, can none of them be null?
+pub(crate) async fn unique(connection: &mut PgConnection, full_name: &str) -> Result<Vec<(bool, Vec<String>, bool)>> {
     let unique = sqlx::query(
         "select i.indisprimary, array(select a.attname::text from unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) with ordinality k(n, at) \
             join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.n order by k.at), \
             (select bool_and(a.attnotnull) from pg_attribute a where a.attrelid = i.indrelid and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])) \
-         from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indpred is null and i.indexprs is null",
+         from pg_index i where i.indrelid = to_regclass($1) and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null",
     );
     let unique = unique.bind(full_name).fetch_all(connection).await.map_err(setup_error)?;
+    unique.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+}
+
+/// The key columns: those of the configuration if a NOT NULL unique index has exactly them, else the primary key.
+async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<Vec<String>> {
     let mut primary = None;
-    for row in unique {
-        let (is_primary, columns, not_null): (bool, Vec<String>, bool) =
-            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    for (is_primary, columns, not_null) in unique(connection, full_name).await? {
         let mut sorted = (columns.clone(), table.key.clone());
         sorted.0.sort_unstable();
         sorted.1.sort_unstable();

@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, parked::UTC};
+use crate::{Postgres, adopt, parked::UTC};
 
 impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
@@ -143,12 +143,7 @@ impl Postgres {
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
     async fn claims_by_index(&self, look: &str) -> Result<bool> {
         let mut tx = self.begin_own().await?;
-        sqlx::query("set local enable_seqscan = off").execute(&mut *tx).await?;
-        let plan = sqlx::raw_sql(AssertSqlSafe(format!("explain {look}"))).fetch_all(&mut *tx).await?;
-        let steps: Vec<String> = plan.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        // A filter means that rows are read which the index does not know to be claimable.
-        let reads_too_much = ["Seq Scan", "Sort Key", "Filter:"];
-        Ok(!steps.iter().any(|step| reads_too_much.iter().any(|sign| step.contains(sign))))
+        Ok(adopt::explain(&mut tx, look).await?.1)
     }
 
     async fn process_states(&self) -> Result<Vec<ProcessState>> {

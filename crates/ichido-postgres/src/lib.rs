@@ -16,12 +16,14 @@
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `notify` | wakes other hosts |
 //! | `inspect` | what operators see |
+//! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
 //! | `quote` | identifiers and literals |
 
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod catalog;
 mod connect;
 mod fault;

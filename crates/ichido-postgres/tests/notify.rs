@@ -5,7 +5,10 @@ use std::time::Duration;
 use ichido::{CancellationToken, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
 use ichido_conformance::servers;
 use ichido_postgres::Postgres;
-use sqlx::{Connection, PgConnection, Row, postgres::PgListener};
+use sqlx::{
+    ConnectOptions, Connection, PgConnection, Row,
+    postgres::{PgConnectOptions, PgListener},
+};
 use tokio::sync::mpsc;
 
 fn store(url: &str) -> Postgres {
@@ -101,8 +104,9 @@ async fn many_sends_are_few_notifications_and_none_if_switched_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_no_write() {
     let url = migrated().await;
-    let (database, server) = (url.rsplit('/').next().unwrap().to_owned(), url.rsplit_once('/').unwrap().0);
-    let mut elsewhere = PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
+    let options: PgConnectOptions = url.parse().unwrap();
+    let database = options.get_database().unwrap().to_owned();
+    let mut elsewhere = options.database("postgres").connect().await.unwrap();
     let stop = CancellationToken::new();
     let (tell, _seen) = mpsc::unbounded_channel();
     let process = Process::new(store(&url)).stop_on(stop.clone()).action(Pool::new("mail"), Tell(tell));

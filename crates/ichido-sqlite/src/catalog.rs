@@ -16,17 +16,24 @@ use crate::{
 /// Builds the statements of a queue after a look at its table.
 pub(crate) async fn look(connection: &mut SqliteConnection, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
-        Place::Table(table) => business_table(connection, queue, table).await?,
+        Place::Table(table) => business_table(connection, queue, table, None).await?,
         _ => Rows::managed(&queue.name)?,
     };
     Statements::new(queue, rows)
 }
 
-async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<Rows> {
+/// The rows of a business table; `to_come` is its owner column if that is not there yet.
+pub(crate) async fn business_table(
+    connection: &mut SqliteConnection,
+    queue: &Queue,
+    table: &Table,
+    to_come: Option<Column>,
+) -> Result<Rows> {
     if table.schema.as_deref().is_some_and(|schema| schema != "main") {
         return Err(backend::unfit(queue, "table", "SQLite's business tables are in the schema `main`"));
     }
-    let (columns, primary) = columns(connection, queue, table).await?;
+    let (mut columns, primary) = columns(connection, queue, table).await?;
+    columns.extend(to_come);
     let find = |name: &str| find(queue, &columns, name);
     let key: Vec<Column> = if table.key.is_empty() {
         primary.clone()
@@ -35,13 +42,12 @@ async fn business_table(connection: &mut SqliteConnection, queue: &Queue, table:
     };
     refuse_key(connection, queue, table, &key, &primary).await?;
     let owner = find(&table.owner)?;
-    if owner.not_null {
-        return Err(backend::unfit(queue, "owner", format!("the column `{}` must be nullable", table.owner)));
-    }
+    refuse_owner(queue, &owner)?;
     let status = find(&table.status.column)?;
     for column in key.iter().chain([&status]) {
         refuse_typeless(queue, column)?;
     }
+    let table = &if status.is_numeric() { table.flags_as_numbers() } else { table.clone() };
     refuse_status(queue, table, &status)?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
@@ -144,6 +150,15 @@ async fn refuse_key(
             names(primary).join(", ")
         ),
     ))
+}
+
+fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
+    let reason = match () {
+        () if owner.not_null => "must be nullable",
+        () if !owner.can_hold_text() => "must be TEXT, VARCHAR(36) or CHAR(36)",
+        () => return Ok(()),
+    };
+    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
 }
 
 /// Without a type a column holds 1 and '1' side by side, and neither finds the other.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long SQLite itself waits for writers that do not stand in our line.
-const BUSY: Duration = Duration::from_secs(5);
+pub(crate) const BUSY: Duration = Duration::from_secs(5);
 
 /// Nobody waits longer than this for the connection that writes.
 const ACQUIRE: Duration = Duration::from_secs(30);

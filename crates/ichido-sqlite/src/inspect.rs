@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Sqlite, value};
+use crate::{Sqlite, adopt, value};
 
 impl Inspect for Sqlite {
     async fn overview(&self) -> Result<Overview> {
@@ -87,7 +87,9 @@ impl Inspect for Sqlite {
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
             let groups = queue.groups.as_ref();
-            if !groups.is_some_and(|groups| groups.all) && self.scans(&queue.pick).await? {
+            let mut connection = self.readers.acquire().await?;
+            let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
+            if !groups.is_some_and(|groups| groups.all) && !by_index {
                 warnings.push(backend::no_claim_index(&queue.queue));
             }
             if let Some(groups) = groups

@@ -19,12 +19,14 @@
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `inspect` | what operators see |
+//! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
 //! | `quote` | identifiers and literals |
 
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod alive;
 mod catalog;
 mod connect;

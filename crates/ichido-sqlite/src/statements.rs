@@ -34,6 +34,12 @@ impl Column {
         (self.kind.contains("INT") || !text) && !self.is_blob()
     }
 
+    /// Is a text at home in the column? Types that SQLite does not know, such as UUID, hold whatever they are given.
+    pub(crate) fn can_hold_text(&self) -> bool {
+        let other = ["INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL", "BLOB", "DATE", "TIME"];
+        !other.iter().any(|part| self.kind.contains(part))
+    }
+
     /// Does the column turn what it is given into one kind of value?
     pub(crate) fn has_type(&self) -> bool {
         !self.kind.is_empty() && self.kind != "ANY"
@@ -49,12 +55,20 @@ impl Column {
         ["REAL", "FLOA", "DOUB"].iter().any(|part| self.kind.contains(part)) && !self.kind.contains("INT")
     }
 
+    /// A number that may be kept as a binary fraction.
+    fn is_decimal(&self) -> bool {
+        ["DEC", "NUM"].iter().any(|part| self.kind.contains(part)) && self.is_numeric()
+    }
+
     /// The column as text.
     pub(crate) fn out(&self, table: &str) -> String {
         let name = format!("{table}{}", self.quoted);
         match () {
             () if self.is_blob() => format!("hex({name})"),
             () if self.is_real() => format!("printf('%!.17g', {name})"),
+            () if self.is_decimal() => {
+                format!("case typeof({name}) when 'real' then printf('%!.17g', {name}) else cast({name} as text) end")
+            }
             () => format!("cast({name} as text)"),
         }
     }

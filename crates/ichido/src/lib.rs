@@ -13,11 +13,13 @@
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
+//! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`] | the built-in action that needs no Rust |
 
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod adopt;
 pub mod backend;
 mod bell;
 mod client;

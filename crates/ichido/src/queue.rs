@@ -136,6 +136,21 @@ impl Table {
         format!("{}={}:{:?}", self.status.column, self.status.new, self.only)
     }
 
+    /// The same with 1 and 0 for true and false, for a column whose booleans are numbers.
+    #[must_use]
+    pub fn flags_as_numbers(&self) -> Self {
+        let number = |value: &str| match value {
+            "true" => "1".to_owned(),
+            "false" => "0".to_owned(),
+            other => other.to_owned(),
+        };
+        let mut table = self.clone();
+        table.status.new = number(&self.status.new);
+        table.status.done = self.status.done.as_deref().map(number);
+        table.status.failed = self.status.failed.as_deref().map(number);
+        table
+    }
+
     /// The schema that the table is in.
     #[must_use]
     pub fn schema(mut self, schema: impl Into<String>) -> Self {

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod adopt;
 mod check;
 mod demo;
 mod failed;
@@ -21,13 +22,16 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
     if let Command::Demo(demo) = cli.command {
         return demo::run(demo).await;
     }
+    if let Command::Adopt(adopt) = cli.command {
+        return adopt::run(adopt, &cli.config, cli.database_url.as_deref(), (cli.verbose, cli.quiet)).await;
+    }
     let mut config = Config::load(&cli.config)?;
     if let Some(url) = &cli.database_url {
         config.override_url(url, "--database-url")?;
     }
     logging::start(&config.log, cli.verbose, cli.quiet);
     match cli.command {
-        Command::Demo(_) => unreachable!("done above"),
+        Command::Demo(_) | Command::Adopt(_) => unreachable!("done above"),
         Command::Migrate(migrate) => on_store(&config, migrate).await,
         Command::Check(check) => on_store(&config, check).await,
         Command::Run(run) => on_store(&config, run).await,

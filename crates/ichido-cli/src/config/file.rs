@@ -20,7 +20,7 @@ use super::url::Url;
 pub(super) const KEYS: [&str; 8] =
     ["database", "process", "log", "retention", "queues", "lanes", "actions", "dispatch"];
 
-const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
+pub(super) const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
 const MOST_CONNECTIONS: u32 = 16;
 
 /// The whole configuration, with every default filled in.
@@ -50,14 +50,7 @@ impl Config {
     /// # Errors
     /// When the file cannot be read, or `parse` refuses what is in it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let file = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { file: file.clone(), source })?;
-        let text = str::from_utf8(&bytes).map_err(|error| {
-            let before = &bytes[..error.valid_up_to()];
-            let line = before.split(|byte| *byte == b'\n').count();
-            ConfigError::Syntax { file: file.clone(), line, text: "not UTF-8 text".to_owned() }
-        })?;
-        Self::parse(text, &file, &|name| std::env::var(name).ok())
+        Self::parse(&read_text(path)?, &path.display().to_string(), &|name| std::env::var(name).ok())
     }
 
     /// Reads the text of a file; `ICHIDO_DATABASE_URL` overrides its `database.url`.
@@ -126,4 +119,15 @@ impl Config {
     pub fn read_ahead(&self, concurrency: u32) -> u32 {
         self.process.read_ahead.unwrap_or(concurrency).min(process::MOST_READ_AHEAD)
     }
+}
+
+/// The text of a file.
+pub(super) fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|source| ConfigError::Unreadable { file: file.clone(), source })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count();
+        ConfigError::Syntax { file, line, text: "not UTF-8 text".to_owned() }
+    })
 }

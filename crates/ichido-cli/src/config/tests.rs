@@ -2,6 +2,7 @@
 
 mod accepted;
 mod built;
+mod draft;
 mod identifiers;
 mod lanes;
 mod queues;

@@ -2,15 +2,18 @@
 //! of stores; users never need it.
 
 mod bound;
+mod claim_index;
 mod groups;
 mod mapping;
 mod past;
 mod refuse;
+mod sample;
 mod sent;
 mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
+    claim_index::ClaimIndex,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
     past::{Note, Owned, Past, by_owner, wait_ms},
@@ -18,6 +21,7 @@ pub use self::{
         not_columns, refuse_key, refuse_overlaps, refuse_version, unfit, unknown_column, unknown_field, unknown_queue,
         unknown_table,
     },
+    sample::Sample,
     sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
 };

@@ -44,8 +44,6 @@ fn keys_that_are_not_built_are_refused_when_written() {
         let key = format!("{section}.{}", line.split(' ').next().unwrap());
         not_built(&format!("[{section}]\n{line}"), 2, &key);
     }
-    not_built(&with_table("sent_at = \"x\""), 5, "queues.q.sent_at");
-    not_built(&with_table("group_by = \"x\""), 5, "queues.q.group_by");
     not_built(&with_action("timeout = \"1s\""), 4, "actions.A.timeout");
     not_built(&with_action("handlers = []"), 4, "actions.A.handlers");
 }
@@ -56,7 +54,6 @@ fn keys_that_are_not_built_are_refused_by_their_values() {
     assert!(message.ends_with(": \"serializable\" is not in this version"));
     not_built(&with_action("commit_interval = 2"), 4, "actions.A.commit_interval");
     not_built(&with_action("commit_on = [\"X\"]"), 4, "actions.A.commit_on");
-    not_built("[process]\nnotify = true", 2, "process.notify");
     not_built("[process]\nsingle = true", 2, "process.single");
     not_built("[process]\nsingle = \"${X:-true}\"", 2, "process.single");
     not_built("[process]\nexempt = [\"a\"]", 2, "process.exempt");

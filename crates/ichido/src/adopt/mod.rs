@@ -1,0 +1,169 @@
+//! From a table that is there to a queue: what a table looks like, which of its columns probably say what, and what it lacks.
+//! Stores look and explain ([`Adopt`]), [`propose`] decides; nothing here knows SQL, and nothing is changed before
+//! [`Adopt::apply`].
+
+mod catalog_text;
+mod guess;
+mod proposal;
+mod words;
+
+use serde::Serialize;
+
+pub use self::{
+    catalog_text::{checks_in, listed, literals, plain_default},
+    guess::{Guess, Values},
+    proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, find, propose},
+};
+use crate::{Operate, Result, Table};
+
+/// A table is looked at in no more rows than this, so that a large one costs seconds at most.
+pub const MOST_ROWS: u64 = 100_000;
+
+/// Of the values of a column, this many are told.
+pub const MOST_VALUES: usize = 20;
+
+/// Looking at a table that may become a queue, and making it one.
+pub trait Adopt: Operate {
+    /// The tables and views of a schema; without one, what a plain name can mean.
+    fn tables(&self, schema: Option<&str>) -> impl Future<Output = Result<Vec<Found>>> + Send;
+
+    /// What a table looks like.
+    fn look(&self, table: &Found) -> impl Future<Output = Result<Look>> + Send;
+
+    /// The values of a column and how often they occur.
+    fn counts(&self, look: &Look, column: &str) -> impl Future<Output = Result<Counts>> + Send;
+
+    /// How many unprocessed rows have an owner already, among those that are looked at.
+    fn owned(&self, look: &Look, table: &Table) -> impl Future<Output = Result<u64>> + Send;
+
+    /// How rows of a table would be claimed, and what it lacks to be this queue. Refuses what cannot work.
+    fn claim_plan(
+        &self,
+        queue: &str,
+        table: &Table,
+        owner_is_there: bool,
+    ) -> impl Future<Output = Result<ClaimPlan>> + Send;
+
+    /// Runs the statements of a [`ClaimPlan`]. What was done before one of them failed is found the next time.
+    fn apply(&self, statements: &[String]) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Something that the database calls by a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// Its schema, if it was asked for.
+    pub schema: Option<String>,
+    /// Its name, as the database writes it.
+    pub name: String,
+    /// What tells it from every other one, whatever schema was named.
+    #[serde(skip)]
+    pub id: String,
+    /// Why it cannot be a queue and what can be done, if it cannot.
+    pub unfit: Option<String>,
+}
+
+/// What a table looks like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// Which table.
+    pub table: Found,
+    /// Its columns, in order.
+    pub columns: Vec<Column>,
+    /// Its unique keys.
+    pub keys: Vec<UniqueKey>,
+}
+
+/// A column of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Column {
+    /// Its name, as the database writes it.
+    pub name: String,
+    /// Its type, as people read it.
+    pub kind: String,
+    /// What its values are.
+    pub holds: Holds,
+    /// Can it be null?
+    pub nullable: bool,
+    /// What it is unless something else is said, if that is a plain value.
+    pub default: Option<String>,
+    /// The values that its type or a constraint admits; empty: any.
+    pub admits: Vec<String>,
+    /// Can it say which process has a row, whatever is in it now?
+    pub fits_owner: bool,
+}
+
+/// What the values of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holds {
+    /// Texts, also those of an enumeration.
+    Text,
+    /// Whole numbers.
+    Number,
+    /// `true` and `false`.
+    Flag,
+    /// Something that is no status.
+    Other,
+}
+
+/// Columns that tell rows apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueKey {
+    /// Its columns, in order.
+    pub columns: Vec<String>,
+    /// Is it the primary key?
+    pub primary: bool,
+    /// Can none of them be null?
+    pub not_null: bool,
+}
+
+/// How often values occur.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// In how many rows.
+    pub rows: u64,
+    /// Are these all rows of the table?
+    pub all: bool,
+    /// The values and their numbers, the most frequent first; none is null.
+    pub values: Vec<(Option<String>, u64)>,
+}
+
+/// How rows are claimed.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClaimPlan {
+    /// What the database says it would do, step by step.
+    pub steps: Vec<String>,
+    /// Does an index know the claimable rows in claim order?
+    pub by_index: bool,
+    /// The statements that the table lacks: its owner column, its index.
+    pub ddl: Vec<String>,
+}
+
+impl Look {
+    /// The column of this name: exactly, or the only one that differs in its case alone.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        named(name, &self.columns, |column| &column.name)
+    }
+}
+
+/// What a name means among these.
+#[must_use]
+pub fn named_table<'a>(name: &str, tables: &'a [Found]) -> Option<&'a Found> {
+    named(name, tables, |table| &table.name)
+}
+
+/// What is called exactly so, or the only one whose name differs in its case alone.
+fn named<'a, T>(name: &str, all: &'a [T], name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
+    let folded = name.to_lowercase();
+    let mut alike = all.iter().filter(|one| name_of(one).to_lowercase() == folded);
+    let exact = all.iter().find(|one| name_of(one) == name);
+    exact.or_else(|| alike.next().filter(|_| alike.next().is_none()))
+}
+
+/// A name for a table's claim index of at most so many bytes, which is not taken.
+pub fn free_name(table: &str, longest: usize, taken: impl Fn(&str) -> bool) -> String {
+    let name = |end: &str| format!("{}{end}", &table[..table.floor_char_boundary(longest - end.len())]);
+    let ends = std::iter::once("_claim".to_owned()).chain((2..).map(|number| format!("_claim_{number}")));
+    ends.map(|end| name(&end)).find(|name| !taken(name)).unwrap_or_default()
+}
