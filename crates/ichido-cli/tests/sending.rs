@@ -16,6 +16,7 @@ on_all!(
     what_cannot_be_sent_is_refused_with_the_reason,
     a_plain_insert_is_a_send,
     many_messages_are_sent_from_a_file_all_or_none,
+    a_row_tells_when_it_was_sent,
 );
 
 /// Every message is written down in the order in which they were done; one in five fails for no reason.
@@ -225,4 +226,28 @@ async fn many_messages_are_sent_from_a_file_all_or_none(kind: Kind) {
     let refused = env.run_with_input(&["send", "mail", "--file", "-"], lines.join("\n").as_bytes()).await;
     refused.assert_refused(127, &["not JSON", "nothing was sent"]);
     assert_eq!(env.number("select count(*) from ichido_message").await, i64::from(count));
+}
+
+async fn a_row_tells_when_it_was_sent(kind: Kind) {
+    let env = Env::new(kind).await;
+    let (time, an_hour_ago) = match kind {
+        Kind::Sqlite => ("text", "strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 hour')"),
+        Kind::Postgres => ("timestamptz", "now() - interval '1 hour'"),
+        Kind::MariaDb => ("timestamp(6) null", "now() - interval 1 hour"),
+    };
+    env.sql(&format!("alter table received_order add column written {time}")).await;
+    env.sql(&format!("insert into received_order (id, name, written) values (1, 'a', {an_hour_ago})")).await;
+    env.configure(|config| config.replace(r#"owner  = "process_id""#, "owner = \"process_id\"\nsent_at = \"written\""));
+    let status: serde_json::Value = serde_json::from_str(&env.ok(&["status", "--json"]).await).unwrap();
+    let orders = status["queues"].as_array().unwrap().iter().find(|queue| queue["queue"] == "orders").unwrap();
+    let oldest = orders["oldest_seconds"].as_i64().unwrap();
+    assert!((3590..4000).contains(&oldest), "{oldest}");
+    let shown = env.ok(&["status"]).await;
+    assert!(shown.contains(" 3600s ") || shown.contains(" 36"), "{shown}");
+    env.reconfigure(|config| config.replace(r#"sent_at = "written""#, r#"sent_at = "writen""#));
+    env.run(&["check"]).await.assert_refused(127, &["`writen`", "`written`"]);
+    env.reconfigure(|config| config.replace(r#"sent_at = "writen""#, r#"sent_at = "name""#));
+    if kind != Kind::Sqlite {
+        env.run(&["check"]).await.assert_refused(127, &["sent_at", "`name`", "a date and a time"]);
+    }
 }

@@ -48,6 +48,9 @@ pub(crate) async fn business_table(
     let database = sqlx::query("select coalesce(?, database())").bind(&table.schema).fetch_one(connection).await;
     let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
     let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(sent_at) = &table.sent_at {
+        backend::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
+    }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = !find(group)?.nullable;
     }

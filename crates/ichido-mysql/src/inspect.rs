@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement, backend,
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessId, ProcessState, QueueCounts,
+    Result, Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{MySql, parked::UTC};
+use crate::{MySql, parked::UTC, statements::Statements};
 
 impl Inspect for MySql {
     async fn overview(&self) -> Result<Overview> {
@@ -16,13 +16,23 @@ impl Inspect for MySql {
         for queue in self.queues().await? {
             let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.own).await?;
             let parked = format!(
-                "select cast(coalesce(sum(state = 'waiting'), 0) as signed), cast(coalesce(sum(state = 'dead'), 0) as signed) from {} where queue = ?",
+                "select cast(coalesce(sum(state = 'waiting'), 0) as signed), cast(coalesce(sum(state = 'dead'), 0) as signed), \
+                 (select count(*) from {} where queue = ? and owner = '{}') from {} where queue = ?",
+                self.shared.schema.group,
+                ProcessId::NOBODY,
                 self.shared.schema.parked
             );
-            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).fetch_one(&self.own).await?;
-            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
-            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
-            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).bind(&*queue.queue);
+            let parked = parked.fetch_one(&self.own).await?;
+            queues.push(QueueCounts {
+                queue: queue.queue.to_string(),
+                ready: rows.try_get(0)?,
+                claimed: rows.try_get(1)?,
+                waiting: parked.try_get(0)?,
+                failed: parked.try_get(1)?,
+                oldest_seconds: rows.try_get(2)?,
+                held_groups: parked.try_get(2)?,
+            });
         }
         Ok(Overview::new(queues, self.process_states().await?))
     }
@@ -77,14 +87,14 @@ impl Inspect for MySql {
             );
         }
         for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
-            let indexed = sqlx::query(
-                "select count(*) from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? \
-                 and seq_in_index <= 2 and column_name = ?",
-            );
-            let Some((schema, table)) = self.table_of(&queue.queue) else { continue };
-            let indexed = indexed.bind(schema).bind(table).bind(&queue.rows.owner.name).fetch_one(&self.own).await?;
-            if indexed.try_get::<i64, _>(0)? == 0 {
+            let groups = queue.groups.as_ref();
+            if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
                 warnings.push(backend::no_claim_index(&queue.queue));
+            }
+            if let Some(group) = &queue.rows.mapping.group
+                && !self.is_indexed(queue, &queue.rows.column(group)?.name).await?
+            {
+                warnings.push(backend::no_group_index(&queue.queue));
             }
         }
         let oldest = self.oldest_snapshot().await?;
@@ -100,6 +110,17 @@ impl Inspect for MySql {
 }
 
 impl MySql {
+    /// Is the column one of the first two of an index, alone or behind the status?
+    async fn is_indexed(&self, queue: &Statements, column: &str) -> Result<bool> {
+        let indexed = sqlx::query(
+            "select count(*) from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? \
+             and seq_in_index <= 2 and column_name = ?",
+        );
+        let Some((schema, table)) = self.table_of(&queue.queue) else { return Ok(true) };
+        let indexed = indexed.bind(schema).bind(table).bind(column).fetch_one(&self.own).await?;
+        Ok(indexed.try_get::<i64, _>(0)? > 0)
+    }
+
     /// The schema and the table of a table queue, as the configuration names them.
     fn table_of(&self, name: &str) -> Option<(Option<String>, String)> {
         let queue = self.shared.queues.iter().find(|queue| &*queue.name == name)?;

@@ -275,8 +275,9 @@ impl Statements {
             )
             .into(),
             counts: format!(
-                "select cast(coalesce(sum(t.{owner} is null), 0) as signed), cast(coalesce(sum(t.{owner} <> {nobody}), 0) as signed) \
-                 from {table} t where {new}"
+                "select cast(coalesce(sum(t.{owner} is null), 0) as signed), cast(coalesce(sum(t.{owner} <> {nobody}), 0) as signed), {} \
+                 from {table} t where {new}",
+                oldest(&rows)
             )
             .into(),
             queue: queue.name.clone(),
@@ -329,6 +330,13 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) ->
         first.out(),
         rows.table
     ))
+}
+
+/// For how many seconds the oldest claimable row has waited; a DATETIME is taken for UTC.
+fn oldest(rows: &Rows) -> String {
+    let Some(sent_at) = &rows.mapping.sent_at else { return "cast(null as signed)".into() };
+    let owner = &rows.owner.quoted;
+    format!("timestampdiff(second, min(case when t.{owner} is null then t.{sent_at} end), utc_timestamp())")
 }
 
 /// The claim order.

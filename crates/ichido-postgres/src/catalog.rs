@@ -44,6 +44,9 @@ pub(crate) async fn business_table(
     let oid = sqlx::query("select to_regclass($1)::oid::bigint").bind(&full_name).fetch_one(&mut *connection).await;
     let oid: i64 = oid.and_then(|row| row.try_get(0)).map_err(setup_error)?;
     let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    if let Some(sent_at) = &table.sent_at {
+        backend::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
+    }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = is_required(connection, &full_name, group).await?;
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement, backend,
+    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessId, ProcessState, QueueCounts,
+    Result, Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -16,13 +16,22 @@ impl Inspect for Postgres {
         for queue in self.queues().await? {
             let rows = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.counts.clone()))).await?;
             let parked = format!(
-                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead') from {} where queue = $1",
+                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead'), \
+                 (select count(*) from {} where queue = $1 and owner = '{}') from {} where queue = $1",
+                self.shared.schema.group,
+                ProcessId::NOBODY,
                 self.shared.schema.parked
             );
             let parked = self.own.fetch_one(sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue)).await?;
-            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
-            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
-            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+            queues.push(QueueCounts {
+                queue: queue.queue.to_string(),
+                ready: rows.try_get(0)?,
+                claimed: rows.try_get(1)?,
+                waiting: parked.try_get(0)?,
+                failed: parked.try_get(1)?,
+                oldest_seconds: rows.try_get(2)?,
+                held_groups: parked.try_get(2)?,
+            });
         }
         Ok(Overview::new(queues, self.process_states().await?))
     }

@@ -218,7 +218,8 @@ impl Statements {
             )
             .into(),
             counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}) from {table} t where {new}"
+                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
+                oldest(&rows)
             )
             .into(),
             queue: queue.name.clone(),
@@ -274,6 +275,13 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, fro
         message = rows.message(),
         outside = each_order(conditions, |at, _, down| format!("c.o{at}{down}")),
     ))
+}
+
+/// For how many seconds the oldest claimable row has waited.
+fn oldest(rows: &Rows) -> String {
+    let Some(sent_at) = &rows.mapping.sent_at else { return "null::bigint".into() };
+    let owner = &rows.owner.quoted;
+    format!("extract(epoch from clock_timestamp() - min(t.{sent_at}) filter (where t.{owner} is null))::bigint")
 }
 
 /// The own process row, locked, if the process counts as alive.

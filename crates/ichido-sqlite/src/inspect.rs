@@ -16,12 +16,19 @@ impl Inspect for Sqlite {
         for queue in self.queues().await? {
             let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.readers).await?;
             let parked = sqlx::query(
-                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead') from ichido_parked where queue = ?",
+                "select count(*) filter (where state = 'waiting'), count(*) filter (where state = 'dead'), \
+                 (select count(*) from ichido_group where queue = ?1 and key is not null) from ichido_parked where queue = ?1",
             );
             let parked = parked.bind(&*queue.queue).fetch_one(&self.readers).await?;
-            let (ready, claimed) = (rows.try_get(0)?, rows.try_get(1)?);
-            let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
-            queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
+            queues.push(QueueCounts {
+                queue: queue.queue.to_string(),
+                ready: rows.try_get(0)?,
+                claimed: rows.try_get(1)?,
+                waiting: parked.try_get(0)?,
+                failed: parked.try_get(1)?,
+                oldest_seconds: rows.try_get(2)?,
+                held_groups: parked.try_get(2)?,
+            });
         }
         Ok(Overview::new(queues, self.process_states().await?))
     }

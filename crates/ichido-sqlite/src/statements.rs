@@ -217,7 +217,8 @@ impl Statements {
             )
             .into(),
             counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}) from {table} t where {new}"
+                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
+                oldest(&rows)
             )
             .into(),
             queue: queue.name.clone(),
@@ -255,6 +256,13 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
     let named = rows.each_key(" and ", |_, column| format!("t.{} is not null", column.quoted));
     let (message, table) = (rows.message(), &rows.table);
     format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
+}
+
+/// For how many seconds the oldest claimable row has waited; times are text as SQLite writes it, or seconds since 1970.
+fn oldest(rows: &Rows) -> String {
+    let Some(sent_at) = &rows.mapping.sent_at else { return "null".into() };
+    let oldest = format!("min(t.{sent_at}) filter (where t.{} is null)", rows.owner.quoted);
+    format!("cast(round((julianday('now') - julianday({oldest}, 'auto')) * 86400) as integer)")
 }
 
 /// The claim order.

@@ -75,6 +75,10 @@ pub struct QueueCounts {
     pub waiting: i64,
     /// Parked for good.
     pub failed: i64,
+    /// For how many seconds the oldest claimable message has waited; none if there is none, or nothing tells when it was sent.
+    pub oldest_seconds: Option<i64>,
+    /// Groups that a failed message holds up until somebody has decided about it.
+    pub held_groups: i64,
 }
 
 /// One process.

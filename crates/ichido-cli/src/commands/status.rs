@@ -18,9 +18,17 @@ impl OnStore for Json {
         let queues = overview.queues.iter().map(|queue| {
             let counts = [queue.ready, queue.claimed, queue.waiting, queue.failed].map(|count| count.to_string());
             let [ready, claimed, waiting, failed] = counts;
-            [queue.queue.clone(), ready, claimed, waiting, failed]
+            let oldest = queue.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
+            [queue.queue.clone(), ready, oldest, claimed, waiting, failed]
         });
-        output::table(["QUEUE", "READY", "CLAIMED", "WAITING", "FAILED"], &queues.collect::<Vec<_>>())?;
+        let heads = ["QUEUE", "READY", "OLDEST", "CLAIMED", "WAITING", "FAILED"];
+        output::table(heads, &queues.collect::<Vec<_>>())?;
+        for queue in overview.queues.iter().filter(|queue| queue.held_groups > 0) {
+            let (name, held) = (&queue.queue, queue.held_groups);
+            output::print(&format!(
+                "{held} groups of `{name}` wait until their failed message is retried or discarded: ichido failed list --queue {name}"
+            ))?;
+        }
         output::print("")?;
         let processes = overview.processes.iter().map(|process| {
             let alive = if process.alive { "alive" } else { "dead" }.to_owned();

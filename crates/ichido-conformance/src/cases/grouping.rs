@@ -10,8 +10,8 @@ use std::{
 };
 
 use ichido::{
-    Context, Delivery, Failure, MessageId, NewMessage, Operate, Outcome, Pool, Process, Queue, Result, RetryPolicy,
-    Status, Store, Table,
+    Context, Delivery, Failure, Inspect, MessageId, NewMessage, Operate, Outcome, Pool, Process, Queue, Result,
+    RetryPolicy, Status, Store, Table,
 };
 use serde::Deserialize;
 
@@ -149,6 +149,21 @@ pub async fn a_failed_message_holds_its_group_until_an_operator_has_decided<F: F
         other.finish(&third).await.unwrap();
     }
     assert_eq!(fixture.number("select count(*) from ichido_group").await, 0);
+}
+
+pub async fn operators_see_how_long_the_oldest_waits_and_which_groups_are_held_up<F: Fixture>() {
+    let Scene { fixture, one, .. } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2)]).await;
+    let seen = async || {
+        let queues = fixture.store_with(queues()).overview().await.unwrap().queues;
+        queues.into_iter().map(|seen| (seen.oldest_seconds, seen.held_groups, seen.ready)).collect::<Vec<_>>()
+    };
+    let fresh = seen().await;
+    assert!(fresh[0].0.is_some_and(|seconds| (0..60).contains(&seconds)), "{fresh:?}");
+    assert_eq!([fresh[1].0, fresh[2].0], [None, None], "nothing tells when these rows were sent");
+    for queue in QUEUES {
+        fail_first(&one, queue).await;
+    }
+    assert_eq!(seen().await.iter().map(|seen| (seen.1, seen.2)).collect::<Vec<_>>(), [(1, 1); 3]);
 }
 
 pub async fn a_failed_row_that_is_gone_or_set_to_new_by_hand_frees_its_group<F: Fixture>() {

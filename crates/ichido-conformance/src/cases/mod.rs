@@ -59,6 +59,7 @@ macro_rules! conformance {
             only_the_first_of_a_group_can_be_claimed, the_next_of_a_group_follows_when_the_first_is_done,
             a_group_waits_for_the_retry_of_its_first_and_others_go_on,
             a_failed_message_holds_its_group_until_an_operator_has_decided,
+            operators_see_how_long_the_oldest_waits_and_which_groups_are_held_up,
             a_failed_row_that_is_gone_or_set_to_new_by_hand_frees_its_group,
             what_a_dead_process_held_goes_on_with_its_first, what_is_released_or_left_behind_goes_on_with_its_first,
             a_row_that_comes_late_waits_for_the_one_in_flight, messages_with_and_without_a_group_share_a_queue,

@@ -18,8 +18,8 @@ pub use self::{
     mapping::{Conditions, Mapping},
     past::{Note, Owned, Past, by_owner, wait_ms},
     refuse::{
-        not_columns, refuse_key, refuse_overlaps, refuse_version, unfit, unknown_column, unknown_field, unknown_queue,
-        unknown_table,
+        not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
+        unknown_queue, unknown_table,
     },
     sample::Sample,
     sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},

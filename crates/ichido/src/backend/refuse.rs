@@ -105,6 +105,17 @@ pub fn unfit(queue: &Queue, key: &str, reason: impl std::fmt::Display) -> Error 
     Error::Setup(format!("queues.{}.{key}: {reason}", queue.name))
 }
 
+/// The column that says when a row was sent must be a point in time.
+///
+/// # Errors
+/// [`Error::Setup`] if its type is another.
+pub fn refuse_sent_at(queue: &Queue, column: &str, kind: &str) -> Result<()> {
+    if ["timestamp", "date"].iter().any(|time| kind.starts_with(time)) {
+        return Ok(());
+    }
+    Err(unfit(queue, "sent_at", format!("the column `{column}` has the type {kind}; it must be a date and a time")))
+}
+
 /// A message for a table queue must be an object.
 #[must_use]
 pub fn not_columns(queue: &str) -> Error {

@@ -1,7 +1,11 @@
 //! The task that keeps a [`QueueReader`](super::QueueReader)'s buffer filled. It is the only one that claims, so that claims
 //! of one process never race each other, and its errors reach the workers through the buffer.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::Shared;
 use crate::{Error, Key, ProcessId, Result, Store};
@@ -9,8 +13,12 @@ use crate::{Error, Key, ProcessId, Result, Store};
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
+/// A drain that waits says so this often.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
 pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
-    let mut claimer = Claimer { asked: shared.clock.now(), shared };
+    let now = shared.clock.now();
+    let mut claimer = Claimer { asked: now, said: now, shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = claimer.turn().await {
             claimer.shared.buffer().error = Some(error);
@@ -26,7 +34,9 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
 struct Claimer<S: Store> {
     shared: Arc<Shared<S>>,
     /// When the database was last asked what is ours.
-    asked: std::time::Instant,
+    asked: Instant,
+    /// When it was last said that a drain waits.
+    said: Instant,
 }
 
 impl<S: Store> Claimer<S> {
@@ -102,13 +112,15 @@ impl<S: Store> Claimer<S> {
     }
 
     /// The queue has no more: wait for the poll interval; when draining, end if all is done.
-    async fn idle(&self) -> Result<()> {
-        let Shared { reading, clock, .. } = &*self.shared;
+    async fn idle(&mut self) -> Result<()> {
+        let shared = self.shared.clone();
+        let Shared { reading, clock, .. } = &*shared;
         if reading.drain && self.shared.buffer().claimed() == 0 {
             if self.is_drained().await? {
                 self.shared.buffer().finished = true;
                 return Ok(());
             }
+            self.say_why_it_waits();
             return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
         }
         // While messages are in flight a drain waits for the last of them, not for the poll interval.
@@ -123,6 +135,18 @@ impl<S: Store> Claimer<S> {
                     if self.shared.buffer().claimed() == 0 { return Ok(()) }
                 }
             }
+        }
+    }
+
+    /// A drain that waits for others, or for an operator, says so now and then.
+    fn say_why_it_waits(&mut self) {
+        let now = self.shared.clock.now();
+        if now - self.said > SAY_AGAIN {
+            self.said = now;
+            tracing::warn!(
+                queue = %self.shared.reading.queue,
+                "nothing can be claimed and not everything is done: other processes are at it, a retry is due later, or a failed message holds up its group (see `ichido status`)"
+            );
         }
     }
 
