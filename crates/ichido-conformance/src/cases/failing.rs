@@ -192,7 +192,8 @@ pub async fn a_claim_that_nobody_knows_of_is_found_once_per_lease<F: Fixture>() 
     let process = scene.process().action_fn(orders(), one_line::<F>).drain();
     let running = Running::start(process);
     scene.meddler.has_ended(Verb::Claim, 1).await;
-    scene.dial.tick(LEASE + THIRD).await;
+    // It may come to its end in the middle of its chores.
+    scene.dial.wake(LEASE + THIRD).await;
     running.ends().await;
     assert_eq!((effects(&scene.fixture).await, scene.done().await), (2, 2));
 }
