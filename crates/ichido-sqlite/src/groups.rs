@@ -164,6 +164,13 @@ pub(crate) async fn free_group(
     Ok(())
 }
 
+/// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
+pub(crate) async fn free_all_groups(tx: &mut SqliteConnection, queue: &Statements, owner: ProcessId) -> Result<()> {
+    let free = sqlx::query("delete from ichido_group where queue = ? and owner = ?");
+    free.bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
+    Ok(())
+}
+
 /// A message that has failed goes on holding its group.
 pub(crate) async fn hold_group(
     tx: &mut SqliteConnection,
