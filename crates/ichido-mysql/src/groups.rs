@@ -186,6 +186,18 @@ impl MySql {
         free.bind(owner.to_string()).execute(tx).await.map(|_| ())
     }
 
+    /// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
+    pub(crate) async fn free_all_groups(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        owner: ProcessId,
+    ) -> Result<()> {
+        let free = format!("delete from {} where queue = ? and owner = ?", self.shared.schema.group);
+        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
+        Ok(())
+    }
+
     /// A message that has failed goes on holding its group.
     pub(crate) async fn hold_group(
         &self,

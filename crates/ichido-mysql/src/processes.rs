@@ -88,11 +88,12 @@ impl MySql {
         Ok(ours.collect())
     }
 
-    /// Forgets that a process served a queue, when it owns nothing there any more.
+    /// Forgets that a process served a queue, when it owns nothing there any more, not even a group.
     async fn forget_queue(&self, tx: &mut MySqlConnection, queue: &Statements, process: ProcessId) -> Result<()> {
         let left =
             sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
         if left.try_get::<i64, _>(0)? == 0 {
+            self.free_all_groups(&mut *tx, queue, process).await?;
             let forget = format!("delete from {} where process = ? and queue = ?", self.shared.schema.process_queue);
             sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(&*queue.queue).execute(tx).await?;
         }

@@ -83,6 +83,19 @@ impl Column {
         }
     }
 
+    /// The column as a text that is the same for values that are equal by its collation.
+    fn out_as_compared(&self) -> String {
+        let Some(collation) = self.collation.as_deref().filter(|_| !self.is_bytes()) else { return self.out() };
+        let pads = !collation.contains("nopad") && !collation.contains("_0900_");
+        let name = format!("t.{}", self.quoted);
+        let value = if pads { format!("trim(trailing ' ' from {name})") } else { name };
+        if collation.ends_with("_bin") {
+            format!("cast({value} as char)")
+        } else {
+            format!("hex(weight_string({value}))")
+        }
+    }
+
     /// The value of the column's type whose text this expression is. Text is compared by the column's own collation.
     pub(crate) fn value_of(&self, text: &str) -> String {
         let unsigned = self.declared.contains("unsigned");
@@ -180,10 +193,10 @@ impl Rows {
         ))
     }
 
-    /// A group as `ichido_group` has it; a value that no index can hold is known by its hash.
+    /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.
     pub(crate) fn group_out(&self) -> Result<String> {
         let Some(group) = &self.mapping.group else { return Ok("null".into()) };
-        let text = self.column(group)?.out();
+        let text = self.column(group)?.out_as_compared();
         Ok(format!("case when length({text}) > 500 then md5({text}) else {text} end"))
     }
 

@@ -125,3 +125,32 @@ async fn a_galera_cluster_is_refused_unless_one_node_does_the_writing() {
     one.migrate().await.unwrap();
     one.prepare().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_message_holds_what_is_the_same_group_for_the_collation() {
+    let scene = Scene::new().await;
+    let tables = "create table plain (id int primary key, g varchar(20), s char(1) default '0' not null, o char(36)) default charset utf8mb4 collate utf8mb4_general_ci;
+        create table exact (id int primary key, g varchar(20) not null, s char(1) default '0' not null, o char(36)) default charset utf8mb4 collate utf8mb4_bin;
+        create table latin (id int primary key, g varchar(20), s char(1) default '0' not null, o char(36)) default charset latin1;
+        insert into plain (id, g) values (1, 'a'), (2, 'A'), (3, 'á '), (4, 'b');
+        insert into exact (id, g) values (1, 'a'), (2, 'a '), (3, 'a'), (4, 'A');
+        insert into latin (id, g) values (1, 'ä'), (2, 'Ä'), (3, 'ä '), (4, 'b')";
+    sqlx::raw_sql(tables).execute(&mut scene.connection().await).await.unwrap();
+    let status = || Status::new("s", "0", "1").failed("2");
+    let queue = |name: &str| Queue::table(name, Table::new(name, "o", status()).group_by("g"));
+    let store = MySql::new(&scene.url, None, 4, false, ["plain", "exact", "latin"].map(queue).into()).unwrap();
+    let queues = ["plain", "exact", "latin"].map(|queue| (queue.into(), 3));
+    let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from(queues));
+    store.register(&process).await.unwrap();
+    for queue in ["plain", "exact", "latin"] {
+        let first = store.claim(process.id, queue, 10).await.unwrap();
+        let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
+        assert_eq!(ids, [format!("{queue}/1"), format!("{queue}/4")]);
+        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.claim(process.id, queue, 10).await.unwrap().is_empty(), "{queue}: the first holds its group");
+        assert!(store.retry(&first[0].message.id()).await.unwrap());
+        let again = store.claim(process.id, queue, 10).await.unwrap();
+        assert_eq!(again[0].message.id().to_string(), format!("{queue}/1"));
+        store.release(&again).await.unwrap();
+    }
+}

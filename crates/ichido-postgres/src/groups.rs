@@ -123,6 +123,18 @@ impl Postgres {
         free.persistent(!self.own.is_pooled()).execute(tx).await.map(|_| ())
     }
 
+    /// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
+    pub(crate) async fn free_all_groups(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        owner: ProcessId,
+    ) -> Result<()> {
+        let free = format!("delete from {} where queue = $1 and owner = $2::text::uuid", self.shared.schema.group);
+        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
+        Ok(())
+    }
+
     /// A message that has failed goes on holding its group.
     pub(crate) async fn hold_group(
         &self,

@@ -81,11 +81,12 @@ impl Postgres {
         Ok(ours.collect())
     }
 
-    /// Forgets that a process served a queue, when it owns nothing there any more.
+    /// Forgets that a process served a queue, when it owns nothing there any more, not even a group.
     async fn forget_queue(&self, tx: &mut PgConnection, queue: &Statements, process: ProcessId) -> Result<()> {
         let left =
             sqlx::query(AssertSqlSafe(queue.owns_any.clone())).bind(process.to_string()).fetch_one(&mut *tx).await?;
         if !left.try_get::<bool, _>(0)? {
+            self.free_all_groups(&mut *tx, queue, process).await?;
             let forget = format!(
                 "delete from {} where process = $1::text::uuid and queue = $2",
                 self.shared.schema.process_queue

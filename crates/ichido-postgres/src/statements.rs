@@ -109,9 +109,15 @@ impl Rows {
         format!("{}, {} as payload, {headers} as headers, {group} as group_key", self.key_out(), self.payload())
     }
 
-    /// A group as `ichido_group` has it; a value that no index can hold is known by its hash.
+    /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.
     pub(crate) fn group_text(&self) -> Option<String> {
-        let text = format!("t.{}::text", self.mapping.group.as_ref()?);
+        let group = self.mapping.group.as_ref()?;
+        let text = match self.kind(group) {
+            "citext" => format!("lower(t.{group}::text)"),
+            "numeric" => format!("trim_scale(t.{group})::text"),
+            "interval" => format!("justify_interval(t.{group})::text"),
+            _ => format!("t.{group}::text"),
+        };
         Some(format!("case when octet_length({text}) > 500 then md5({text}) else {text} end"))
     }
 
@@ -122,11 +128,13 @@ impl Rows {
 
     /// A text as a value of a column.
     pub(crate) fn cast(&self, quoted: &str, parameter: usize) -> String {
+        format!("cast(${parameter}::text as {})", self.kind(quoted))
+    }
+
+    fn kind(&self, quoted: &str) -> &str {
         let mut known = self.columns.iter().chain(&self.key);
-        let kind = known
-            .find(|column| column.quoted == quoted || column.name == quoted)
-            .map_or("text", |column| &*column.kind);
-        format!("cast(${parameter}::text as {kind})")
+        let found = known.find(|column| column.quoted == quoted || column.name == quoted);
+        found.map_or("text", |column| &*column.kind)
     }
 }
 

@@ -183,3 +183,48 @@ async fn what_was_committed_without_a_reply_is_done_and_does_not_run_again() {
 async fn what_was_not_committed_is_not_said_to_be_done() {
     assert_eq!(cut_ten_of_forty(Cut::BeforeCommit).await, (50, 40));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
+    let scene = Scene::new(0).await;
+    for (kind, same, other) in [
+        ("numeric", ["1", "1.0", "1.00"], "1.001"),
+        ("numeric not null", ["0", "-0.0", "0.00"], "1"),
+        ("char(10)", ["a", "a ", "a  "], "A"),
+        ("interval", ["30 days", "1 mon", "720:00"], "31 days"),
+        (
+            "uuid",
+            [
+                "00000000-0000-0000-0000-00000000000a",
+                "{0000000000000000000000000000000A}",
+                "0000000000000000000000000000000a",
+            ],
+            "00000000-0000-0000-0000-00000000000b",
+        ),
+        ("timestamptz", ["2026-01-01 00:00Z", "2026-01-01 09:00+09", "2025-12-31 23:00-01"], "2026-01-01 00:01Z"),
+        ("double precision", ["0.1", "0.10", "1e-1"], "0.2"),
+        ("bytea", ["\\x00", "\\x00", "\\000"], "\\x0000"),
+        ("boolean", ["yes", "true", "1"], "no"),
+        ("text", ["", "", ""], " "),
+    ] {
+        let [one, two, three] = same;
+        let table = format!(
+            "drop table if exists held; create table held (id int primary key, g {kind}, s char(1) default '0' not null, o uuid); \
+             insert into held (id, g) values (1, '{one}'), (2, '{two}'), (3, '{three}'), (4, '{other}')"
+        );
+        sqlx::raw_sql(AssertSqlSafe(table)).execute(&mut scene.connection().await).await.unwrap();
+        let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
+        let store = Postgres::new(&scene.url, None, 4, vec![Queue::table("held", queue)]).unwrap();
+        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("held".into(), 3)]));
+        store.register(&process).await.unwrap();
+        let first = store.claim(process.id, "held", 10).await.unwrap();
+        let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
+        assert_eq!(ids, ["held/1", "held/4"], "{kind}");
+        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
+        assert!(store.retry(&first[0].message.id()).await.unwrap());
+        let again = store.claim(process.id, "held", 10).await.unwrap();
+        assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
+        store.leave(process.id).await.unwrap();
+    }
+}

@@ -185,6 +185,6 @@ fn bell(folder: &Path) -> Bell {
     if folder.as_os_str().len() <= LONGEST_FOLDER {
         Bell::in_folder(folder.into())
     } else {
-        Bell::at(&folder.to_string_lossy().chars().rev().take(LONGEST_FOLDER / 2).collect::<String>())
+        Bell::at(&folder.to_string_lossy())
     }
 }

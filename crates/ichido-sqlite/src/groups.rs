@@ -57,7 +57,8 @@ impl Groups {
     }
 }
 
-/// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
+/// The groups are walked along their index. The answer always has a row, which tells how far the walk went. Whether a group is
+/// held is asked with its column on the left, by whose affinity and collation values are compared.
 fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
     let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
     let first = |column: &str| {
@@ -69,7 +70,7 @@ fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
         "with recursive walk(g, n) as materialized (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?3) \
          select f.*, (select count(g) from walk) as looked_at, (select cast(g as text) from walk where g is not null order by n desc limit 1) as last \
          from (select 1) left join (select {key}, {text} as ichido_group_key from walk w join {table} t on {head} \
-         where {new} and t.{owner} is null and not exists (select 1 from ichido_group h where h.queue = ?4 and h.group_key = {text}) \
+         where {new} and t.{owner} is null and not exists (select 1 from ichido_group h where h.queue = ?4 and t.{group} = h.group_key) \
          order by {order} limit ?1) f on true",
         start = next(&format!("(?2 is null and t.{group} is not null or t.{group} > ?2)")),
         next = next(&format!("t.{group} > w.g")),
@@ -161,6 +162,13 @@ pub(crate) async fn free_group(
     let Some(group) = group else { return Ok(()) };
     let free = sqlx::query("delete from ichido_group where queue = ? and owner = ? and group_key = ?");
     free.bind(&*queue.queue).bind(owner.to_string()).bind(group).execute(tx).await?;
+    Ok(())
+}
+
+/// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
+pub(crate) async fn free_all_groups(tx: &mut SqliteConnection, queue: &Statements, owner: ProcessId) -> Result<()> {
+    let free = sqlx::query("delete from ichido_group where queue = ? and owner = ?");
+    free.bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
     Sqlite,
-    groups::hold_group,
+    groups::{free_all_groups, hold_group},
     messages::{self, free},
     parked::write_note,
     statements::Statements,
@@ -196,6 +196,7 @@ async fn owned(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId
 }
 
 async fn forget_queue(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId) -> Result<()> {
+    free_all_groups(&mut *tx, queue, process).await?;
     let forget =
         sqlx::query("delete from ichido_process_queue where process = ? and queue = ?").bind(process.to_string());
     forget.bind(&*queue.queue).execute(tx).await?;

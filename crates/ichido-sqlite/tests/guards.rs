@@ -105,3 +105,37 @@ async fn after_a_swallowed_full_disk_everything_or_nothing_stays() {
         assert_eq!(number, done, "{query}, completed: {completed:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
+    let mut scene = Scene::new().await;
+    for (kind, same, other) in [
+        ("text collate nocase", ["'a'", "'A'", "'a'"], "'b'"),
+        ("text collate rtrim not null", ["'a'", "'a '", "'a'"], "'A'"),
+        ("integer", ["1", "'1'", "1.0"], "2"),
+        ("numeric", ["0.5", "'.5'", "0.50"], "2"),
+        ("real", ["1", "'1'", "1.0"], "2"),
+        ("blob", ["x'61'", "x'61'", "x'61'"], "'b'"),
+    ] {
+        let [one, two, three] = same;
+        let table = format!(
+            "drop table if exists held; create table held (id integer primary key, g {kind}, s char(1) default '0' not null, o text); \
+             insert into held (id, g) values (1, {one}), (2, {two}), (3, {three}), (4, {other})"
+        );
+        sqlx::raw_sql(AssertSqlSafe(table)).execute(&mut scene.outside).await.unwrap();
+        let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
+        let url = format!("sqlite://{}", scene.file.display());
+        let store = Sqlite::new(&url, vec![Queue::table("held", queue)]).unwrap();
+        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("held".into(), 3)]));
+        store.register(&process).await.unwrap();
+        let first = store.claim(process.id, "held", 10).await.unwrap();
+        let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
+        assert_eq!(ids, ["held/1", "held/4"], "{kind}");
+        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
+        assert!(store.retry(&first[0].message.id()).await.unwrap());
+        let again = store.claim(process.id, "held", 10).await.unwrap();
+        assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
+        store.leave(process.id).await.unwrap();
+    }
+}

@@ -41,6 +41,8 @@ struct Shared {
     /// Those who wait, by queue.
     waiting: Mutex<Vec<(Arc<str>, Weak<Notify>)>>,
     sent: Mutex<Sent>,
+    /// Something is to be told before what the task sleeps for.
+    more: Notify,
 }
 
 /// What is still to be told.
@@ -104,13 +106,13 @@ impl Bell {
     /// all to see, else it is rung a few times while the caller commits.
     pub(crate) fn sent<S: Store>(&self, store: &S, queue: &str, committed: bool) {
         self.ring(queue);
-        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.to_tell();
         let told = sent.queues.get(queue).and_then(|telling| telling.told);
         let again: &[Duration] = if committed { &[] } else { &AGAIN };
         sent.queues.insert(queue.into(), Telling { sent: Instant::now(), again, others: true, told });
-        if !sent.runs
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
+        if sent.runs {
+            self.0.more.notify_one();
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             sent.runs = true;
             runtime.spawn(self.clone().tell_all(store.clone()));
         }
@@ -128,6 +130,7 @@ impl Bell {
 
     /// Until nothing is left to be told.
     async fn tell_all<S: Store>(self, store: S) {
+        let mut run = Run { bell: self.clone(), over: false };
         while let Some((wait, due)) = self.due() {
             for (queue, others) in due {
                 self.ring(&queue);
@@ -135,8 +138,12 @@ impl Bell {
                     self.tell_others(&store, &queue).await;
                 }
             }
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.0.more.notified() => {}
+            }
         }
+        run.over = true;
     }
 
     async fn tell_others<S: Store>(&self, store: &S, queue: &str) {
@@ -148,7 +155,7 @@ impl Bell {
 
     /// What is to be told now, whether others are to hear it, and how long to wait for the next; none if all is told.
     fn due(&self) -> Option<(Duration, Vec<Ring>)> {
-        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.to_tell();
         let now = Instant::now();
         sent.queues.retain(|_, telling| telling.is_left(now));
         let next = sent.queues.values().map(|telling| telling.next(now)).min();
@@ -162,8 +169,26 @@ impl Bell {
         Some((next?.max(Duration::from_millis(1)), due))
     }
 
+    fn to_tell(&self) -> MutexGuard<'_, Sent> {
+        self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Vec<(Arc<str>, Weak<Notify>)>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that tells. It may be dropped with its runtime; the next send starts another one then.
+struct Run {
+    bell: Bell,
+    over: bool,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.over {
+            self.bell.to_tell().runs = false;
+        }
     }
 }
 

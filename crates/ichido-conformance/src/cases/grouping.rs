@@ -209,6 +209,28 @@ pub async fn what_is_released_or_left_behind_goes_on_with_its_first<F: Fixture>(
     }
 }
 
+pub async fn a_dead_process_leaves_no_group_behind_whose_row_was_changed_by_hand<F: Fixture>() {
+    let Scene { fixture, one, other } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2), (Some("b"), 3)]).await;
+    let third = join(&fixture).await;
+    for queue in QUEUES {
+        assert_eq!(numbers(&one.claim(queue, 10).await), [1, 3], "{queue}");
+    }
+    fixture.sql("delete from transfer where n = 1; update transfer set account = 'c' where n = 3").await;
+    fixture
+        .sql("update booking set status = 'done', process_id = null where n = 1; delete from booking where n = 3")
+        .await;
+    fixture.sql("delete from ichido_message where group_key = 'a' and payload like '%1%'").await;
+    one.die(&fixture).await;
+    other.store.rescue(&other.registration).await.unwrap();
+    for (queue, left) in QUEUES.into_iter().zip([&[2, 3][..], &[2, 3], &[2]]) {
+        assert_eq!(numbers(&other.claim(queue, 10).await), left, "{queue}");
+    }
+    fixture.sql("delete from transfer where n = 2").await;
+    other.store.leave(other.registration.id).await.unwrap();
+    send(&fixture, "transfers", &[(Some("a"), 4)]).await;
+    assert_eq!(numbers(&third.claim("transfers", 10).await), [3, 4]);
+}
+
 pub async fn a_row_that_comes_late_waits_for_the_one_in_flight<F: Fixture>() {
     let Scene { fixture, one, other } = Scene::<F>::with(&[(Some("a"), 5)]).await;
     for queue in ["transfers", "bookings"] {

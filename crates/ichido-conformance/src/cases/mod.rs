@@ -62,6 +62,7 @@ macro_rules! conformance {
             operators_see_how_long_the_oldest_waits_and_which_groups_are_held_up,
             a_failed_row_that_is_gone_or_set_to_new_by_hand_frees_its_group,
             what_a_dead_process_held_goes_on_with_its_first, what_is_released_or_left_behind_goes_on_with_its_first,
+            a_dead_process_leaves_no_group_behind_whose_row_was_changed_by_hand,
             a_row_that_comes_late_waits_for_the_one_in_flight, messages_with_and_without_a_group_share_a_queue,
             every_one_of_many_groups_is_reached, an_empty_or_endless_group_is_refused_and_a_table_has_its_own,
             groups_keep_their_order_over_processes_and_retries

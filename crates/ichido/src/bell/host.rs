@@ -5,12 +5,24 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+/// The path of a socket has about a hundred bytes: an address that is longer than this is known by its hash.
+const LONGEST_NAME: usize = 32;
+
 /// The folder for the database at this address, which other users of this host do not share.
 pub(super) fn folder(address: &str) -> PathBuf {
     let name: String =
         address.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    let name = if name.len() > LONGEST_NAME { hash(address) } else { name };
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
     runtime.unwrap_or_else(std::env::temp_dir).join(format!("ichido-{name}"))
+}
+
+/// FNV-1a: every process must come to the same name, whoever built it.
+fn hash(address: &str) -> String {
+    let hash = address
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{hash:016x}")
 }
 
 #[cfg(not(unix))]
@@ -150,6 +162,15 @@ mod sockets {
             hearing.abort();
             let _ = hearing.await;
             assert!(!place.exists(), "who leaves as the last one takes the folder along");
+        }
+
+        #[tokio::test]
+        async fn a_long_address_has_a_folder_too_and_its_own() {
+            let address = |name| format!("orders.cluster-0123456789ab.eu-central-1.rds.example.com:5432/{name}");
+            let folder = super::super::folder(&address("orders"));
+            drop(Ear::open(&folder).unwrap());
+            fs::remove_dir(&folder).unwrap();
+            assert_ne!(folder, super::super::folder(&address("mail")));
         }
 
         #[test]
