@@ -50,18 +50,19 @@ impl Groups {
 fn look(schema: &Schema, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
     let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
     let column = rows.column(group)?;
-    let first = |column: &str| {
+    let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
     };
     let next =
         |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
     Ok(format!(
-        "with recursive walk(g, n) as (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?) \
+        "with recursive walk(g, n) as (select case when ? is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?) \
          select f.*, (select count(g) from walk), (select {last} from walk t where t.g is not null order by t.n desc limit 1) \
          from (select 1) one left join (select {key}, {text} as ichido_group_key from walk w join {table} t on {head} \
          where {new} and t.{owner} is null and not exists (select 1 from {held} h where h.queue = ? and h.group_key = {text}) \
          order by {order} limit ?) f on true",
-        start = next(&format!("(? is null and t.{group} is not null or t.{group} > {})", column.value_of("?"))),
+        first = next(&format!("t.{group} is not null")),
+        after = next(&format!("t.{group} > {}", column.value_of("?"))),
         next = next(&format!("t.{group} > w.g")),
         last = column.out().replace(&format!("t.{}", column.quoted), "t.g"),
         key = rows
@@ -72,7 +73,7 @@ fn look(schema: &Schema, rows: &Rows, conditions: &Conditions, group: &str) -> R
             .collect::<Vec<_>>()
             .join(", "),
         text = rows.group_out()?,
-        head = rows.each_key(" and ", |key| format!("t.{} = ({})", key.quoted, first(&key.quoted))),
+        head = rows.each_key(" and ", |key| format!("t.{} = ({})", key.quoted, head(&key.quoted))),
         held = schema.group,
     ))
 }

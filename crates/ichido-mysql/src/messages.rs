@@ -72,7 +72,7 @@ impl MySql {
         self.claim_picked(&mut tx, queue, process, &deliveries).await?;
         tx.commit().await?;
         let last = picked.last().and_then(|row| row.try_get::<Option<String>, _>("ichido_bound").ok()?);
-        queue.bound.note(start, last.map(|value| vec![value]), picked.len() >= count, took);
+        queue.bound.note(start, last.map(|value| vec![value]), (picked.len(), count), took);
         Ok((deliveries, there))
     }
 

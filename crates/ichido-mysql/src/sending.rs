@@ -16,6 +16,9 @@ use crate::{
 /// Messages per statement.
 const ROWS: usize = 500;
 
+/// Bytes per statement, a message more or less: servers take packets of 16 MiB.
+const BYTES: usize = 4 << 20;
+
 impl MySql {
     pub(crate) async fn send_in(
         &self,
@@ -30,7 +33,7 @@ impl MySql {
             match (queue.rows.managed, &run[0].unique) {
                 (true, Some(unique)) => sent.push(self.send_unique(connection, queue, &run[0], unique).await?),
                 (true, None) => {
-                    for part in run.chunks(ROWS) {
+                    for part in parts(run) {
                         sent.extend(self.insert_messages(connection, queue, part).await?);
                     }
                 }
@@ -119,6 +122,20 @@ impl MySql {
         park.bind(microseconds(at)).bind(microseconds(after)).execute(connection).await?;
         Ok(())
     }
+}
+
+/// The messages in parts that one statement can carry.
+fn parts(messages: &[NewMessage]) -> impl Iterator<Item = &[NewMessage]> {
+    let (mut rows, mut bytes) = (0, 0);
+    messages.chunk_by(move |one, _| {
+        rows += 1;
+        bytes += one.payload.len();
+        let fits = rows < ROWS && bytes < BYTES;
+        if !fits {
+            (rows, bytes) = (0, 0);
+        }
+        fits
+    })
 }
 
 /// Fields are columns; columns that the message does not name get their defaults.

@@ -154,3 +154,24 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_collation() {
         store.release(&again).await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_large_messages_are_sent_in_packets_that_the_server_takes() {
+    let scene = Scene::new().await;
+    let store = MySql::new(&scene.url, None, 4, false, vec![Queue::managed("mail").payload_limit(1 << 20)]).unwrap();
+    let large = format!("\"{}\"", "x".repeat(1_000_000));
+    let mut messages = vec![NewMessage::new(large); 30];
+    messages.extend((0..1200).map(|n| NewMessage::new(n.to_string())));
+    let mut tx = store.begin().await.unwrap();
+    let sent = store.send(MySql::connection(&mut tx), "mail", &messages).await.unwrap();
+    store.commit(tx).await.unwrap();
+    let ids: std::collections::BTreeSet<_> = sent.iter().map(ToString::to_string).collect();
+    assert_eq!(ids.len(), messages.len());
+    for (at, payload) in [(30, 0), (529, 499), (530, 500), (1229, 1199)] {
+        let id = &sent[at].key;
+        assert_eq!(
+            scene.number(&format!("select cast(payload as signed) from ichido_message where id = {id}")).await,
+            payload
+        );
+    }
+}

@@ -41,19 +41,19 @@ impl Groups {
 }
 
 /// One statement, so that a process that is stopped in between holds nothing. The groups are walked along their index; what
-/// is claimed is sorted, so that two claims take groups in the same order.
+/// is claimed is sorted, so that two claims take groups in the same order. Where a walk begins is one of two looks and not one
+/// with an OR: a plan that is made for all runs could not use the index for that.
 fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
     let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
     let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
-    let first = |column: &str| {
+    let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
     };
     let next =
         |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
-    let after = format!("t.{group} > {}", rows.cast(group, 3));
     Ok(format!(
         "with recursive {me}, \
-         walk(g, n) as (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
+         walk(g, n) as (select case when $3::text is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
          picked as materialized (select {key}, {text} as group_key from walk w join {table} t on {head} \
          where {new} and t.{owner} is null and exists (select 1 from me) \
          and not exists (select 1 from {held} h where h.queue = {queue} and h.group_key = {text}) \
@@ -64,11 +64,12 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, gro
          select exists (select 1 from me), (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
          from (values (1)) as one(n) left join claimed c on true",
         me = me(schema),
-        start = next(&format!("($3::text is null and t.{group} is not null or {after})")),
+        first = next(&format!("t.{group} is not null")),
+        after = next(&format!("t.{group} > {}", rows.cast(group, 3))),
         next = next(&format!("t.{group} > w.g")),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
         text = rows.group_text().unwrap_or_default(),
-        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, first(&column.quoted))),
+        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, head(&column.quoted))),
         held = schema.group,
         queue = quote::literal(queue)?,
         owned = rows.me(),

@@ -71,7 +71,7 @@ impl Postgres {
         let (any_parked, grouped) = (first.try_get(1)?, first.try_get(2)?);
         let claimed = claimed_rows(&rows);
         let last = claimed.last().and_then(|row| order(queue, row));
-        queue.bound.note(start, last, claimed.len() >= count, began.elapsed());
+        queue.bound.note(start, last, (claimed.len(), count), began.elapsed());
         Ok((self.deliveries(queue, process, &claimed, any_parked).await?, grouped))
     }
 

@@ -59,17 +59,21 @@ impl World {
         }
         let plan: Vec<String> = explain.fetch_all(&mut *tx).await.unwrap().iter().map(|row| row.get(0)).collect();
         tx.rollback().await.unwrap();
-        // The first line about buffers is that of the whole statement.
-        let line = plan.iter().find(|line| line.contains("Buffers: shared")).unwrap();
-        let count =
-            |sign: &str| line.split(sign).nth(1).and_then(|rest| rest.split([' ', ',']).next()?.parse::<i64>().ok());
-        (count("hit=").unwrap_or_default() + count("read=").unwrap_or_default(), plan.join("\n"))
+        (buffers(&plan), plan.join("\n"))
     }
 
     async fn claim(&self, count: usize) -> Vec<String> {
         let claimed = self.store.claim(self.process.id, "orders", count).await.unwrap();
         claimed.iter().map(|delivery| delivery.message.key.to_string()).collect()
     }
+}
+
+/// The pages that a plan touched; the first line about buffers is that of the whole statement.
+fn buffers(plan: &[String]) -> i64 {
+    let line = plan.iter().find(|line| line.contains("Buffers: shared")).unwrap();
+    let count =
+        |sign: &str| line.split(sign).nth(1).and_then(|rest| rest.split([' ', ',']).next()?.parse::<i64>().ok());
+    count("hit=").unwrap_or_default() + count("read=").unwrap_or_default()
 }
 
 const INDEX: &str = "create index big_order_claim on big_order (id) where status = '0' and process_id is null";
@@ -186,4 +190,29 @@ async fn a_claim_of_groups_reads_few_pages_however_long_the_groups_are() {
     assert!(pages < 4000, "{pages} pages:\n{plan}");
     assert!(!plan.contains("Seq Scan on big_order"), "{plan}");
     assert_eq!(world.claim(3).await, ["1", "2", "3"]);
+}
+
+/// The plan that the server makes once for all runs must begin at the group where the last walk ended, too.
+#[tokio::test]
+async fn a_walk_over_many_groups_goes_on_where_the_last_one_ended() {
+    let fill = "insert into big_order (id, team) select n, 'team ' || lpad((n % 3000)::text, 4, '0') from generate_series(1, 300000) n";
+    let index = "create index big_order_group on big_order (team, id) where status = '0'";
+    let mut world =
+        World::new("id bigint primary key, team text not null", &[fill, index, "vacuum analyze big_order"], |table| {
+            table.group_by("team")
+        })
+        .await;
+    let claim = world.statement("claim of a group's first").await;
+    world.run(&format!("prepare walk(text, bigint, text, bigint) as {claim}")).await;
+    let me = world.process.id;
+    for mode in ["auto", "force_generic_plan"] {
+        world.run(&format!("set plan_cache_mode = {mode}")).await;
+        for after in ["null", "'team 1500'", "'team 2900'"] {
+            let explain = format!("explain (analyze, buffers) execute walk('{me}', 0, {after}, 8)");
+            let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut world.sql).await.unwrap();
+            let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+            let pages = buffers(&plan);
+            assert!(pages < 400, "{mode}, after {after}: {pages} pages:\n{}", plan.join("\n"));
+        }
+    }
 }

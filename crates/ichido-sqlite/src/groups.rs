@@ -61,22 +61,23 @@ impl Groups {
 /// held is asked with its column on the left, by whose affinity and collation values are compared.
 fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
     let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
-    let first = |column: &str| {
+    let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
     };
     let next =
         |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
     format!(
-        "with recursive walk(g, n) as materialized (select ({start}), 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?3) \
+        "with recursive walk(g, n) as materialized (select case when ?2 is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?3) \
          select f.*, (select count(g) from walk) as looked_at, (select cast(g as text) from walk where g is not null order by n desc limit 1) as last \
          from (select 1) left join (select {key}, {text} as ichido_group_key from walk w join {table} t on {head} \
          where {new} and t.{owner} is null and not exists (select 1 from ichido_group h where h.queue = ?4 and t.{group} = h.group_key) \
          order by {order} limit ?1) f on true",
-        start = next(&format!("(?2 is null and t.{group} is not null or t.{group} > ?2)")),
+        first = next(&format!("t.{group} is not null")),
+        after = next(&format!("t.{group} > ?2")),
         next = next(&format!("t.{group} > w.g")),
         key = rows.each_key(", ", |at, column| format!("{} as k{at}", column.out("t."))),
         text = rows.group_out(),
-        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, first(&column.quoted))),
+        head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, head(&column.quoted))),
     )
 }
 

@@ -51,9 +51,13 @@ impl LowerBound {
         }
     }
 
-    /// Notes what a claim found: the order of its last row, whether it found all it wanted, and how long it took.
-    pub fn note(&self, start: &Start, last: Option<Vec<String>>, full: bool, took: Duration) {
-        let mut state = self.state();
+    /// Notes what a claim found: the order of its last row, how many it found of how many it wanted, and how long it took.
+    /// A claim that wanted nothing has looked at nothing.
+    pub fn note(&self, start: &Start, last: Option<Vec<String>>, (found, wanted): (usize, usize), took: Duration) {
+        if wanted == 0 {
+            return;
+        }
+        let (mut state, full) = (self.state(), found >= wanted);
         if *start == Start::First {
             state.whole = Some((Instant::now(), took));
             // Nothing is left before the bound that was known: it still holds.
@@ -92,6 +96,9 @@ impl State {
 mod tests {
     use super::*;
 
+    const FULL: (usize, usize) = (5, 5);
+    const SHORT: (usize, usize) = (1, 5);
+
     fn row(value: &str) -> Vec<String> {
         vec![value.into()]
     }
@@ -100,38 +107,47 @@ mod tests {
     fn a_claim_begins_at_the_last_row_once_the_whole_queue_was_looked_at() {
         let bound = LowerBound::default();
         assert_eq!(bound.start(), Start::First);
-        bound.note(&Start::First, Some(row("7")), true, Duration::ZERO);
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::ZERO);
         let at = bound.start();
         assert_eq!(at, Start::At(row("7")));
-        bound.note(&at, Some(row("9")), true, Duration::ZERO);
+        bound.note(&at, Some(row("9")), FULL, Duration::ZERO);
         assert_eq!(bound.start(), Start::At(row("9")));
     }
 
     #[test]
     fn a_look_at_the_whole_queue_that_found_the_rest_leaves_the_bound_where_it_was() {
         let bound = LowerBound::default();
-        bound.note(&Start::First, Some(row("7")), true, Duration::ZERO);
-        bound.note(&Start::First, Some(row("3")), false, CHEAP);
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::ZERO);
+        bound.note(&Start::First, Some(row("3")), SHORT, CHEAP);
         assert_eq!(bound.start(), Start::At(row("7")));
-        bound.note(&Start::First, Some(row("4")), true, CHEAP);
+        bound.note(&Start::First, Some(row("4")), FULL, CHEAP);
         assert_eq!(bound.start(), Start::At(row("4")), "there may be more between 4 and 7");
-        bound.note(&Start::First, None, false, Duration::ZERO);
+        bound.note(&Start::First, None, SHORT, Duration::ZERO);
         assert_eq!(bound.start(), Start::First, "the queue is empty and a look costs nothing");
+    }
+
+    #[test]
+    fn a_claim_that_wanted_nothing_is_no_look_at_the_queue() {
+        let bound = LowerBound::default();
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::ZERO);
+        bound.state().whole = Some((Instant::now().checked_sub(WHOLE_LOOK).unwrap(), Duration::ZERO));
+        bound.note(&Start::First, None, (0, 0), Duration::ZERO);
+        assert_eq!(bound.start(), Start::First);
     }
 
     #[test]
     fn looks_that_cost_much_are_rare() {
         let bound = LowerBound::default();
-        bound.note(&Start::First, Some(row("7")), true, Duration::ZERO);
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::ZERO);
         assert!(bound.look_at_whole());
-        bound.note(&Start::First, Some(row("7")), true, Duration::from_mins(1));
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::from_mins(1));
         assert!(!bound.look_at_whole());
     }
 
     #[test]
     fn a_queue_is_looked_at_from_its_beginning_again_and_again() {
         let bound = LowerBound::default();
-        bound.note(&Start::First, Some(row("7")), true, Duration::ZERO);
+        bound.note(&Start::First, Some(row("7")), FULL, Duration::ZERO);
         bound.state().whole = Some((Instant::now().checked_sub(WHOLE_LOOK).unwrap(), Duration::ZERO));
         assert_eq!(bound.start(), Start::First);
     }
