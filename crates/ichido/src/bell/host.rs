@@ -113,6 +113,8 @@ mod sockets {
             if fs::metadata(folder)?.mode() & 0o002 != 0 {
                 return Err(io::Error::other(format!("everybody may write in {}", folder.display())));
             }
+            // Processes that were killed have left their sockets; a ring for no queue clears them away.
+            tell(Some(folder), "");
             let path = folder.join(format!("{}.{ENDING}", uuid::Uuid::now_v7().simple()));
             let socket = UnixDatagram::bind(&path)?;
             Ok(Ear { socket, path })
@@ -152,13 +154,12 @@ mod sockets {
                 })
                 .await;
             });
-            while fs::read_dir(&folder).unwrap().count() < 2 {
+            while left.exists() || fs::read_dir(&folder).unwrap().count() < 1 {
                 tokio::task::yield_now().await;
             }
             tell(Some(&folder), "orders");
             rung.notified().await;
             assert_eq!(*heard.lock().unwrap(), ["orders"]);
-            assert!(!left.exists());
             hearing.abort();
             let _ = hearing.await;
             assert!(!place.exists(), "who leaves as the last one takes the folder along");
@@ -169,7 +170,6 @@ mod sockets {
             let address = |name| format!("orders.cluster-0123456789ab.eu-central-1.rds.example.com:5432/{name}");
             let folder = super::super::folder(&address("orders"));
             drop(Ear::open(&folder).unwrap());
-            fs::remove_dir(&folder).unwrap();
             assert_ne!(folder, super::super::folder(&address("mail")));
         }
 
