@@ -81,17 +81,17 @@ async fn a_failed_message_holds_up_its_group_and_no_other(kind: Kind) {
             env.ok(&["send", "tasks", &format!(r#"{{"team":"{team}","n":{n}}}"#), "--group", team]).await;
         }
     }
-    let mut process = env.start("run", &["run", "Step"]);
+    let mut process = env.start("run", &["run", "Step", "--drain"]);
     env.until("select count(*) from step", 6).await;
     env.until("select count(*) from ichido_parked where state = 'dead'", 1).await;
+    process.until_logged("not drained yet").await;
     assert_eq!(env.number("select count(*) from step where team = 't1'").await, 0);
     let failed = env.ok(&["failed", "list", "--json"]).await;
     assert!(failed.contains("tasks/1"), "{failed}");
     env.ok(&["failed", "discard", "tasks/1"]).await;
-    env.until("select count(*) from step where team = 't1'", 3).await;
-    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
-    process.signal("-TERM").await;
     assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    assert_eq!(env.number("select count(*) from step where team = 't1'").await, 3);
+    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
 }
 
 async fn rows_of_a_table_are_grouped_by_a_column(kind: Kind) {
