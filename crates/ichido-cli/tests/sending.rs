@@ -8,6 +8,7 @@ use testenv::{Env, Kind};
 
 on_all!(
     groups_keep_their_order_over_four_processes_with_failures,
+    groups_keep_their_order_when_processes_are_killed,
     a_failed_message_holds_up_its_group_and_no_other,
     rows_of_a_table_are_grouped_by_a_column,
     a_delayed_message_runs_when_it_is_due,
@@ -70,6 +71,26 @@ async fn groups_keep_their_order_over_four_processes_with_failures(kind: Kind) {
     assert_eq!(env.number(OUT_OF_ORDER).await, 0);
     assert_eq!(env.number("select count(*) from ichido_group").await, 0);
     println!("{kind:?}: 20 groups of {each} over four processes: in order");
+}
+
+async fn groups_keep_their_order_when_processes_are_killed(kind: Kind) {
+    let (each, teams) = (size(40, 200), 10);
+    let env = world(kind, true).await;
+    let rows: Vec<_> = (1..=each * teams).map(|id| format!("({id}, 't{}', {id})", id % teams)).collect();
+    for part in rows.chunks(500) {
+        env.sql(&format!("insert into task (id, team, n) values {}", part.join(", "))).await;
+    }
+    let mut processes: Vec<_> = (0..3).map(|n| env.start(&format!("first {n}"), &["run", "Step"])).collect();
+    for n in 1..=5 {
+        env.until("select count(*) from step", i64::from(each * teams / 8 * n)).await;
+        processes.remove(0).kill().await;
+        processes.push(env.start(&format!("later {n}"), &["run", "Step"]));
+    }
+    let mut last = env.start("last", &["run", "Step", "--drain"]);
+    assert_eq!(last.exit_code().await, 0, "{}", last.log());
+    assert_eq!(env.number("select count(*) from step").await, i64::from(each * teams));
+    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
+    assert_eq!(env.number("select count(*) from ichido_group").await, 0);
 }
 
 async fn a_failed_message_holds_up_its_group_and_no_other(kind: Kind) {
