@@ -8,6 +8,7 @@ use testenv::{Env, Kind};
 
 on_all!(
     groups_keep_their_order_over_four_processes_with_failures,
+    groups_keep_their_order_when_processes_are_killed,
     a_failed_message_holds_up_its_group_and_no_other,
     rows_of_a_table_are_grouped_by_a_column,
     a_delayed_message_runs_when_it_is_due,
@@ -73,6 +74,26 @@ async fn groups_keep_their_order_over_four_processes_with_failures(kind: Kind) {
     println!("{kind:?}: 20 groups of {each} over four processes: in order");
 }
 
+async fn groups_keep_their_order_when_processes_are_killed(kind: Kind) {
+    let (each, teams) = (size(40, 200), 10);
+    let env = world(kind, true).await;
+    let rows: Vec<_> = (1..=each * teams).map(|id| format!("({id}, 't{}', {id})", id % teams)).collect();
+    for part in rows.chunks(500) {
+        env.sql(&format!("insert into task (id, team, n) values {}", part.join(", "))).await;
+    }
+    let mut processes: Vec<_> = (0..3).map(|n| env.start(&format!("first {n}"), &["run", "Step"])).collect();
+    for n in 1..=5 {
+        env.until("select count(*) from step", i64::from(each * teams / 8 * n)).await;
+        processes.remove(0).kill().await;
+        processes.push(env.start(&format!("later {n}"), &["run", "Step"]));
+    }
+    let mut last = env.start("last", &["run", "Step", "--drain"]);
+    assert_eq!(last.exit_code().await, 0, "{}", last.log());
+    assert_eq!(env.number("select count(*) from step").await, i64::from(each * teams));
+    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
+    assert_eq!(env.number("select count(*) from ichido_group").await, 0);
+}
+
 async fn a_failed_message_holds_up_its_group_and_no_other(kind: Kind) {
     let env = world(kind, false).await;
     // Its first message has no team and no number: it fails for good at once.
@@ -82,17 +103,17 @@ async fn a_failed_message_holds_up_its_group_and_no_other(kind: Kind) {
             env.ok(&["send", "tasks", &format!(r#"{{"team":"{team}","n":{n}}}"#), "--group", team]).await;
         }
     }
-    let mut process = env.start("run", &["run", "Step"]);
+    let mut process = env.start("run", &["run", "Step", "--drain"]);
     env.until("select count(*) from step", 6).await;
     env.until("select count(*) from ichido_parked where state = 'dead'", 1).await;
+    process.until_logged("not drained yet").await;
     assert_eq!(env.number("select count(*) from step where team = 't1'").await, 0);
     let failed = env.ok(&["failed", "list", "--json"]).await;
     assert!(failed.contains("tasks/1"), "{failed}");
     env.ok(&["failed", "discard", "tasks/1"]).await;
-    env.until("select count(*) from step where team = 't1'", 3).await;
-    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
-    process.signal("-TERM").await;
     assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    assert_eq!(env.number("select count(*) from step where team = 't1'").await, 3);
+    assert_eq!(env.number(OUT_OF_ORDER).await, 0);
 }
 
 async fn rows_of_a_table_are_grouped_by_a_column(kind: Kind) {

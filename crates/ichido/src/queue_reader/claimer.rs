@@ -1,11 +1,7 @@
 //! The task that keeps a [`QueueReader`](super::QueueReader)'s buffer filled. It is the only one that claims, so that claims
 //! of one process never race each other, and its errors reach the workers through the buffer.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::Shared;
 use crate::{Error, Key, ProcessId, Result, Store};
@@ -13,12 +9,8 @@ use crate::{Error, Key, ProcessId, Result, Store};
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
-/// A drain that waits says so this often.
-const SAY_AGAIN: Duration = Duration::from_secs(10);
-
 pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
-    let now = shared.clock.now();
-    let mut claimer = Claimer { asked: now, said: now, shared };
+    let mut claimer = Claimer { asked: shared.clock.now(), held_up: None, shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = claimer.turn().await {
             claimer.shared.buffer().error = Some(error);
@@ -34,9 +26,9 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
 struct Claimer<S: Store> {
     shared: Arc<Shared<S>>,
     /// When the database was last asked what is ours.
-    asked: Instant,
-    /// When it was last said that a drain waits.
-    said: Instant,
+    asked: std::time::Instant,
+    /// Draining, and nothing could be claimed though something is unprocessed: when to say so.
+    held_up: Option<std::time::Instant>,
 }
 
 impl<S: Store> Claimer<S> {
@@ -75,6 +67,7 @@ impl<S: Store> Claimer<S> {
         let found = store.claim(process, &reading.queue, wanted).await?;
         let count = found.len();
         if count > 0 {
+            self.held_up = None;
             let mut buffer = self.shared.buffer();
             for delivery in found {
                 buffer.put(delivery);
@@ -101,28 +94,42 @@ impl<S: Store> Claimer<S> {
         Ok(())
     }
 
-    /// Nothing is unprocessed in any queue of this process: an action of another pool may still send to ours.
-    async fn is_drained(&self) -> Result<bool> {
+    /// A queue of this process in which something is unprocessed; of any pool, as its action may still send to ours.
+    async fn undrained(&self) -> Result<Option<Arc<str>>> {
         for queue in self.shared.life.registration().queues.keys() {
             if !self.shared.store.is_drained(queue).await? {
-                return Ok(false);
+                return Ok(Some(queue.clone()));
             }
         }
-        Ok(true)
+        Ok(None)
+    }
+
+    /// Says why a drain does not come to its end, once it has waited for a poll interval, and then once per lease.
+    fn tell_held_up(&mut self, queue: &str) {
+        let Shared { reading, clock, .. } = &*self.shared;
+        let now = clock.now();
+        if now >= *self.held_up.get_or_insert(now + reading.poll) {
+            self.held_up = Some(now + reading.lease);
+            tracing::info!(
+                queue,
+                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, or a message \
+                 before it in its group waits or has failed (see `ichido failed list --waiting`)"
+            );
+        }
     }
 
     /// The queue has no more: wait for the poll interval; when draining, end if all is done.
     async fn idle(&mut self) -> Result<()> {
-        let shared = self.shared.clone();
-        let Shared { reading, clock, .. } = &*shared;
-        if reading.drain && self.shared.buffer().claimed() == 0 {
-            if self.is_drained().await? {
+        if self.shared.reading.drain && self.shared.buffer().claimed() == 0 {
+            let Some(queue) = self.undrained().await? else {
                 self.shared.buffer().finished = true;
                 return Ok(());
-            }
-            self.say_why_it_waits();
+            };
+            self.tell_held_up(&queue);
+            let Shared { reading, clock, .. } = &*self.shared;
             return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
         }
+        let Shared { reading, clock, .. } = &*self.shared;
         // While messages are in flight a drain waits for the last of them, not for the poll interval.
         let polled = clock.sleep(reading.poll);
         tokio::pin!(polled);
@@ -135,18 +142,6 @@ impl<S: Store> Claimer<S> {
                     if self.shared.buffer().claimed() == 0 { return Ok(()) }
                 }
             }
-        }
-    }
-
-    /// A drain that waits for others, or for an operator, says so now and then.
-    fn say_why_it_waits(&mut self) {
-        let now = self.shared.clock.now();
-        if now - self.said > SAY_AGAIN {
-            self.said = now;
-            tracing::warn!(
-                queue = %self.shared.reading.queue,
-                "nothing can be claimed and not everything is done: other processes are at it, a retry is due later, or a failed message holds up its group (see `ichido status`)"
-            );
         }
     }
 
