@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Result,
-    Statement, backend,
+    Flag, Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts,
+    RequestState, Result, Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -24,7 +24,11 @@ impl Inspect for MySql {
             let (waiting, failed) = (parked.try_get(0)?, parked.try_get(1)?);
             queues.push(QueueCounts { queue: queue.queue.to_string(), ready, claimed, waiting, failed });
         }
-        Ok(Overview::new(queues, self.process_states().await?))
+        Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
+    }
+
+    async fn requests(&self) -> Result<Vec<RequestState>> {
+        self.request_states().await
     }
 
     async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
@@ -180,6 +184,10 @@ impl Operate for MySql {
 
     async fn discard(&self, id: &MessageId) -> Result<bool> {
         self.discard_message(id).await
+    }
+
+    async fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
+        self.write_flag(request_id, flag, on).await
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::Shared;
-use crate::{Error, Key, ProcessId, Result, Store};
+use crate::{Delivery, Error, Key, ProcessId, Result, Store};
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -31,6 +31,9 @@ struct Claimer<S: Store> {
 
 impl<S: Store> Claimer<S> {
     async fn turn(&mut self) -> Result<()> {
+        if self.shared.reading.following.is_held() {
+            return self.hold().await;
+        }
         let wanted = self.shared.wanted();
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
@@ -53,6 +56,33 @@ impl<S: Store> Claimer<S> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The request id is stopped or paused: what is not begun is free for others, and nothing is claimed.
+    async fn hold(&self) -> Result<()> {
+        let Shared { reading, room, closing, clock, .. } = &*self.shared;
+        let unbegun = self.shared.buffer().take_all();
+        let released = unbegun.is_empty() || self.give_back(unbegun).await;
+        tokio::select! {
+            () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
+            () = room.notified() => {} // something came back
+            () = clock.sleep(reading.poll), if !released => {}
+            () = closing.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// What could not be released stays in the buffer, for another time.
+    async fn give_back(&self, unbegun: Vec<Delivery>) -> bool {
+        let Shared { store, reading, .. } = &*self.shared;
+        let Err(error) = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await else {
+            store.bell().tell(store, &reading.queue).await;
+            return true;
+        };
+        tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
+        let mut buffer = self.shared.buffer();
+        unbegun.into_iter().for_each(|delivery| buffer.put(delivery));
+        false
     }
 
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
@@ -119,6 +149,7 @@ impl<S: Store> Claimer<S> {
                 () = &mut polled => return Ok(()),
                 () = self.shared.wake.notified() => return Ok(()),
                 () = self.shared.closing.cancelled() => return Ok(()),
+                () = reading.following.held() => return Ok(()),
                 () = self.shared.room.notified(), if reading.drain => {
                     if self.shared.buffer().claimed() == 0 { return Ok(()) }
                 }
@@ -134,6 +165,7 @@ impl<S: Store> Claimer<S> {
         tokio::select! {
             () = event => {}
             () = self.shared.closing.cancelled() => {}
+            () = self.shared.reading.following.held() => {}
         }
         Ok(())
     }
