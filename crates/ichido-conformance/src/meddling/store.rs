@@ -100,7 +100,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn register(&self, process: &Registration) -> Result<()> {
-        self.inner.register(process).await
+        self.meddler.meddle(Verb::Register, None, self.inner.register(process)).await
     }
 
     async fn beat(&self, process: ProcessId) -> Result<bool> {
