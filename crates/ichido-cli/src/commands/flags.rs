@@ -26,11 +26,7 @@ impl SetFlag {
     fn told(&self, changed: bool, live: usize) -> String {
         let id = &self.request_id;
         let already = if changed { "" } else { " already" };
-        let who = match live {
-            0 => "no live process serves it".to_owned(),
-            1 => "one live process serves it".to_owned(),
-            more => format!("{more} live processes serve it"),
-        };
+        let who = served(live, "it");
         match (self.flag, self.on) {
             (Flag::Stop, true) => format!("{id} is stopped{already}, until `ichido unstop {id}`; {who}"),
             (Flag::Pause, true) => format!("{id} is paused{already}, until `ichido resume {id}`; {who}"),
@@ -49,6 +45,15 @@ impl OnStore for SetFlag {
         let state = find(&store, &self.request_id).await?;
         eprintln!("{}", self.told(changed, state.processes));
         Ok(0)
+    }
+}
+
+/// How many serve it, in words.
+pub(super) fn served(live: usize, what: &str) -> String {
+    match live {
+        0 => format!("no live process serves {what}"),
+        1 => format!("one live process serves {what}"),
+        more => format!("{more} live processes serve {what}"),
     }
 }
 
