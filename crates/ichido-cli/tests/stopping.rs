@@ -146,6 +146,8 @@ async fn the_flags_of_an_id_that_nobody_serves_are_kept_and_bad_ids_are_refused(
     assert!(state(&env, "R1").await.is_null());
     env.run(&["stop", ""]).await.assert_refused(127, &["request id", "empty"]);
     env.run(&["stop", &"x".repeat(256)]).await.assert_refused(127, &["request id", "longer than 255"]);
+    let long = format!("ProjectCreation/{}", "x".repeat(256));
+    env.run(&["run", &long]).await.assert_refused(127, &["request id", "longer than 255"]);
     env.run(&["stop"]).await.assert_refused_by_clap();
     let mut process = env.start("process", RUN);
     env.until(LIVING, 1).await;

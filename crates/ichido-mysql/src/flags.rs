@@ -32,7 +32,7 @@ impl MySql {
     async fn keep_request(&self, tx: &mut MySqlConnection, request_id: &str) -> Result<()> {
         backend::refuse_request_id(request_id)?;
         let keep = format!(
-            "insert into {} (request_id) values (?) on duplicate key update request_id = values(request_id)",
+            "insert into {} (request_id) values (?) on duplicate key update request_id = request_id",
             self.shared.schema.request
         );
         sqlx::query(AssertSqlSafe(keep)).bind(request_id.as_bytes()).execute(tx).await?;

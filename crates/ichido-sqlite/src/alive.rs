@@ -65,3 +65,19 @@ impl Alive {
         self.folder.join(format!("{process}.lock"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_does_not_look_alive() {
+        let folder = tempfile::tempdir().unwrap();
+        let (process, one, other) = (ProcessId::random(), Alive::new(folder.path()), Alive::new(folder.path()));
+        one.begin(process).unwrap();
+        assert!(other.dead(process).unwrap().is_none(), "it is alive");
+        one.end(process);
+        let look = one.dead(process).unwrap();
+        assert!(look.is_some() && other.dead(process).unwrap().is_some(), "both see that it is dead");
+    }
+}

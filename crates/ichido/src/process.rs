@@ -145,7 +145,7 @@ impl<S: Store> Process<S> {
     pub fn handler_queue(&mut self) -> Result<HandlerQueue<S>> {
         let dispatch = Dispatch::new(self.actions.clone(), self.settings.clone());
         let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
-        if let Some(single) = self.single.take() {
+        if let Some(single) = self.single.clone() {
             queue = queue.after(Scope::Process, "context", single)?;
         }
         self.extend.drain(..).try_fold(queue, |queue, change| change(queue))

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Context, Error, Registration, Result, Store,
+    backend::refuse_request_id,
     flags::Following,
     pool::{From, PooledAction, Work},
 };
@@ -27,6 +28,9 @@ pub(super) async fn served<'a, S: Store>(
     let given: Option<Arc<str>> = Some(cx.identity.request_id.clone()).filter(|id| !id.is_empty());
     let follow = |(pool, _): &PooledAction<S>| Following::new(given.as_ref().unwrap_or(&pool.name).clone(), stop);
     let mut served: Vec<_> = wanted.into_iter().map(|action| (action, follow(action))).collect();
+    for (_, following) in &served {
+        refuse_request_id(&following.request_id).map_err(|error| Error::Setup(error.to_string()))?;
+    }
     let mut flags = cx.store.look_around(&registration(cx, &served, Duration::ZERO)?).await?.flags;
     served.retain(|(_, following)| {
         let flags = flags.remove(&*following.request_id).unwrap_or_default();
