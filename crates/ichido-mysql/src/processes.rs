@@ -2,7 +2,7 @@
 
 use ichido::{
     Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
@@ -13,6 +13,7 @@ const LONG_AGO: &str = "'1000-01-01'";
 
 impl MySql {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         let mut tx = self.begin_own().await?;
         let insert = format!(
             "insert into {} (id, request_id, host, pid, version, started_at, heartbeat_at, lease_us) \

@@ -2,7 +2,7 @@
 
 use ichido::{
     Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
@@ -10,6 +10,7 @@ use crate::{Postgres, flags::flags_in, messages, statements::Statements};
 
 impl Postgres {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.warn_of_pooler().await?;
         let mut tx = self.begin_own().await?;
         let insert = format!(

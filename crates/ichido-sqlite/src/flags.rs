@@ -20,7 +20,6 @@ impl Sqlite {
             }
         }
         for request_id in &process.request_ids {
-            backend::refuse_request_id(request_id)?;
             let insert = sqlx::query("insert into ichido_process_request values (?, ?)").bind(process.id.to_string());
             insert.bind(&**request_id).execute(&mut *tx).await?;
         }

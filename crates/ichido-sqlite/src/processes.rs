@@ -2,7 +2,7 @@
 
 use ichido::{
     Around, Error, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
@@ -18,6 +18,7 @@ use crate::{
 impl Sqlite {
     /// The lock comes first: a process that is known is alive.
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.shared.alive.begin(process.id)?;
         let written = self.write_process(process).await;
         if matches!(written, Err(Error::Duplicate { .. })) {

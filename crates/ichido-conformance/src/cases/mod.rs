@@ -115,6 +115,7 @@ macro_rules! conformance {
         $crate::conformance!(@ $fixture, stopping: [
             a_stopped_request_id_ends_its_process_and_does_not_start,
             a_stop_by_flag_gives_running_messages_no_more_than_their_grace, a_paused_request_id_claims_nothing_until_it_is_resumed,
+            a_pause_frees_also_a_claim_whose_reply_was_lost,
             of_several_pools_the_one_that_is_stopped_ends_and_the_others_go_on, a_worker_looks_before_every_so_many_messages,
             a_reader_of_the_users_own_is_not_asked_while_it_is_paused,
             a_second_process_is_refused_unless_it_is_exempt_and_the_dead_block_nobody,

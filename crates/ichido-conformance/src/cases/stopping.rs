@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     fixture::{Fixture, effect, effects, send, send_orders},
-    meddling::{Harm, Scene, THIRD, Verb, one_line, orders},
+    meddling::{Harm, Running, Scene, THIRD, Verb, one_line, orders},
 };
 
 /// Long enough for any machine.
@@ -158,6 +158,22 @@ pub async fn a_paused_request_id_claims_nothing_until_it_is_resumed<F: Fixture>(
     fixture.store().set_flag("R1", Flag::Pause, true).await.unwrap();
     stop.cancel();
     assert_eq!((code(first).await, code(second).await), (0, 0), "who is paused can be stopped");
+}
+
+pub async fn a_pause_frees_also_a_claim_whose_reply_was_lost<F: Fixture>() {
+    let scene = Scene::<F>::new(2).await;
+    scene.meddler.hold(Verb::Claim);
+    scene.meddler.harm(Verb::Claim, Harm::After, 1);
+    scene.meddler.harm(Verb::Release, Harm::Before, 2);
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.meddler.has_begun(Verb::Claim, 1).await;
+    scene.fixture.store().set_flag("Failing", Flag::Pause, true).await.unwrap();
+    scene.dial.tick(THIRD).await;
+    scene.meddler.let_go(Verb::Claim);
+    scene.meddler.has_ended(Verb::Claim, 1).await;
+    scene.meddler.has_ended(Verb::Release, 1).await;
+    assert_eq!((scene.fixture.number(FREE).await, effects(&scene.fixture).await), (2, 0));
+    running.stop().await;
 }
 
 pub async fn of_several_pools_the_one_that_is_stopped_ends_and_the_others_go_on<F: Fixture>() {

@@ -61,28 +61,41 @@ impl<S: Store> Claimer<S> {
     /// The request id is stopped or paused: what is not begun is free for others, and nothing is claimed.
     async fn hold(&self) -> Result<()> {
         let Shared { reading, room, closing, clock, .. } = &*self.shared;
-        let unbegun = self.shared.buffer().take_all();
-        let released = unbegun.is_empty() || self.give_back(unbegun).await;
+        let freed = self.give_back().await;
+        if let Err(error) = &freed {
+            tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
+        }
         tokio::select! {
             () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
             () = room.notified() => {} // something came back
-            () = clock.sleep(reading.poll), if !released => {}
+            () = clock.sleep(reading.poll), if freed.is_err() => {}
             () = closing.cancelled() => {}
         }
         Ok(())
     }
 
-    /// What could not be released stays in the buffer, for another time.
-    async fn give_back(&self, unbegun: Vec<Delivery>) -> bool {
-        let Shared { store, reading, .. } = &*self.shared;
-        let Err(error) = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await else {
+    /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
+    async fn give_back(&self) -> Result<()> {
+        let Shared { store, reading, life, .. } = &*self.shared;
+        if let Some(process) = life.may_claim()
+            && std::mem::take(&mut self.shared.buffer().in_doubt)
+        {
+            let found = self.find_own(process).await;
+            self.shared.buffer().in_doubt |= found.is_err();
+            found?;
+        }
+        let unbegun = self.shared.buffer().take_all();
+        if unbegun.is_empty() {
+            return Ok(());
+        }
+        let released = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await;
+        if released.is_ok() {
             store.bell().tell(store, &reading.queue).await;
-            return true;
-        };
-        tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
-        let mut buffer = self.shared.buffer();
-        unbegun.into_iter().for_each(|delivery| buffer.put(delivery));
-        false
+        } else {
+            let mut buffer = self.shared.buffer();
+            unbegun.into_iter().for_each(|delivery| buffer.put(delivery));
+        }
+        released
     }
 
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
