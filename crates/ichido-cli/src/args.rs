@@ -43,7 +43,7 @@ First steps:
   ichido check                     is everything in place?
   ichido run ACTION/REQUEST_ID     process messages until you press Ctrl-C
 
-Exit codes: 0 fine; 1 ran and found something; 13 unknown action; 20 server not reachable or internal error;
+Exit codes: 0 fine; 1 ran and found something; 13 unknown action; 14 another process serves the request id; 20 server not reachable or internal error;
 127 bad command line or configuration; 180 the database stayed away; 100-199 an action ended the process.";
 
 #[derive(Debug, Subcommand)]
@@ -62,6 +62,16 @@ pub(crate) enum Command {
     Send(Send),
     /// Show queues and processes
     Status(Json),
+    /// Let every process of a request id end, and none start, until `unstop`
+    Stop(RequestId),
+    /// Let processes of a request id start again
+    Unstop(RequestId),
+    /// Let every process of a request id idle, until `resume`
+    Pause(RequestId),
+    /// Let processes of a request id go on
+    Resume(RequestId),
+    /// Does a live process serve a request id? 0 if so, else 1
+    Health(Health),
     /// Look at and repair messages that have failed
     #[command(subcommand)]
     Failed(Failed),
@@ -173,6 +183,21 @@ pub(crate) struct Send {
 
 #[derive(Debug, Args)]
 pub(crate) struct Json {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RequestId {
+    /// The request id: what follows the / in `ichido run`, or the action's name
+    pub(crate) request_id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Health {
+    /// The request id: what follows the / in `ichido run`, or the action's name
+    pub(crate) request_id: String,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

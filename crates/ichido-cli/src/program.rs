@@ -2,7 +2,7 @@
 
 use ichido::{
     Error, Pool, Process, RetryPolicy, Settings,
-    handlers::{Limit, Retry},
+    handlers::{Limit, Retry, Single},
     sql::SqlAction,
 };
 
@@ -15,6 +15,9 @@ use crate::{
 /// The process that the configuration describes, not started yet.
 pub(crate) fn process<S: Backend>(store: S, config: &Config, drain: bool) -> Result<Process<S>, Failure> {
     let mut process = Process::new(store).settings(settings(config, drain)).retry(retry(config));
+    if let Some(single) = single(config) {
+        process = process.single(single);
+    }
     for (name, action) in &config.actions {
         let ActionKind::Sql(texts) = &action.kind else {
             let reason =
@@ -39,7 +42,20 @@ pub(crate) fn few_connections(config: &Config) -> Option<String> {
 
 fn settings(config: &Config, drain: bool) -> Settings {
     let process = &config.process;
-    Settings { lease: process.lease, poll: process.poll, grace: process.grace, drain, progress: config.log.progress }
+    Settings {
+        lease: process.lease,
+        poll: process.poll,
+        grace: process.grace,
+        check: process.check,
+        check_every: process.check_every,
+        drain,
+        progress: config.log.progress,
+    }
+}
+
+fn single(config: &Config) -> Option<Single> {
+    let process = &config.process;
+    process.single.then(|| Single::default().exempt(process.exempt.iter().cloned()).exit(process.exit_duplicate))
 }
 
 fn retry(config: &Config) -> Retry {

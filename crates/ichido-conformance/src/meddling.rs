@@ -44,6 +44,8 @@ pub enum Verb {
     Mark,
     /// Return what is due.
     Return,
+    /// Make a process known.
+    Register,
     /// A sign of life.
     Beat,
     /// Take leave.

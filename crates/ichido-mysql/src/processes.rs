@@ -2,17 +2,18 @@
 
 use ichido::{
     Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, messages, statements::Statements};
+use crate::{MySql, flags::flags_in, messages, statements::Statements};
 
 /// The last sign of life of a process that must not claim any more.
 const LONG_AGO: &str = "'1000-01-01'";
 
 impl MySql {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         let mut tx = self.begin_own().await?;
         let insert = format!(
             "insert into {} (id, request_id, host, pid, version, started_at, heartbeat_at, lease_us) \
@@ -20,7 +21,7 @@ impl MySql {
             self.shared.schema.process
         );
         let lease = i64::try_from(process.lease.as_micros()).unwrap_or(i64::MAX);
-        let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&process.request_id);
+        let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(process.title());
         let insert = insert.bind(ichido::host()).bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
@@ -28,6 +29,7 @@ impl MySql {
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
             insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
         }
+        self.serve_requests(&mut tx, process).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -112,11 +114,20 @@ impl MySql {
     pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
-             exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?)",
-            self.shared.schema.parked, self.shared.schema.process
+             exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?), \
+             convert(r.request_id using utf8mb4), r.stopped, r.paused \
+             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id in (''{})",
+            self.shared.schema.parked,
+            self.shared.schema.process,
+            self.shared.schema.request,
+            ", ?".repeat(by.request_ids.len())
         );
-        let row = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string()).fetch_one(&self.own).await?;
-        Ok(Around { due: row.try_get::<i64, _>(0)? == 1, dead: row.try_get::<i64, _>(1)? == 1 })
+        let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
+        let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(request_id.as_bytes()));
+        let rows = look.fetch_all(&self.own).await?;
+        let Some(row) = rows.first() else { return Ok(Around::default()) };
+        let (due, dead) = (row.try_get::<i64, _>(0)? == 1, row.try_get::<i64, _>(1)? == 1);
+        Ok(Around { due, dead, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -10,11 +10,14 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use crate::{MySql, connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 2] =
-    [(1, 1, include_str!("migrations/0001.sql")), (2, 2, include_str!("migrations/0002.sql"))];
+const MIGRATIONS: [(u32, u32, &str); 3] = [
+    (1, 1, include_str!("migrations/0001.sql")),
+    (2, 2, include_str!("migrations/0002.sql")),
+    (3, 2, include_str!("migrations/0003.sql")),
+];
 
 /// Migrations of one database wait for each other, so many seconds.
 const PATIENCE: u32 = 60;
@@ -24,6 +27,8 @@ pub(crate) struct Schema {
     name: Option<String>,
     pub(crate) process: String,
     pub(crate) process_queue: String,
+    pub(crate) process_request: String,
+    pub(crate) request: String,
     pub(crate) message: String,
     pub(crate) parked: String,
     pub(crate) audit: String,
@@ -42,6 +47,8 @@ impl Schema {
         Ok(Schema {
             process: table("ichido_process"),
             process_queue: table("ichido_process_queue"),
+            process_request: table("ichido_process_request"),
+            request: table("ichido_request"),
             message: table("ichido_message"),
             parked: table("ichido_parked"),
             audit: table("ichido_audit"),

@@ -100,6 +100,10 @@ impl Store for MySql {
         self.take_leave(process).await
     }
 
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        self.quit_request(process, request_id).await
+    }
+
     async fn look_around(&self, by: &Registration) -> Result<Around> {
         self.around(by).await
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessId, ProcessState, QueueCounts,
-    Result, Statement, backend,
+    Flag, Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessId, ProcessState, QueueCounts,
+    RequestState, Result, Statement, backend,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -33,7 +33,11 @@ impl Inspect for Postgres {
                 held_groups: parked.try_get(2)?,
             });
         }
-        Ok(Overview::new(queues, self.process_states().await?))
+        Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
+    }
+
+    async fn requests(&self) -> Result<Vec<RequestState>> {
+        self.request_states().await
     }
 
     async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
@@ -191,6 +195,10 @@ impl Operate for Postgres {
 
     async fn discard(&self, id: &MessageId) -> Result<bool> {
         self.discard_message(id).await
+    }
+
+    async fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
+        self.write_flag(request_id, flag, on).await
     }
 }
 

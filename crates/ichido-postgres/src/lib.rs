@@ -15,6 +15,7 @@
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `notify` | wakes other hosts |
+//! | `flags` | request ids: who serves them, what operators ask of them |
 //! | `inspect` | what operators see |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
@@ -27,6 +28,7 @@ mod adopt;
 mod catalog;
 mod connect;
 mod fault;
+mod flags;
 mod groups;
 mod inspect;
 mod messages;

@@ -2,14 +2,15 @@
 
 use ichido::{
     Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, messages, statements::Statements};
+use crate::{Postgres, flags::flags_in, messages, statements::Statements};
 
 impl Postgres {
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.warn_of_pooler().await?;
         let mut tx = self.begin_own().await?;
         let insert = format!(
@@ -17,10 +18,8 @@ impl Postgres {
             self.shared.schema.process
         );
         let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
-        let insert = sqlx::query(AssertSqlSafe(insert))
-            .bind(process.id.to_string())
-            .bind(&process.request_id)
-            .bind(ichido::host());
+        let insert =
+            sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(process.title()).bind(ichido::host());
         let insert = insert.bind(i64::from(std::process::id())).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
@@ -28,6 +27,7 @@ impl Postgres {
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
             insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
         }
+        self.serve_requests(&mut tx, process).await?;
         tx.commit().await?;
         Ok(())
     }
@@ -109,12 +109,16 @@ impl Postgres {
         let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
-             exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid)",
-            self.shared.schema.parked, self.shared.schema.process
+             exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid), \
+             r.request_id, r.stopped, r.paused \
+             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id = any($3)",
+            self.shared.schema.parked, self.shared.schema.process, self.shared.schema.request
         );
-        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string());
-        let row = self.own.fetch_one(look).await?;
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)? })
+        let requests: Vec<&str> = by.request_ids.iter().map(AsRef::as_ref).collect();
+        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests);
+        let rows = self.own.fetch_all(look).await?;
+        let Some(row) = rows.first() else { return Ok(Around::default()) };
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

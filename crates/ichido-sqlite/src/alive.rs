@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{File, TryLockError},
     io,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
@@ -11,7 +11,7 @@ use std::{
 
 use ichido::ProcessId;
 
-use crate::turn::{open, try_lock};
+use crate::turn::open;
 
 /// The lock files of processes.
 pub(crate) struct Alive {
@@ -42,13 +42,17 @@ impl Alive {
         self.remove(process);
     }
 
-    /// The lock of a dead process, held so that nobody else rescues it; none if it is alive.
+    /// The lock of a dead process; none if it is alive. Who looks shares it: a look must not look like a life.
     pub(crate) fn dead(&self, process: ProcessId) -> io::Result<Option<File>> {
         if self.is_ours(process) {
             return Ok(None);
         }
         let file = open(&self.path(process))?;
-        Ok(try_lock(&file)?.then_some(file))
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     pub(crate) fn remove(&self, process: ProcessId) {
@@ -59,5 +63,21 @@ impl Alive {
 
     fn path(&self, process: ProcessId) -> PathBuf {
         self.folder.join(format!("{process}.lock"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_does_not_look_alive() {
+        let folder = tempfile::tempdir().unwrap();
+        let (process, one, other) = (ProcessId::random(), Alive::new(folder.path()), Alive::new(folder.path()));
+        one.begin(process).unwrap();
+        assert!(other.dead(process).unwrap().is_none(), "it is alive");
+        one.end(process);
+        let look = one.dead(process).unwrap();
+        assert!(look.is_some() && other.dead(process).unwrap().is_some(), "both see that it is dead");
     }
 }

@@ -18,6 +18,7 @@
 //! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
+//! | `flags` | request ids: who serves them, what operators ask of them |
 //! | `inspect` | what operators see |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
@@ -31,6 +32,7 @@ mod alive;
 mod catalog;
 mod connect;
 mod fault;
+mod flags;
 mod groups;
 mod inspect;
 mod messages;

@@ -1,13 +1,14 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned},
+    Around, Error, Key, MessageId, ProcessId, Registration, Rescued, Result,
+    backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
     Sqlite,
+    flags::flags_in,
     groups::{free_all_groups, hold_group},
     messages::{self, free},
     parked::write_note,
@@ -17,17 +18,27 @@ use crate::{
 impl Sqlite {
     /// The lock comes first: a process that is known is alive.
     pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+        process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.shared.alive.begin(process.id)?;
+        let written = self.write_process(process).await;
+        if matches!(written, Err(Error::Duplicate { .. })) {
+            self.shared.alive.end(process.id);
+        }
+        written
+    }
+
+    async fn write_process(&self, process: &Registration) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let insert =
             sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
-        let insert = insert.bind(process.id.to_string()).bind(&process.request_id).bind(ichido::host());
+        let insert = insert.bind(process.id.to_string()).bind(process.title()).bind(ichido::host());
         insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
         for queue in process.queues.keys() {
             let place = self.queue(queue).await?.rows.place.clone();
             let insert = sqlx::query("insert into ichido_process_queue values (?, ?, ?)").bind(process.id.to_string());
             insert.bind(&**queue).bind(place).execute(tx.connection()).await?;
         }
+        self.serve_requests(tx.connection(), process).await?;
         tx.commit().await
     }
 
@@ -77,12 +88,17 @@ impl Sqlite {
 
     /// Others are there: whether they are dead, their locks tell.
     pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
-        let look = sqlx::query(
+        let look = format!(
             "select exists (select 1 from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), \
-             exists (select 1 from ichido_process where id <> ?)",
+             exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused \
+             from (select 1) one left join ichido_request r on (r.stopped or r.paused) and r.request_id in (''{})",
+            ", ?".repeat(by.request_ids.len())
         );
-        let row = look.bind(by.id.to_string()).fetch_one(&self.readers).await?;
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)? })
+        let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
+        let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(&**request_id));
+        let rows = look.fetch_all(&self.readers).await?;
+        let Some(row) = rows.first() else { return Ok(Around::default()) };
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
@@ -91,8 +107,8 @@ impl Sqlite {
         let mut rescued = Rescued::default();
         for row in others {
             let process: ProcessId = row.try_get::<&str, _>(0)?.parse()?;
-            // Held until the end of this round, so that nobody else rescues the same process.
-            if let Some(_lock) = self.shared.alive.dead(process)? {
+            // Of two who rescue the same process, the second finds nothing left: each does it in its turn to write.
+            if self.shared.alive.dead(process)?.is_some() {
                 self.rescue_process(process, by, &mut rescued).await?;
             }
         }

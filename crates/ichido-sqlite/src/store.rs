@@ -106,6 +106,10 @@ impl Store for Sqlite {
         self.take_leave(process).await
     }
 
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        self.quit_request(process, request_id).await
+    }
+
     async fn look_around(&self, by: &Registration) -> Result<Around> {
         self.around(by).await
     }

@@ -73,6 +73,10 @@ pub struct Context<S: Store> {
     pub(crate) in_worker: bool,
     pub(crate) delivery: Option<Delivery>,
     pub(crate) execution: u64,
+    /// Passes since `process stop` last looked.
+    pub(crate) unlooked: u32,
+    /// The request ids that need not be served alone; none: no request id need.
+    pub(crate) exempt: Option<Arc<[String]>>,
     pub(crate) slot: Slot<S>,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
@@ -94,6 +98,8 @@ impl<S: Store> Context<S> {
             in_worker: false,
             delivery: None,
             execution: 0,
+            unlooked: 0,
+            exempt: None,
             slot: Slot::Closed,
             sent: BTreeSet::new(),
             values: BTreeMap::new(),

@@ -38,6 +38,13 @@ pub enum Error {
         /// What the driver said.
         source: Cause,
     },
+    /// Another live process serves a request id that only one may serve.
+    Duplicate {
+        /// Which one, and the way out.
+        reason: String,
+        /// Its last sign of life; none if it is certainly alive.
+        beat: Option<String>,
+    },
     /// The process must end with this status (see [`crate::handlers::StatusCode`]).
     Ended {
         /// A status or an exit code.
@@ -91,7 +98,7 @@ impl fmt::Display for Error {
                 write!(f, "the database at {address} does not answer: ")?;
                 write_chain(f, source.as_ref())
             }
-            Error::Ended { reason, .. } => f.write_str(reason),
+            Error::Ended { reason, .. } | Error::Duplicate { reason, .. } => f.write_str(reason),
         }
     }
 }

@@ -5,12 +5,15 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::{MessageId, Result, Store};
+use crate::{Flag, MessageId, RequestState, Result, Store};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
     /// How every queue and process is doing.
     fn overview(&self) -> impl Future<Output = Result<Overview>> + Send;
+
+    /// How every request id is doing that is served, or of which operators ask something.
+    fn requests(&self) -> impl Future<Output = Result<Vec<RequestState>>> + Send;
 
     /// Parked messages, oldest failure first.
     fn parked(&self, filter: &ParkedFilter) -> impl Future<Output = Result<Vec<Parked>>> + Send;
@@ -42,6 +45,9 @@ pub trait Operate: Inspect {
 
     /// Gives a failed message up for good and keeps a note of it; false if it has not failed (any more).
     fn discard(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Sets a flag of a request id or takes it away; false if it was so already. Nobody need serve the id.
+    fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> impl Future<Output = Result<bool>> + Send;
 }
 
 /// How every queue and process is doing.
@@ -52,13 +58,15 @@ pub struct Overview {
     pub queues: Vec<QueueCounts>,
     /// Every process that is known.
     pub processes: Vec<ProcessState>,
+    /// Every request id that is served, or of which operators ask something.
+    pub requests: Vec<RequestState>,
 }
 
 impl Overview {
     /// An overview of these.
     #[must_use]
-    pub fn new(queues: Vec<QueueCounts>, processes: Vec<ProcessState>) -> Self {
-        Overview { queues, processes }
+    pub fn new(queues: Vec<QueueCounts>, processes: Vec<ProcessState>, requests: Vec<RequestState>) -> Self {
+        Overview { queues, processes, requests }
     }
 }
 

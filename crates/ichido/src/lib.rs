@@ -27,6 +27,7 @@ mod clock;
 mod context;
 mod delivery;
 mod error;
+mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
@@ -59,6 +60,7 @@ pub use self::{
     context::{Context, Identity, Request},
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result},
+    flags::{Flag, Flags, RequestState},
     handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
@@ -74,5 +76,5 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     retry::RetryPolicy,
-    store::{Around, Failure, ProcessId, Registration, Rescued, Store, host},
+    store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
 };

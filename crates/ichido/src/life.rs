@@ -12,10 +12,14 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{ProcessId, Registration};
+use crate::{Error, Flags, ProcessId, Registration, flags::Following};
 
 pub(crate) struct Life {
     registration: RwLock<Registration>,
+    /// Its pools.
+    following: Vec<Following>,
+    /// Why it must end: another process serves what it is to serve alone.
+    displaced: Mutex<Option<Error>>,
     claiming: AtomicBool,
     /// A claim or a sign of life told that this id counts as dead.
     pub(crate) buried: Notify,
@@ -31,9 +35,11 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn new(registration: Registration) -> Self {
+    pub(crate) fn new(registration: Registration, following: Vec<Following>) -> Self {
         Life {
             registration: RwLock::new(registration),
+            following,
+            displaced: Mutex::default(),
             claiming: AtomicBool::new(true),
             buried: Notify::new(),
             suspect_runs: AtomicBool::new(false),
@@ -56,6 +62,34 @@ impl Life {
     /// From now on the process claims under another id.
     pub(crate) fn reborn(&self, registration: Registration) {
         *self.registration.write().unwrap_or_else(PoisonError::into_inner) = registration;
+    }
+
+    /// These are the flags of operators now.
+    pub(crate) fn see(&self, flags: &BTreeMap<String, Flags>) {
+        for pool in &self.following {
+            pool.see(flags.get(&*pool.request_id).copied().unwrap_or_default());
+        }
+    }
+
+    /// From now on the process does not serve this request id any more, nor its queue.
+    pub(crate) fn retire(&self, request_id: &str, queue: Option<&Arc<str>>) {
+        let mut registration = self.registration.write().unwrap_or_else(PoisonError::into_inner);
+        registration.request_ids.remove(request_id);
+        registration.alone.remove(request_id);
+        if let Some(queue) = queue {
+            registration.queues.remove(queue);
+        }
+    }
+
+    /// Another process serves what this one is to serve alone: it ends.
+    pub(crate) fn displace(&self, error: Error) {
+        *self.displaced.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.following.iter().for_each(|pool| pool.stop.cancel());
+    }
+
+    /// Why it must end.
+    pub(crate) fn displaced(&self) -> Option<Error> {
+        self.displaced.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The id to claim under; none while the sign of life is in doubt.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Reader, RetryPolicy, Store, action::DynAction, reader::DynReader};
+use crate::{Reader, RetryPolicy, Store, action::DynAction, flags::Following, reader::DynReader};
 
 /// One action's workers and where their messages come from.
 #[derive(Clone)]
@@ -75,6 +75,13 @@ impl Pool {
         self
     }
 
+    pub(crate) fn queue(&self) -> Option<&Arc<str>> {
+        match &self.from {
+            From::Queue(queue) => Some(queue),
+            From::Reader(_) => None,
+        }
+    }
+
     pub(crate) fn ahead(&self) -> usize {
         self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD)
     }
@@ -91,6 +98,7 @@ pub(crate) struct Work<S: Store> {
     pub(crate) pool: Pool,
     pub(crate) action: Arc<dyn DynAction<S>>,
     pub(crate) reader: Arc<dyn DynReader>,
+    pub(crate) following: Following,
 }
 
 /// What holds for the whole process.
@@ -102,6 +110,10 @@ pub struct Settings {
     pub poll: Duration,
     /// How long running messages may take to end after a stop.
     pub grace: Duration,
+    /// How often the flags of operators are read.
+    pub check: Duration,
+    /// Before every so many messages a worker looks at them.
+    pub check_every: u32,
     /// End when nothing is unprocessed.
     pub drain: bool,
     /// How often a line about the progress is logged; zero: never.
@@ -114,6 +126,8 @@ impl Default for Settings {
             lease: Duration::from_secs(30),
             poll: Duration::from_secs(1),
             grace: Duration::from_secs(25),
+            check: Duration::from_secs(1),
+            check_every: 1,
             drain: false,
             progress: Duration::from_secs(10),
         }

@@ -5,10 +5,10 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Settings, Store,
+    Action, ActionFn, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Scope, Settings, Store,
     SystemClock,
     action::Function,
-    handlers::{self, Dispatch, Retry},
+    handlers::{self, Dispatch, Retry, Single},
     pool::Actions,
 };
 
@@ -20,6 +20,7 @@ pub struct Process<S: Store> {
     actions: Actions<S>,
     settings: Settings,
     retry: Retry,
+    single: Option<Single>,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     extend: Vec<Extend<S>>,
@@ -33,6 +34,7 @@ impl<S: Store> Process<S> {
             actions: Actions::new(),
             settings: Settings::default(),
             retry: Retry::default(),
+            single: None,
             clock: Arc::new(SystemClock),
             stop: CancellationToken::new(),
             extend: Vec::new(),
@@ -74,6 +76,27 @@ impl<S: Store> Process<S> {
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
+        self
+    }
+
+    /// How often the flags of operators are read.
+    #[must_use]
+    pub fn check(mut self, check: Duration) -> Self {
+        self.settings.check = check;
+        self
+    }
+
+    /// Before every so many messages a worker looks whether it is asked to stop or paused.
+    #[must_use]
+    pub fn check_every(mut self, messages: u32) -> Self {
+        self.settings.check_every = messages;
+        self
+    }
+
+    /// Only one live process per request id.
+    #[must_use]
+    pub fn single(mut self, single: Single) -> Self {
+        self.single = Some(single);
         self
     }
 
@@ -121,7 +144,10 @@ impl<S: Store> Process<S> {
     /// What a change to it said.
     pub fn handler_queue(&mut self) -> Result<HandlerQueue<S>> {
         let dispatch = Dispatch::new(self.actions.clone(), self.settings.clone());
-        let queue = handlers::minimal(self.retry, dispatch, self.settings.grace);
+        let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
+        if let Some(single) = self.single.clone() {
+            queue = queue.after(Scope::Process, "context", single)?;
+        }
         self.extend.drain(..).try_fold(queue, |queue, change| change(queue))
     }
 

@@ -10,7 +10,10 @@ use std::{
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, life::Life, slot::undisturbed};
+use crate::{
+    Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, flags::Following, life::Life,
+    slot::undisturbed,
+};
 
 mod claimer;
 
@@ -23,6 +26,7 @@ pub struct QueueReader<S: Store> {
 /// What a reader needs to know besides its store.
 pub(crate) struct Reading {
     pub(crate) queue: Arc<str>,
+    pub(crate) following: Following,
     pub(crate) slots: usize,
     pub(crate) ahead: usize,
     pub(crate) poll: Duration,
@@ -60,6 +64,11 @@ struct Buffer {
 impl Buffer {
     fn claimed(&self) -> usize {
         self.ready.len() + self.suspects.len() + self.in_flight.len()
+    }
+
+    /// Takes out what is claimed and not begun.
+    fn take_all(&mut self) -> Vec<Delivery> {
+        self.ready.drain(..).chain(self.suspects.drain(..)).collect()
     }
 
     fn put(&mut self, delivery: Delivery) {
@@ -121,9 +130,9 @@ impl<S: Store> Shared<S> {
         buffer.ready.pop_front()
     }
 
-    async fn release(&self, delivery: Delivery) -> Result<()> {
+    async fn release(&self, deliveries: Vec<Delivery>) -> Result<()> {
         let store = self.store.clone();
-        undisturbed(async move { store.release(&[delivery]).await }).await
+        undisturbed(async move { store.release(&deliveries).await }).await
     }
 }
 
@@ -133,9 +142,13 @@ impl<S: Store> Reader for QueueReader<S> {
         if let Some(error) = buffer.error.take() {
             return Err(error);
         }
-        if self.shared.closing.is_cancelled() || buffer.finished {
+        let following = &self.shared.reading.following;
+        if self.shared.closing.is_cancelled() || buffer.finished || following.stop.is_cancelled() {
             self.shared.changed.notify_one();
             return Ok(Turn::Finished);
+        }
+        if following.is_paused() {
+            return Ok(Turn::Empty);
         }
         let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
         buffer.in_flight.insert(delivery.message.key.clone(), delivery.owner());
@@ -156,7 +169,7 @@ impl<S: Store> Reader for QueueReader<S> {
         let grouped = delivery.claim.as_ref().is_some_and(|claim| claim.group.is_some());
         // A claim that is lost because somebody changed the row by hand still holds its group.
         let release = mark.is_none() || (grouped && mark == Some(Mark::Lost));
-        let released = if release { self.shared.release(delivery.copy()).await } else { Ok(()) };
+        let released = if release { self.shared.release(vec![delivery.copy()]).await } else { Ok(()) };
         drop(delivery.alone.take());
         let mut buffer = self.shared.buffer();
         if buffer.in_flight.get(&delivery.message.key) == Some(&delivery.owner()) {

@@ -2,11 +2,18 @@
 //! style.md section 4, guarded by claim and state, and obeys the row count. `ichido-sqlite` and `ichido-postgres`
 //! implement it; `ichido-conformance` says what an implementation must do.
 
-use std::{collections::BTreeMap, error::Error as StdError, fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error as StdError,
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
 use uuid::Uuid;
 
-use crate::{Bell, Delivery, MessageId, NewMessage, Result};
+use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -102,7 +109,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Makes a process known, with its queues.
+    /// Makes a process known, with its queues and request ids.
+    ///
+    /// [`crate::Error::Duplicate`] if another live process serves one that it must serve alone; of two that register at
+    /// the same moment one is refused.
     fn register(&self, process: &Registration) -> impl Future<Output = Result<()>> + Send;
 
     /// A sign of life; false if the process has been declared dead.
@@ -114,11 +124,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Frees what the process has claimed and forgets the process; nothing is counted.
     fn leave(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
 
-    /// Is there anything to return or to rescue? One look for both, for a process that has nothing else to do.
-    fn look_around(&self, by: &Registration) -> impl Future<Output = Result<Around>> + Send {
-        let _ = by;
-        async { Ok(Around { due: true, dead: true }) }
-    }
+    /// From now on the process does not serve this request id any more.
+    fn quit(&self, process: ProcessId, request_id: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// Is there anything to return or to rescue, and what do operators ask of its request ids? One look for all, for a
+    /// process that has nothing else to do.
+    fn look_around(&self, by: &Registration) -> impl Future<Output = Result<Around>> + Send;
 
     /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
@@ -181,7 +192,9 @@ pub struct Registration {
     /// Its id.
     pub id: ProcessId,
     /// The request ids it serves.
-    pub request_id: String,
+    pub request_ids: BTreeSet<Arc<str>>,
+    /// Those of them that no other live process may serve.
+    pub alone: BTreeSet<Arc<str>>,
     /// Without a sign of life for this long it is dead.
     pub lease: Duration,
     /// The queues it serves, and how often each one's messages may run.
@@ -189,9 +202,22 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// A process that serves these queues.
-    pub fn new(request_id: impl Into<String>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
-        Registration { id: ProcessId::random(), request_id: request_id.into(), lease, queues }
+    /// A process that serves these queues under this request id.
+    pub fn new(request_id: impl Into<Arc<str>>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
+        Registration::of([request_id.into()].into(), lease, queues)
+    }
+
+    /// A process that serves these queues under these request ids.
+    #[must_use]
+    pub fn of(request_ids: BTreeSet<Arc<str>>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
+        Registration { id: ProcessId::random(), request_ids, alone: BTreeSet::new(), lease, queues }
+    }
+
+    /// Its request ids in one text, for operators.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let all: Vec<_> = self.request_ids.iter().map(AsRef::as_ref).collect();
+        all.join(",").chars().take(LONGEST_REQUEST_ID).collect()
     }
 }
 
@@ -227,13 +253,18 @@ impl Failure {
     }
 }
 
+/// The longest request id, in characters.
+pub const LONGEST_REQUEST_ID: usize = 255;
+
 /// What a process sees around it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Around {
     /// There may be parked messages whose time has come.
     pub due: bool,
     /// There may be dead processes.
     pub dead: bool,
+    /// What operators ask of the process's request ids; those of which they ask nothing may be missing.
+    pub flags: BTreeMap<String, Flags>,
 }
 
 /// What a rescue did.

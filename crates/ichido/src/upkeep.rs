@@ -1,4 +1,4 @@
-//! The chores of a process: its sign of life, rescue of what dead processes had, return of what is due. They run on an OS
+//! The chores of a process: its sign of life, the flags of operators, rescue of what dead processes had, return of what is due. They run on an OS
 //! thread with a runtime and a connection of their own, so that an action that blocks its thread does not look like a death.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Around, Clock, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
+use crate::{Around, Clock, Error, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
 
 /// The running chores; they end when this is stopped or dropped.
 pub(crate) struct Upkeep {
@@ -79,7 +79,7 @@ struct Chores<S: Store> {
 
 impl<S: Store> Chores<S> {
     async fn run(mut self, end: CancellationToken, original: S) {
-        let tick = self.settings.poll.min(self.settings.lease / 3);
+        let tick = self.settings.poll.min(self.settings.lease / 3).min(self.settings.check);
         let mut progress = Progress { since: self.clock.now(), done: 0 };
         let mut doubted = false;
         loop {
@@ -103,10 +103,16 @@ impl<S: Store> Chores<S> {
             self.beat().await;
         }
         let by = self.life.registration();
-        let around = self.store.look_around(&by).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot look around");
-            Around { due: false, dead: false }
-        });
+        let around = match self.store.look_around(&by).await {
+            Ok(around) => {
+                self.life.see(&around.flags);
+                around
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot look around");
+                Around::default()
+            }
+        };
         if around.due {
             self.return_due(&by).await;
         }
@@ -190,6 +196,7 @@ impl<S: Store> Chores<S> {
                 (self.last_beat, self.last_success, self.steady_since) = (now, now, now);
                 self.life.set_claiming(true);
             }
+            Err(error @ Error::Duplicate { .. }) => self.life.displace(error),
             Err(error) => tracing::warn!(%error, "this process counts as dead and cannot register anew yet"),
         }
     }

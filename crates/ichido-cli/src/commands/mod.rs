@@ -4,11 +4,16 @@ mod adopt;
 mod check;
 mod demo;
 mod failed;
+mod flags;
+mod health;
 mod migrate;
 mod run;
 mod send;
 mod status;
 
+use ichido::Flag;
+
+use self::flags::SetFlag;
 use crate::{
     args::{Cli, Command},
     config::Config,
@@ -37,6 +42,11 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Run(run) => on_store(&config, run).await,
         Command::Send(send) => on_store(&config, send).await,
         Command::Status(status) => on_store(&config, status).await,
+        Command::Stop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, true)).await,
+        Command::Unstop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, false)).await,
+        Command::Pause(request) => on_store(&config, SetFlag::new(request, Flag::Pause, true)).await,
+        Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
+        Command::Health(health) => on_store(&config, health).await,
         Command::Failed(failed) => on_store(&config, failed).await,
     }
 }

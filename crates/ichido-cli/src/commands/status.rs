@@ -1,4 +1,4 @@
-//! `ichido status`: queues and processes side by side.
+//! `ichido status`: queues, processes and request ids.
 
 use crate::{
     args::Json,
@@ -36,6 +36,17 @@ impl OnStore for Json {
             [process.id.clone(), process.request_id.clone(), process.host.clone(), process.pid.to_string(), age, alive]
         });
         output::table(["PROCESS", "REQUEST ID", "HOST", "PID", "AGE", "STATE"], &processes.collect::<Vec<_>>())?;
+        output::print("")?;
+        let requests = overview.requests.iter().map(|request| {
+            let state = match (request.flags.stopped, request.flags.paused) {
+                (true, true) => "stopped, paused",
+                (true, false) => "stopped",
+                (false, true) => "paused",
+                (false, false) => "",
+            };
+            [request.request_id.clone(), request.processes.to_string(), state.to_owned()]
+        });
+        output::table(["REQUEST ID", "LIVE", "FLAGS"], &requests.collect::<Vec<_>>())?;
         Ok(0)
     }
 }

@@ -8,12 +8,7 @@ use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
 const KEYS: &[(&str, When)] = &[
-    ("process.check", When::Written),
-    ("process.check_every", When::Written),
     ("process.handlers", When::Written),
-    ("process.single", When::True),
-    ("process.exempt", When::Filled),
-    ("process.exit_duplicate", When::Written),
     ("log.mask", When::Filled),
     ("retention.*", When::Written),
     ("queues.*.rabbitmq", When::Written),
@@ -34,8 +29,6 @@ const KEYS: &[(&str, When)] = &[
 enum When {
     /// Whatever its value is.
     Written,
-    /// When it switches something on.
-    True,
     /// When its list has an element.
     Filled,
     /// When its value is another than this one.
@@ -72,7 +65,6 @@ impl When {
     fn refuses(self, field: &Field) -> bool {
         match self {
             Self::Written => true,
-            Self::True => field.flag().unwrap_or(false),
             Self::Filled => matches!(field.node, Node::List(list) if !list.is_empty()),
             Self::OtherThan(built) => field.found().trim_matches('"') != built,
         }
@@ -81,7 +73,7 @@ impl When {
     fn shown(self, field: &Field) -> Option<String> {
         match self {
             Self::Written | Self::Filled => None,
-            Self::True | Self::OtherThan(_) => Some(field.found()),
+            Self::OtherThan(_) => Some(field.found()),
         }
     }
 }

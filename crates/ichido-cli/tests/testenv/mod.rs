@@ -277,6 +277,11 @@ impl Process {
         status.code().unwrap_or_else(|| panic!("ended by a signal:\n{}", self.log()))
     }
 
+    /// How it has ended, if it has.
+    pub fn code_so_far(&mut self) -> Option<i32> {
+        self.child.try_wait().unwrap()?.code()
+    }
+
     /// Waits until it has logged this text.
     pub async fn until_logged(&self, text: &str) {
         let since = Instant::now();

@@ -8,6 +8,7 @@ pub mod crashing;
 pub mod delaying;
 pub mod doubting;
 pub mod failing;
+pub mod flagging;
 pub mod grouping;
 pub mod guarding;
 pub mod migrating;
@@ -15,6 +16,7 @@ pub mod parking;
 pub mod rescuing;
 pub mod running;
 pub mod sending;
+pub mod stopping;
 pub mod uniqueness;
 pub mod waking;
 
@@ -104,6 +106,22 @@ macro_rules! conformance {
             what_could_not_be_released_is_found, a_claim_is_found_after_its_reply_was_lost,
             a_message_whose_commit_nobody_could_tell_about_is_found,
             a_claim_that_nobody_knows_of_is_found_once_per_lease, a_handler_sees_a_panic_further_in_as_an_error
+        ]);
+        $crate::conformance!(@ $fixture, flagging: [
+            a_flag_stays_until_it_is_taken_away_and_is_seen_by_those_it_concerns,
+            request_ids_are_compared_as_bytes_and_refused_if_nobody_could_type_them,
+            who_serves_a_request_id_is_counted_while_it_lives,
+            of_two_that_must_serve_alone_the_second_is_refused_until_the_first_is_gone,
+            of_many_that_register_at_once_to_serve_alone_one_is_admitted
+        ]);
+        $crate::conformance!(@ $fixture, stopping: [
+            a_stopped_request_id_ends_its_process_and_does_not_start,
+            a_stop_by_flag_gives_running_messages_no_more_than_their_grace, a_paused_request_id_claims_nothing_until_it_is_resumed,
+            a_pause_frees_also_a_claim_whose_reply_was_lost,
+            of_several_pools_the_one_that_is_stopped_ends_and_the_others_go_on, a_worker_looks_before_every_so_many_messages,
+            a_reader_of_the_users_own_is_not_asked_while_it_is_paused,
+            a_second_process_is_refused_unless_it_is_exempt_and_the_dead_block_nobody,
+            a_process_that_counted_as_dead_ends_if_another_has_taken_its_place
         ]);
         $crate::conformance!(@ $fixture, migrating: [
             many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_newer_schema_that_admits_us_is_used,

@@ -35,7 +35,7 @@ impl<F: Fixture> Scene<F> {
     /// A process on it, without an action yet.
     pub fn process(&self) -> Process<Meddled<F::Store>> {
         let store = Meddled::new(self.fixture.store(), self.meddler.clone());
-        Process::new(store).lease(LEASE).poll(LEASE).clock(self.dial.clone())
+        Process::new(store).lease(LEASE).poll(LEASE).check(LEASE).clock(self.dial.clone())
     }
 
     /// Runs until nothing is unprocessed.

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
-use ichido::{Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
 
 use super::{Meddler, Verb};
 
@@ -100,7 +100,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn register(&self, process: &Registration) -> Result<()> {
-        self.inner.register(process).await
+        self.meddler.meddle(Verb::Register, None, self.inner.register(process)).await
     }
 
     async fn beat(&self, process: ProcessId) -> Result<bool> {
@@ -113,6 +113,15 @@ impl<S: Store> Store for Meddled<S> {
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
         self.meddler.meddle(Verb::Leave, None, self.inner.leave(process)).await
+    }
+
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        self.inner.quit(process, request_id).await
+    }
+
+    /// There may always be something to return or to rescue: the meddler counts who looks.
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        Ok(Around { due: true, dead: true, ..self.inner.look_around(by).await? })
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {

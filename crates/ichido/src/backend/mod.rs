@@ -7,6 +7,7 @@ mod groups;
 mod mapping;
 mod past;
 mod refuse;
+mod requests;
 mod sample;
 mod sent;
 mod warn;
@@ -21,6 +22,7 @@ pub use self::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
     },
+    requests::{Other, refuse_request_id, requests},
     sample::Sample,
     sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},

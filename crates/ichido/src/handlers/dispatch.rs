@@ -1,12 +1,14 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
+use super::served::{Served, registration, retire, served};
 use crate::{
-    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
+    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
+    flags::Following,
     life::Life,
     pool::{Actions, From, PooledAction, Work},
     queue_reader::Reading,
@@ -41,29 +43,14 @@ impl<S: Store> Dispatch<S> {
         }
     }
 
-    fn registration(&self, request_id: &str, wanted: &[&PooledAction<S>]) -> Result<Registration> {
-        let mut queues = BTreeMap::new();
-        for (pool, _) in wanted {
-            if let From::Queue(queue) = &pool.from
-                && queues.insert(queue.clone(), pool.retry.attempts).is_some()
-            {
-                return Err(Error::Setup(format!(
-                    "two actions take messages from the queue `{queue}`; run them in processes of their own"
-                )));
-            }
-        }
-        Ok(Registration::new(request_id, self.settings.lease, queues))
-    }
-
     /// Registers the process and starts its chores.
-    async fn begin(&self, cx: &mut Context<S>, wanted: &[&PooledAction<S>]) -> Result<(Arc<Life>, Upkeep)> {
-        let names: Vec<_> = wanted.iter().map(|(pool, _)| pool.name.as_ref()).collect();
-        let request_id = if cx.request_id().is_empty() { names.join(",") } else { cx.request_id().into() };
-        let registration = self.registration(&request_id, wanted)?;
-        self.free_former(cx).await?;
+    async fn begin(&self, cx: &mut Context<S>, served: &[Served<'_, S>]) -> Result<(Arc<Life>, Upkeep)> {
+        let registration = registration(cx, served, self.settings.lease)?;
         cx.store.register(&registration).await?;
+        let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
-        let life = Arc::new(Life::new(registration));
+        let following = served.iter().map(|(_, following)| following.clone()).collect();
+        let life = Arc::new(Life::new(registration, following));
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
             Ok(upkeep) => Ok((life, upkeep)),
@@ -83,13 +70,14 @@ impl<S: Store> Dispatch<S> {
         Ok(())
     }
 
-    fn open(&self, cx: &Context<S>, pool: &Pool, life: &Arc<Life>) -> Arc<dyn DynReader> {
+    fn open(&self, cx: &Context<S>, pool: &Pool, following: &Following, life: &Arc<Life>) -> Arc<dyn DynReader> {
         match &pool.from {
             From::Reader(reader) => reader.clone(),
             From::Queue(queue) => {
                 let Settings { poll, lease, drain, .. } = self.settings;
                 let (slots, ahead) = (pool.concurrency, pool.ahead());
-                let reading = Reading { queue: queue.clone(), slots, ahead, poll, lease, drain };
+                let following = following.clone();
+                let reading = Reading { queue: queue.clone(), following, slots, ahead, poll, lease, drain };
                 Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
             }
         }
@@ -100,18 +88,25 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         cx.store.prepare().await?;
-        let (life, upkeep) = self.begin(cx, &wanted).await?;
-        let works: Vec<_> = wanted
+        self.free_former(cx).await?;
+        let stop = cx.stop.child_token();
+        let _stop_if_dropped = stop.clone().drop_guard();
+        let served = served(cx, wanted, &stop).await?;
+        if served.is_empty() {
+            return Ok(Outcome::Stop);
+        }
+        let (life, upkeep) = self.begin(cx, &served).await?;
+        let works: Vec<_> = served
             .into_iter()
-            .map(|(pool, action)| {
-                let reader = self.open(cx, pool, &life);
-                Arc::new(Work { pool: pool.clone(), action: action.clone(), reader })
+            .map(|((pool, action), following)| {
+                let reader = self.open(cx, pool, &following, &life);
+                Arc::new(Work { pool: pool.clone(), action: action.clone(), reader, following })
             })
             .collect();
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
-        let result = run_all(cx, next, &works).await;
+        let result = run_all(cx, next, &works, &stop).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
@@ -122,7 +117,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             tell_others(&cx.store, &life).await;
         }
         report_end(&life, closed.and(left));
-        result
+        life.displaced().map_or(result, Err)
     }
 
     fn about(&self, _: Scope) -> About {
@@ -131,14 +126,21 @@ impl<S: Store> Handler<S> for Dispatch<S> {
 }
 
 /// One action runs here; several run side by side, and the first that fails stops the others.
-async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, works: &[Arc<Work<S>>]) -> Result<Outcome> {
+async fn run_all<S: Store>(
+    cx: &mut Context<S>,
+    next: Next<'_, S>,
+    works: &[Arc<Work<S>>],
+    stop: &CancellationToken,
+) -> Result<Outcome> {
     if let [work] = works {
+        let outer = std::mem::replace(&mut cx.stop, work.following.stop.clone());
         cx.work = Some(work.clone());
-        return next.run(cx).await;
+        cx.identity.request_id = work.following.request_id.clone();
+        let result = next.run(cx).await;
+        cx.stop = outer;
+        return result;
     }
-    let stop = cx.stop.child_token();
-    let _stop_if_dropped = stop.clone().drop_guard();
-    let pools: Vec<_> = works.iter().map(|work| tokio::spawn(run_one(cx, &stop, work, next))).collect();
+    let pools: Vec<_> = works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next))).collect();
     let mut first = Ok(Outcome::Done);
     for pool in pools {
         let ended = pool.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())));
@@ -155,14 +157,16 @@ fn run_one<S: Store>(
     work: &Arc<Work<S>>,
     next: Next<'_, S>,
 ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
-    let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
+    let (mut cx, rest) = (cx.fork(work.following.stop.clone()), next.detach());
     cx.work = Some(work.clone());
-    cx.identity.request_id = work.pool.name.clone();
+    cx.identity.request_id = work.following.request_id.clone();
+    let (work, stop_others) = (work.clone(), stop.clone());
     async move {
         let result = rest.next().run(&mut cx).await;
         if !matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
-            cx.stop.cancel();
+            stop_others.cancel();
         }
+        retire(&mut cx, &work).await;
         result
     }
 }

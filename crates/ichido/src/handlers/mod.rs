@@ -1,7 +1,6 @@
 //! The built-in handlers, one file each, in the order of the minimal handler queue (spec.md, section 5).
 
-use std::time::Duration;
-
+mod availability;
 mod concurrency;
 mod connection;
 mod context;
@@ -13,10 +12,13 @@ mod read;
 mod record;
 mod repeat;
 mod retry;
+mod served;
+mod single;
 mod status_code;
 mod transaction;
 
 pub use self::{
+    availability::Availability,
     concurrency::Concurrency,
     connection::Connection,
     context::SetContext,
@@ -27,17 +29,18 @@ pub use self::{
     read::Read,
     repeat::Loop,
     retry::{Limit, Retry},
+    single::Single,
     status_code::{StatusCode, exit_code},
     transaction::Transaction,
 };
 
-use crate::{HandlerQueue, Store};
+use crate::{HandlerQueue, Settings, Store};
 
 /// The handler that starts the workers; what comes after it is in worker scope.
 pub(crate) const CONCURRENCY: &str = "concurrency";
 
 /// The minimal handler queue: the fourteen handlers of spec.md section 5, in order.
-pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, grace: Duration) -> HandlerQueue<S> {
+pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, settings: &Settings) -> HandlerQueue<S> {
     HandlerQueue::empty()
         .then(StatusCode)
         .then(ContextClear)
@@ -47,10 +50,10 @@ pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, grace: Dura
         .then(Connection)
         .then(Transaction)
         .then(dispatch)
-        .then(Concurrency::new(grace))
+        .then(Concurrency::new(settings.grace))
         .then(Connection)
         .then(Loop)
-        .then(ProcessStop)
+        .then(ProcessStop::every(settings.check_every))
         .then(Read)
         .then(Transaction)
 }

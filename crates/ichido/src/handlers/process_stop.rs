@@ -1,20 +1,48 @@
-//! `process stop`: before each message, looks whether the process is asked to stop.
+//! `process stop`: before a message, looks whether the process is asked to stop, by a signal or by `ichido stop`, and idles
+//! while its request id is paused.
+//!
+//! In a worker, inside `loop` and before `read`: nothing is in hand that would have to be given back. On the way out and on an
+//! error it does nothing. `check_every` (1): it looks before every so many messages of a worker. The flags themselves are
+//! read from the database once per `check`, by the thread that gives the sign of life.
 
+use super::availability::idled;
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
-/// Ends the loop when the process is asked to stop.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ProcessStop;
+/// Ends the loop when the process is asked to stop, and idles while it is paused.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessStop {
+    every: u32,
+}
+
+impl ProcessStop {
+    /// Looks before every so many messages of a worker.
+    #[must_use]
+    pub fn every(messages: u32) -> Self {
+        ProcessStop { every: messages.max(1) }
+    }
+}
+
+impl Default for ProcessStop {
+    fn default() -> Self {
+        ProcessStop::every(1)
+    }
+}
 
 impl<S: Store> Handler<S> for ProcessStop {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        if cx.stopping() {
+        let looks = cx.unlooked == 0;
+        cx.unlooked = (cx.unlooked + 1) % self.every;
+        if looks && cx.stopping() {
             return Ok(Outcome::Stop);
+        }
+        if looks && idled(cx).await? {
+            cx.unlooked = 0;
+            return Ok(Outcome::Done);
         }
         next.run(cx).await
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("process stop", "asked to stop: stop", "", "")
+        About::new("process stop", "asked to stop: stop; paused: idle, look again", "", "")
     }
 }

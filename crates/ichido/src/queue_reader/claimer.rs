@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::Shared;
-use crate::{Error, Key, ProcessId, Result, Store};
+use crate::{Delivery, Error, Key, ProcessId, Result, Store};
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -33,6 +33,9 @@ struct Claimer<S: Store> {
 
 impl<S: Store> Claimer<S> {
     async fn turn(&mut self) -> Result<()> {
+        if self.shared.reading.following.is_held() {
+            return self.hold().await;
+        }
         let wanted = self.shared.wanted();
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
@@ -55,6 +58,46 @@ impl<S: Store> Claimer<S> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The request id is stopped or paused: what is not begun is free for others, and nothing is claimed.
+    async fn hold(&self) -> Result<()> {
+        let Shared { reading, room, closing, clock, .. } = &*self.shared;
+        let freed = self.give_back().await;
+        if let Err(error) = &freed {
+            tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
+        }
+        tokio::select! {
+            () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
+            () = room.notified() => {} // something came back
+            () = clock.sleep(reading.poll), if freed.is_err() => {}
+            () = closing.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
+    async fn give_back(&self) -> Result<()> {
+        let Shared { store, reading, life, .. } = &*self.shared;
+        if let Some(process) = life.may_claim()
+            && std::mem::take(&mut self.shared.buffer().in_doubt)
+        {
+            let found = self.find_own(process).await;
+            self.shared.buffer().in_doubt |= found.is_err();
+            found?;
+        }
+        let unbegun = self.shared.buffer().take_all();
+        if unbegun.is_empty() {
+            return Ok(());
+        }
+        let released = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await;
+        if released.is_ok() {
+            store.bell().tell(store, &reading.queue).await;
+        } else {
+            let mut buffer = self.shared.buffer();
+            unbegun.into_iter().for_each(|delivery| buffer.put(delivery));
+        }
+        released
     }
 
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
@@ -138,6 +181,7 @@ impl<S: Store> Claimer<S> {
                 () = &mut polled => return Ok(()),
                 () = self.shared.wake.notified() => return Ok(()),
                 () = self.shared.closing.cancelled() => return Ok(()),
+                () = reading.following.held() => return Ok(()),
                 () = self.shared.room.notified(), if reading.drain => {
                     if self.shared.buffer().claimed() == 0 { return Ok(()) }
                 }
@@ -153,6 +197,7 @@ impl<S: Store> Claimer<S> {
         tokio::select! {
             () = event => {}
             () = self.shared.closing.cancelled() => {}
+            () = self.shared.reading.following.held() => {}
         }
         Ok(())
     }

@@ -28,9 +28,6 @@ fn a_kind_that_is_not_built_is_refused_by_its_key() {
 #[test]
 fn keys_that_are_not_built_are_refused_when_written() {
     let sections = [
-        ("process", "check = \"1s\""),
-        ("process", "check_every = 1"),
-        ("process", "exit_duplicate = 14"),
         ("process", "handlers = []"),
         ("retention", "audit = \"90d\""),
         ("retention", "inbox = \"30d\""),
@@ -54,9 +51,6 @@ fn keys_that_are_not_built_are_refused_by_their_values() {
     assert!(message.ends_with(": \"serializable\" is not in this version"));
     not_built(&with_action("commit_interval = 2"), 4, "actions.A.commit_interval");
     not_built(&with_action("commit_on = [\"X\"]"), 4, "actions.A.commit_on");
-    not_built("[process]\nsingle = true", 2, "process.single");
-    not_built("[process]\nsingle = \"${X:-true}\"", 2, "process.single");
-    not_built("[process]\nexempt = [\"a\"]", 2, "process.exempt");
     not_built("[log]\nmask = [\"card\"]", 2, "log.mask");
 }
 
@@ -65,7 +59,7 @@ fn saying_what_this_version_does_anyway_is_no_error() {
     parse(&with_action("isolation = \"read committed\"\ncommit_interval = 1\ncommit_on = []")).unwrap();
     parse(&with_action("commit_interval = \"${X:-1}\"")).unwrap();
     parse("[database]\nsingle_writer = false").unwrap();
-    parse("[process]\nnotify = false\nsingle = false\nexempt = []").unwrap();
+    parse("[process]\nnotify = false").unwrap();
     parse("[log]\nmask = []\n[retention]\n[dispatch]\n[lanes]").unwrap();
 }
 
@@ -78,6 +72,7 @@ fn everything_that_is_built_is_accepted() {
     parse(&with_action("concurrency = 2\nretry = { attempts = 1, first = \"1s\", max = \"1s\", factor = 1 }")).unwrap();
     let process = "lease = \"5s\"\npoll = \"1s\"\ngrace = \"1s\"\nread_ahead = 1";
     parse(&format!("[process]\n{process}\nretry = {{ count = 1 }}")).unwrap();
+    parse("[process]\ncheck = \"1s\"\ncheck_every = 5\nsingle = true\nexempt = [\"R1\"]\nexit_duplicate = 50").unwrap();
     parse("[log]\nformat = \"json\"\nlevel = \"warn\"\nprogress = \"1s\"").unwrap();
     parse("[database]\nurl = \"postgres://h/d\"\npool = 4\nschema = \"s\"").unwrap();
 }

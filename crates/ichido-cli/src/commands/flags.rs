@@ -1,0 +1,65 @@
+//! `ichido stop`, `unstop`, `pause` and `resume`: flags of a request id, in the database. Every process that serves the id
+//! follows them within its check interval, wherever it runs, and so does one that starts later.
+
+use ichido::{Flag, RequestState};
+
+use crate::{
+    args::RequestId,
+    config::Config,
+    failure::Failure,
+    open::{Backend, OnStore},
+};
+
+/// A flag, set or taken away.
+pub(super) struct SetFlag {
+    request_id: String,
+    flag: Flag,
+    on: bool,
+}
+
+impl SetFlag {
+    pub(super) fn new(request: RequestId, flag: Flag, on: bool) -> Self {
+        SetFlag { request_id: request.request_id, flag, on }
+    }
+
+    /// What is so now, and what follows for those who serve the id.
+    fn told(&self, changed: bool, live: usize) -> String {
+        let id = &self.request_id;
+        let already = if changed { "" } else { " already" };
+        let who = served(live, "it");
+        match (self.flag, self.on) {
+            (Flag::Stop, true) => format!("{id} is stopped{already}, until `ichido unstop {id}`; {who}"),
+            (Flag::Pause, true) => format!("{id} is paused{already}, until `ichido resume {id}`; {who}"),
+            (Flag::Stop, false) if changed => format!("{id} may start again; {who}"),
+            (Flag::Stop, false) => format!("{id} is not stopped; {who}"),
+            (Flag::Pause, false) if changed => format!("{id} goes on; {who}"),
+            (Flag::Pause, false) => format!("{id} is not paused; {who}"),
+        }
+    }
+}
+
+impl OnStore for SetFlag {
+    async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
+        let of = |error| Failure::of::<S>(&error);
+        let changed = store.set_flag(&self.request_id, self.flag, self.on).await.map_err(of)?;
+        let state = find(&store, &self.request_id).await?;
+        eprintln!("{}", self.told(changed, state.processes));
+        Ok(0)
+    }
+}
+
+/// How many serve it, in words.
+pub(super) fn served(live: usize, what: &str) -> String {
+    match live {
+        0 => format!("no live process serves {what}"),
+        1 => format!("one live process serves {what}"),
+        more => format!("{more} live processes serve {what}"),
+    }
+}
+
+/// How a request id is doing.
+pub(super) async fn find<S: Backend>(store: &S, request_id: &str) -> Result<RequestState, Failure> {
+    let all = store.requests().await.map_err(|error| Failure::of::<S>(&error))?;
+    let found = all.into_iter().find(|state| state.request_id == request_id);
+    Ok(found.unwrap_or_else(|| RequestState::new(request_id)))
+}
