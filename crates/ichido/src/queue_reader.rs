@@ -10,7 +10,10 @@ use std::{
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, life::Life, slot::undisturbed};
+use crate::{
+    Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, backend::MOST_KEYS, life::Life,
+    slot::undisturbed,
+};
 
 mod claimer;
 
@@ -23,7 +26,9 @@ pub struct QueueReader<S: Store> {
 /// What a reader needs to know besides its store.
 pub(crate) struct Reading {
     pub(crate) queue: Arc<str>,
+    /// How many messages the workers can have in hand, and how many each of them takes together.
     pub(crate) slots: usize,
+    pub(crate) together: usize,
     pub(crate) ahead: usize,
     pub(crate) poll: Duration,
     pub(crate) lease: Duration,
@@ -98,7 +103,11 @@ impl<S: Store> Shared<S> {
         if buffer.ready.len() * 4 > self.reading.ahead {
             return 0;
         }
-        (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed())
+        match (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed()) {
+            // While a worker settles what it had together, it is not refilled one by one.
+            room if room < self.reading.together => 0,
+            room => room.min(MOST_KEYS),
+        }
     }
 
     /// Takes a delivery that may run now. What was claimed under an id that counts as dead is dropped: it is not ours.
