@@ -66,13 +66,7 @@ impl MySql {
         Ok(())
     }
 
-    async fn complete_some(
-        &self,
-        tx: &mut Tx,
-        queue: &Statements,
-        owner: ProcessId,
-        some: &[&Delivery],
-    ) -> Result<()> {
+    async fn complete_some(&self, tx: &mut Tx, queue: &Statements, owner: ProcessId, some: &[&Delivery]) -> Result<()> {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {

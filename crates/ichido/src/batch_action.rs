@@ -20,11 +20,8 @@ pub trait BatchAction<S: Store>: Send + Sync + 'static {
     type Message: Payload;
 
     /// Runs these messages. Everything written through `cx.tx()` is committed together with the completion of all of them.
-    fn handle(
-        &self,
-        cx: &mut Context<S>,
-        messages: Vec<Self::Message>,
-    ) -> impl Future<Output = Result<Outcome>> + Send;
+    fn handle(&self, cx: &mut Context<S>, messages: Vec<Self::Message>)
+    -> impl Future<Output = Result<Outcome>> + Send;
 }
 
 /// An action that gets all messages of a transaction.

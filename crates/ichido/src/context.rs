@@ -11,7 +11,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, ProcessId, Result, Store, Terms,
+    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, ProcessId, Result, Store,
+    Terms,
     batch::Batch,
     life::Life,
     pool::Work,

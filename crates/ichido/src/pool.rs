@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction, reader::DynReader, terms::Committing,
+    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
+    reader::DynReader, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -121,6 +122,12 @@ impl Pool {
     pub fn commit_on_error<E: std::error::Error + 'static>(mut self) -> Self {
         self.commit_on.types.push(|cause| cause.is::<E>());
         self
+    }
+
+    /// How its business transactions are begun.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     pub(crate) fn ahead(&self) -> usize {

@@ -5,8 +5,8 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Settings, Store,
-    SystemClock,
+    Action, ActionFn, BatchAction, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Settings,
+    Store, SystemClock,
     action::{Function, OneByOne},
     batch_action::Together,
     handlers::{self, Dispatch, Retry},

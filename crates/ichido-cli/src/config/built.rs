@@ -21,10 +21,6 @@ const KEYS: &[(&str, When)] = &[
     ("lanes.*", When::Written),
     ("actions.*.http", When::Written),
     ("actions.*.exec", When::Written),
-    ("actions.*.timeout", When::Written),
-    ("actions.*.isolation", When::OtherThan("read committed")),
-    ("actions.*.commit_interval", When::OtherThan("1")),
-    ("actions.*.commit_on", When::Filled),
     ("actions.*.handlers", When::Written),
     ("dispatch.*", When::Written),
 ];
@@ -38,8 +34,6 @@ enum When {
     True,
     /// When its list has an element.
     Filled,
-    /// When its value is another than this one.
-    OtherThan(&'static str),
 }
 
 /// Refuses the first key that is not built.
@@ -74,14 +68,13 @@ impl When {
             Self::Written => true,
             Self::True => field.flag().unwrap_or(false),
             Self::Filled => matches!(field.node, Node::List(list) if !list.is_empty()),
-            Self::OtherThan(built) => field.found().trim_matches('"') != built,
         }
     }
 
     fn shown(self, field: &Field) -> Option<String> {
         match self {
             Self::Written | Self::Filled => None,
-            Self::True | Self::OtherThan(_) => Some(field.found()),
+            Self::True => Some(field.found()),
         }
     }
 }
