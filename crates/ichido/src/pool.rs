@@ -16,6 +16,7 @@ pub struct Pool {
     pub(crate) concurrency: usize,
     pub(crate) read_ahead: Option<usize>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) terms: Terms,
     pub(crate) commit_interval: usize,
     pub(crate) commit_on: Committing,
@@ -36,6 +37,9 @@ pub const MOST_READ_AHEAD: usize = 64;
 /// The same where a transaction is about many messages, unless one alone is about more.
 const MOST_BATCHES_AHEAD: usize = 1024;
 
+/// The server ends a statement so much later than the action is out of time: what is recorded is ours to say.
+const SLACK: Duration = Duration::from_millis(100);
+
 impl Pool {
     /// The action's name; its messages come from the queue of the same name unless [`Pool::from`] names another.
     pub fn new(action: impl Into<Arc<str>>) -> Self {
@@ -46,6 +50,7 @@ impl Pool {
             concurrency: CONCURRENCY,
             read_ahead: None,
             retry: RetryPolicy::default(),
+            timeout: None,
             terms: Terms::default(),
             commit_interval: 1,
             commit_on: Committing::default(),
@@ -91,7 +96,8 @@ impl Pool {
     /// back then, and the message runs again after the backoff. Code that blocks its thread is not interrupted.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.terms.limit = Some(limit);
+        self.timeout = Some(limit);
+        self.terms.limit = Some(limit.saturating_add(SLACK));
         self
     }
 
@@ -156,12 +162,12 @@ impl<S: Store> Work<S> {
     /// Runs the action for what is in hand. One that is out of time is dropped: it only borrows its transaction, which is
     /// rolled back further out.
     pub(crate) async fn run_action(&self, cx: &mut Context<S>) -> Result<Outcome> {
-        let Some(limit) = self.pool.terms.limit else { return self.action.run(cx).await };
+        let Some(limit) = self.pool.timeout else { return self.action.run(cx).await };
         let out_of_time = cx.clock.sleep(limit);
         tokio::select! {
             biased;
-            result = self.action.run(cx) => result,
             () = out_of_time => Err(Error::TimedOut(limit)),
+            result = self.action.run(cx) => result,
         }
     }
 }
