@@ -72,13 +72,23 @@ fn pool(name: &str, action: &Action, config: &Config) -> Pool {
     let policy = RetryPolicy { attempts: retry.attempts, first: retry.first, max: retry.max, factor: retry.factor };
     let ahead = config.read_ahead(action.concurrency);
     let pool = Pool::new(name).from(action.from.as_str()).concurrency(action.concurrency as usize);
-    pool.read_ahead(ahead as usize).retry(policy)
+    let pool = pool.read_ahead(ahead as usize).retry(policy);
+    let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval as usize);
+    let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
+    match action.timeout {
+        Some(limit) => pool.timeout(limit),
+        None => pool,
+    }
 }
 
-/// Asks the server about the statements of all actions, and the tables about their names: what would be refused for every
+/// Asks the store about the transactions of all actions, the server about their statements, and the tables about their names: what would be refused for every
 /// message is refused at start.
 pub(crate) async fn check_statements<S: Backend>(store: &S, config: &Config) -> Result<(), Error> {
     for (name, action) in &config.actions {
+        store.admits(&pool(name, action, config).terms()).map_err(|error| match error {
+            Error::Setup(text) => Error::Setup(format!("actions.{name}.isolation: {text}")),
+            fault => fault,
+        })?;
         if let ActionKind::Sql(texts) = &action.kind {
             let sql = SqlAction::new(texts)?;
             check_action(store, &action.from, &sql).await.map_err(|error| match error {

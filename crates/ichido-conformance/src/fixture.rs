@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Claim, Delivery, Error, Key, Message, NewMessage, Operate, Order, ProcessId, Queue, Registration, Result, Status,
-    Store, Table, sql::RunSql,
+    Claim, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Order, ParkedFilter, ProcessId, Queue,
+    Registration, Result, Status, Store, Table, sql::RunSql,
 };
 
 /// A fresh database of one kind.
@@ -169,6 +169,14 @@ pub fn forged(queue: &str, key: &str, owner: ProcessId) -> Delivery {
 /// How many lines the ledger has.
 pub async fn effects<F: Fixture>(fixture: &F) -> i64 {
     fixture.number("select count(*) from ledger").await
+}
+
+/// What has failed for good: id, attempts, error.
+pub async fn failed<F: Fixture>(fixture: &F) -> Vec<(String, i64, String)> {
+    let failed = fixture.store().parked(&ParkedFilter::default()).await.expect("what has failed can be listed");
+    let mut failed: Vec<_> = failed.into_iter().map(|parked| (parked.id, parked.attempts, parked.error)).collect();
+    failed.sort_unstable();
+    failed
 }
 
 /// Asserts that a claim is gone.

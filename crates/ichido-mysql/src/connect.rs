@@ -1,7 +1,10 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use ichido::{Bell, Error, Queue, Result, backend};
 use sqlx::{
@@ -44,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) rendered: Rendered,
+    /// Has a session ever got a limit for its statements?
+    pub(crate) limited: AtomicBool,
 }
 
 impl MySql {
@@ -73,6 +78,7 @@ impl MySql {
             queues,
             statements: OnceCell::new(),
             rendered: Rendered::default(),
+            limited: AtomicBool::new(false),
         };
         Ok(MySql::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
     }

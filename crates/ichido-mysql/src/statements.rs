@@ -220,6 +220,7 @@ pub(crate) struct Statements {
     pub(crate) groups: Option<Groups>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
+    pub(crate) complete_many: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
     pub(crate) release: Arc<str>,
     pub(crate) park_waiting: Arc<str>,
@@ -257,6 +258,10 @@ impl Statements {
             complete: match complete {
                 Some(set) => update(set).into(),
                 None => format!("delete t from {table} t where {mine} and {key}").into(),
+            },
+            complete_many: match complete {
+                Some(set) => format!("update {table} t set {set} where {mine} and ").into(),
+                None => format!("delete t from {table} t where {mine} and ").into(),
             },
             is_claimed: format!("select 1 from {table} t where {mine} and {key} for update").into(),
             release: format!("update {table} t set {owner} = null where {mine} and ").into(),
@@ -318,6 +323,7 @@ impl Statements {
             ("claim, look from a row on", self.pick_from.to_string()),
             ("claim", self.of_many(&self.claim, 1, "")),
             ("complete", self.complete.to_string()),
+            ("complete many", self.of_many(&self.complete_many, 2, "")),
             ("release", self.of_many(&self.release, 1, "")),
             ("park", self.park_waiting.to_string()),
             ("park for good", self.park_dead.to_string()),

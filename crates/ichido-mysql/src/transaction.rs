@@ -1,7 +1,12 @@
 //! Business transactions: begin, complete, commit, roll back. They run on connections without autocommit and begin with a
 //! savepoint: when it is gone at completion, so is the transaction that was begun, and ROLLBACK takes back what came after.
 
-use ichido::{Delivery, Error, Result};
+use std::{sync::atomic::Ordering, time::Duration};
+
+use ichido::{
+    Delivery, Error, Failure, Isolation, ProcessId, Result, Terms,
+    backend::{MOST_KEYS, by_claim},
+};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -23,36 +28,73 @@ impl Tx {
 }
 
 impl MySql {
-    pub(crate) async fn begin_business(&self) -> Result<Tx> {
+    pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
         let place = self.free.clone().acquire_owned().await?;
+        let words = format!(
+            "{}{}start transaction; savepoint ichido_guard",
+            self.limit(terms.limit).unwrap_or_default(),
+            isolation(terms.isolation)
+        );
         // A BEGIN that fails is never a message's fault, whatever the server says.
-        let begun = self.business.begin_with("start transaction; savepoint ichido_guard").await;
+        let begun = self.business.begin_with(AssertSqlSafe(words)).await;
         Ok(Tx { inner: begun.map_err(|error| self.unreachable(error))?, _place: place })
+    }
+
+    /// The server ends a statement that takes longer than this, so that a rollback need not wait for it. It is the session's,
+    /// and must be taken back for those without a limit. MySQL knows it for queries only, under another name.
+    fn limit(&self, limit: Option<Duration>) -> Option<String> {
+        if limit.is_some() {
+            self.shared.limited.store(true, Ordering::SeqCst);
+        } else if !self.shared.limited.load(Ordering::SeqCst) {
+            return None;
+        }
+        let time = limit.unwrap_or_default();
+        let (seconds, ms) = (time.as_secs_f64(), time.as_millis());
+        Some(format!(
+            "set /*M!100101 max_statement_time = {seconds}, */ /*!50708 max_execution_time = {ms}, */ @ichido_limit = {ms}; "
+        ))
     }
 
     pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        for delivery in done.iter().filter(|delivery| delivery.claim.is_some()) {
-            self.complete_one(tx, self.queue(&delivery.message.queue).await?, delivery).await?;
+        for ((queue, owner), claimed) in by_claim(done) {
+            let queue = self.queue(queue).await?;
+            for some in claimed.chunks(MOST_KEYS) {
+                self.complete_some(tx, queue, owner, some).await?;
+            }
         }
         Ok(())
     }
 
-    async fn complete_one(&self, tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<()> {
-        let Some(claim) = &delivery.claim else { return Ok(()) };
-        if claim.parked {
-            let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.schema.parked);
-            let key = delivery.message.key.to_string().into_bytes();
-            sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
+    async fn complete_some(&self, tx: &mut Tx, queue: &Statements, owner: ProcessId, some: &[&Delivery]) -> Result<()> {
+        for delivery in some {
+            let Some(claim) = &delivery.claim else { continue };
+            if claim.parked {
+                let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.schema.parked);
+                let key = delivery.message.key.to_string().into_bytes();
+                sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
+            }
+            self.free_group(&mut tx.inner, queue, owner, claim.group.as_ref()).await?;
         }
-        self.free_group(&mut tx.inner, queue, claim.owner, claim.group.as_ref()).await?;
-        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
+        let complete = match some.len() {
+            1 => sqlx::query(AssertSqlSafe(queue.complete.clone())),
+            many => sqlx::query(AssertSqlSafe(queue.of_many(&queue.complete_many, many, ""))),
+        };
+        let mut complete = complete.bind(owner.to_string());
+        for column in some.iter().flat_map(|delivery| delivery.message.key.columns()) {
             complete = complete.bind(column);
         }
         match complete.execute(&mut *tx.inner).await?.rows_affected() {
-            1 => Ok(()),
+            passed if passed == some.len() as u64 => Ok(()),
             _ => Err(Error::LostClaim),
+        }
+    }
+
+    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
+        match self.park_in(&mut tx.inner, delivery, failure).await? {
+            true => Ok(()),
+            false => Err(Error::LostClaim),
         }
     }
 
@@ -68,6 +110,14 @@ impl MySql {
         let there = probe.fetch_optional(&mut *tx).await?.is_some();
         tx.rollback().await?;
         Ok(there)
+    }
+}
+
+/// For the next transaction only; the session's is READ COMMITTED.
+fn isolation(isolation: Isolation) -> String {
+    match isolation {
+        Isolation::ReadCommitted => String::new(),
+        other => format!("set transaction isolation level {}; ", other.as_sql()),
     }
 }
 

@@ -16,26 +16,34 @@ pub(crate) const UTC: &str = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
 
 impl Postgres {
     pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        if !self.park_in(&mut tx, delivery, failure).await? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Parks in a transaction that is there; false if the claim was gone.
+    pub(crate) async fn park_in(&self, tx: &mut PgConnection, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        let mut tx = self.begin_own().await?;
         let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
             park = park.bind(column);
         }
         if park.execute(&mut *tx).await?.rows_affected() != 1 {
-            tx.rollback().await?;
             return Ok(false);
         }
         let (key, group) = (&delivery.message.key, claim.group.as_ref());
         if failure.retry_after.is_none() {
-            self.hold_group(&mut tx, queue, claim.owner, group, key).await?;
+            self.hold_group(&mut *tx, queue, claim.owner, group, key).await?;
         } else {
-            self.free_groups(&mut tx, queue, claim.owner, &group.cloned().into_iter().collect::<Vec<_>>()).await?;
+            self.free_groups(&mut *tx, queue, claim.owner, &group.cloned().into_iter().collect::<Vec<_>>()).await?;
         }
-        self.write_note(&mut tx, queue, &delivery.message.key, Note::failure(failure)).await?;
-        tx.commit().await?;
+        self.write_note(tx, queue, &delivery.message.key, Note::failure(failure)).await?;
         Ok(true)
     }
 

@@ -153,6 +153,7 @@ pub(crate) struct Statements {
     pub(crate) look: Arc<str>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
+    pub(crate) complete_many: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
     pub(crate) release: Arc<str>,
     pub(crate) park_waiting: Arc<str>,
@@ -186,6 +187,7 @@ impl Statements {
             look: look(&rows, &conditions).into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
             complete: complete(&rows, &conditions, &mine).into(),
+            complete_many: complete_many(&rows, &conditions, &mine).into(),
             is_claimed: format!("select 1 from {table} t where {} and {mine} for update", rows.key_is(2)).into(),
             release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
@@ -248,6 +250,7 @@ impl Statements {
             ("claim", &self.claim),
             ("claim from a row on", &self.claim_from),
             ("complete", &self.complete),
+            ("complete many", &self.complete_many),
             ("release", &self.release),
             ("park", &self.park_waiting),
             ("park for good", &self.park_dead),
@@ -339,5 +342,15 @@ fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
     match &conditions.complete {
         Some(set) => format!("update {table} t set {set} where {guard}"),
         None => format!("delete from {table} t where {guard}"),
+    }
+}
+
+/// The same for many rows; each of them must pass.
+fn complete_many(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
+    let (table, keys) = (&rows.table, rows.keys(3));
+    let guard = format!("{} and {mine} and current_setting('ichido.tx', true) = $2", rows.key_in_keys());
+    match &conditions.complete {
+        Some(set) => format!("update {table} t set {set} from {keys} where {guard}"),
+        None => format!("delete from {table} t using {keys} where {guard}"),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{
+    Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store, Terms,
+};
 use sqlx::PgConnection;
 
 use crate::{Postgres, Tx, fault};
@@ -43,12 +45,16 @@ impl Store for Postgres {
         self.answers().await
     }
 
-    async fn begin(&self) -> Result<Tx> {
-        self.begin_business().await
+    async fn begin_on(&self, terms: Terms) -> Result<Tx> {
+        self.begin_business(terms).await
     }
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         self.complete_in(tx, done).await
+    }
+
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        self.fail_in(tx, delivery, failure).await
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {

@@ -1,11 +1,16 @@
 //! Business transactions: begin, complete, commit, roll back. BEGIN carries a token that the completion tests, so that a
 //! transaction that ended behind our back cannot complete anything.
 
-use ichido::{Delivery, Error, Result};
+use std::time::Duration;
+
+use ichido::{
+    Delivery, Error, Failure, Key, ProcessId, Result, Terms,
+    backend::{MOST_KEYS, by_claim},
+};
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Postgres, fault, statements::Statements};
+use crate::{Postgres, fault, messages::key_columns, statements::Statements};
 
 /// A session that idles in its transaction this long is ended by the server, and its rows can be rescued.
 const IDLE: &str = "10min";
@@ -30,14 +35,16 @@ impl Tx {
 }
 
 impl Postgres {
-    pub(crate) async fn begin_business(&self) -> Result<Tx> {
+    pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         let place = self.free.clone().acquire_owned().await?;
-        let token = ichido::ProcessId::random().to_string();
+        let token = ProcessId::random().to_string();
         let begin = format!(
-            "begin isolation level read committed read write; set local ichido.tx = '{token}'; \
-             set local idle_in_transaction_session_timeout = '{IDLE}'"
+            "begin isolation level {} read write; set local ichido.tx = '{token}'; \
+             set local idle_in_transaction_session_timeout = '{IDLE}'{}",
+            terms.isolation.as_sql(),
+            terms.limit.map(limit).unwrap_or_default()
         );
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
         let inner = self.business.begin(&begin).await.map_err(|error| self.unreachable(error))?;
@@ -52,16 +59,24 @@ impl Postgres {
                 other => Err(broken(other)),
             };
         }
-        for delivery in done.iter().filter(|delivery| delivery.claim.is_some()) {
-            let queue = self.queue(&delivery.message.queue).await?;
-            self.complete_one(tx, queue, delivery).await.map_err(broken)?;
+        for ((queue, owner), claimed) in by_claim(done) {
+            let queue = self.queue(queue).await?;
+            for some in claimed.chunks(MOST_KEYS) {
+                self.complete_some(tx, queue, owner, some).await.map_err(broken)?;
+            }
         }
         Ok(())
     }
 
-    async fn complete_one(&self, tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<(), Completion> {
-        match self.pass_door(tx, queue, delivery).await {
-            Ok(1) => Ok(()),
+    async fn complete_some(
+        &self,
+        tx: &mut Tx,
+        queue: &Statements,
+        owner: ProcessId,
+        some: &[&Delivery],
+    ) -> Result<(), Completion> {
+        match self.pass_door(tx, queue, owner, some).await {
+            Ok(passed) if passed == some.len() as u64 => Ok(()),
             Ok(_) => Err(self.why_not(tx).await),
             // Behind a pooler a statement outside of a transaction may be prepared here and executed there, and fail in any way.
             Err(error) if self.own.is_pooled() => match self.why_not(tx).await {
@@ -72,24 +87,48 @@ impl Postgres {
         }
     }
 
-    async fn pass_door(&self, tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> sqlx::Result<u64> {
-        let Some(claim) = &delivery.claim else { return Ok(1) };
+    async fn pass_door(
+        &self,
+        tx: &mut Tx,
+        queue: &Statements,
+        owner: ProcessId,
+        some: &[&Delivery],
+    ) -> sqlx::Result<u64> {
         // Behind a pooler without a name: a statement of somebody else's under that name must not take its place.
         let named = !self.own.is_pooled();
-        if claim.parked {
-            let forget = format!("delete from {} where queue = $1 and key = $2", self.shared.schema.parked);
-            let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(delivery.message.key.to_string());
+        let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
+        let parked: Vec<_> = claims().filter(|(_, claim)| claim.parked).map(|(key, _)| key.to_string()).collect();
+        if !parked.is_empty() {
+            let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.parked);
+            let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(parked);
             forget.persistent(named).execute(&mut *tx.inner).await?;
         }
-        if let Some(group) = &claim.group {
-            self.free_groups(&mut tx.inner, queue, claim.owner, std::slice::from_ref(group)).await?;
-        }
-        let mut complete =
-            sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string()).bind(&tx.token);
-        for column in delivery.message.key.columns() {
-            complete = complete.bind(column);
+        let groups: Vec<_> = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
+        self.free_groups(&mut tx.inner, queue, owner, &groups).await?;
+        let statement = if some.len() == 1 { &queue.complete } else { &queue.complete_many };
+        let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner.to_string()).bind(&tx.token);
+        let keys: Vec<&Key> = some.iter().map(|delivery| &delivery.message.key).collect();
+        if let [key] = *keys {
+            for column in key.columns() {
+                complete = complete.bind(column);
+            }
+        } else {
+            for column in key_columns(queue, &keys) {
+                complete = complete.bind(column);
+            }
         }
         Ok(complete.persistent(named).execute(&mut *tx.inner).await?.rows_affected())
+    }
+
+    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        match self.why_not(tx).await {
+            Completion::Lost => {}
+            other => return Err(broken(other)),
+        }
+        match self.park_in(&mut tx.inner, delivery, failure).await? {
+            true => Ok(()),
+            false => Err(Error::LostClaim),
+        }
     }
 
     /// Nothing was completed: is the claim gone, or the transaction?
@@ -115,6 +154,11 @@ impl Postgres {
         tx.rollback().await?;
         Ok(there)
     }
+}
+
+/// The server ends a statement that takes longer than this, so that a rollback need not wait for it.
+fn limit(limit: Duration) -> String {
+    format!("; set local statement_timeout = {}", limit.as_millis().clamp(1, i32::MAX as u128))
 }
 
 /// Why a completion did not complete.

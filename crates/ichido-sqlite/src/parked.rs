@@ -18,26 +18,39 @@ use crate::{
 
 impl Sqlite {
     pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let mut tx = self.begin_tx().await?;
+        if !self.park_in(tx.connection(), delivery, failure).await? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Parks in a transaction that is there; false if the claim was gone.
+    pub(crate) async fn park_in(
+        &self,
+        tx: &mut SqliteConnection,
+        delivery: &Delivery,
+        failure: &Failure,
+    ) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        let mut tx = self.begin_tx().await?;
         let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
             park = park.bind(column);
         }
-        if park.execute(tx.connection()).await?.rows_affected() != 1 {
-            tx.rollback().await?;
+        if park.execute(&mut *tx).await?.rows_affected() != 1 {
             return Ok(false);
         }
         let (key, group) = (&delivery.message.key, claim.group.as_ref());
         if failure.retry_after.is_none() {
-            hold_group(tx.connection(), queue, claim.owner, group, key).await?;
+            hold_group(&mut *tx, queue, claim.owner, group, key).await?;
         } else {
-            free_group(tx.connection(), queue, claim.owner, group).await?;
+            free_group(&mut *tx, queue, claim.owner, group).await?;
         }
-        write_note(tx.connection(), queue, key, Note::failure(failure)).await?;
-        tx.commit().await?;
+        write_note(tx, queue, key, Note::failure(failure)).await?;
         Ok(true)
     }
 

@@ -75,10 +75,15 @@ impl Column {
 
     /// The column has the value whose text this expression is.
     fn is(&self, text: &str) -> String {
+        format!("t.{} = {}", self.quoted, self.value_of(text))
+    }
+
+    /// The value whose text this expression is.
+    fn value_of(&self, text: &str) -> String {
         match () {
-            () if self.is_blob() => format!("t.{} = unhex({text})", self.quoted),
-            () if self.is_real() => format!("t.{} = cast({text} as real)", self.quoted),
-            () => format!("t.{} = {text}", self.quoted),
+            () if self.is_blob() => format!("unhex({text})"),
+            () if self.is_real() => format!("cast({text} as real)"),
+            () => text.to_owned(),
         }
     }
 }
@@ -154,6 +159,7 @@ pub(crate) struct Statements {
     pub(crate) groups: Option<Groups>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
+    pub(crate) complete_many: Arc<str>,
     pub(crate) is_claimed: Arc<str>,
     pub(crate) release: Arc<str>,
     pub(crate) park_waiting: Arc<str>,
@@ -186,6 +192,7 @@ impl Statements {
             claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),
+            complete_many: complete_many(&rows, &conditions, &mine).into(),
             is_claimed: format!("select 1 from {table} t where {} and {mine}", rows.key_is(2)).into(),
             release: many(&format!("{owner} = null"), "?2", &mine).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
@@ -239,6 +246,7 @@ impl Statements {
             ("claim, look", &self.pick),
             ("claim", &self.claim),
             ("complete", &self.complete),
+            ("complete many", &self.complete_many),
             ("release", &self.release),
             ("park", &self.park_waiting),
             ("park for good", &self.park_dead),
@@ -274,6 +282,17 @@ pub(crate) fn order(conditions: &Conditions) -> String {
 /// The one-way door. That this is the transaction that was begun is the guard's to prove.
 fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
     let (table, guard) = (&rows.table, format!("{} and {mine}", rows.key_is(2)));
+    match &conditions.complete {
+        Some(set) => format!("update {table} as t set {set} where {guard}"),
+        None => format!("delete from {table} as t where {guard}"),
+    }
+}
+
+/// The same for the rows with the keys in the JSON array `?2`; each of them must pass.
+fn complete_many(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
+    let columns = rows.each_key(", ", |_, column| format!("t.{}", column.quoted));
+    let values = rows.each_key(", ", |at, column| column.value_of(&format!("json_extract(k.value, '$[{at}]')")));
+    let (table, guard) = (&rows.table, format!("({columns}) in (select {values} from json_each(?2) k) and {mine}"));
     match &conditions.complete {
         Some(set) => format!("update {table} as t set {set} where {guard}"),
         None => format!("delete from {table} as t where {guard}"),

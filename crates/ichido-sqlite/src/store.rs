@@ -2,7 +2,10 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{
+    Around, Bell, Delivery, Error, Failure, Isolation, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
+    Store, Terms,
+};
 use sqlx::SqliteConnection;
 
 use crate::{Sqlite, Tx, fault};
@@ -41,12 +44,26 @@ impl Store for Sqlite {
         Ok(())
     }
 
-    async fn begin(&self) -> Result<Tx> {
+    fn admits(&self, terms: &Terms) -> Result<()> {
+        match terms.isolation {
+            Isolation::RepeatableRead => Err(Error::Setup(
+                "SQLite has no `repeatable read`: its transactions are serializable; write that, or leave `isolation` out".into(),
+            )),
+            Isolation::ReadCommitted | Isolation::Serializable => Ok(()),
+        }
+    }
+
+    /// Whatever its isolation is called, it is serializable; and a rollback interrupts what is at work, without a limit.
+    async fn begin_on(&self, _: Terms) -> Result<Tx> {
         self.begin_tx().await
     }
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         self.complete_in(tx, done).await
+    }
+
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        self.fail_in(tx, delivery, failure).await
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {

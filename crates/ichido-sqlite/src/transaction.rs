@@ -7,25 +7,35 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ichido::{Delivery, Error, Result};
+use ichido::{
+    Delivery, Error, Failure, ProcessId, Result,
+    backend::{MOST_KEYS, by_claim},
+};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Sqlite, fault, groups::free_group, statements::Statements, turn::Turn};
+use crate::{Sqlite, fault, groups::free_group, messages::key_list, statements::Statements, turn::Turn};
 
 /// SQLite says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
+
+/// A statement looks once in so many steps of the virtual machine whether it is interrupted.
+const PROGRESS: i32 = 10_000;
 
 /// What the hooks of the connection that writes know.
 #[derive(Default)]
 pub(crate) struct Guard {
     may_commit: AtomicBool,
     rolled_back: AtomicBool,
+    /// The statement at work is interrupted: whoever dropped its action rolls back, and need not wait for it.
+    interrupted: AtomicBool,
 }
 
 impl Guard {
     pub(crate) async fn install(self: Arc<Self>, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
         let mut handle = connection.lock_handle().await?;
+        let guard = self.clone();
+        handle.set_progress_handler(PROGRESS, move || !guard.interrupted.load(Ordering::SeqCst));
         let guard = self.clone();
         handle.set_commit_hook(move || guard.may_commit.load(Ordering::SeqCst));
         handle.set_rollback_hook(move || self.rolled_back.store(true, Ordering::SeqCst));
@@ -55,7 +65,11 @@ impl Tx {
 
     /// That there is nothing to roll back is fine: the transaction may have ended by itself. The pool closes a connection
     /// that comes back in an unknown state.
-    pub(crate) async fn rollback(self) -> Result<()> {
+    pub(crate) async fn rollback(mut self) -> Result<()> {
+        self.guard.interrupted.store(true, Ordering::SeqCst);
+        // The handle is free when no statement is at work.
+        drop(self.inner.lock_handle().await);
+        self.guard.interrupted.store(false, Ordering::SeqCst);
         if let Err(error) = self.inner.rollback().await {
             tracing::debug!(%error, "rollback failed");
         }
@@ -76,11 +90,21 @@ impl Sqlite {
 
     pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         prove(tx)?;
-        for delivery in done.iter().filter(|delivery| delivery.claim.is_some()) {
-            let queue = self.queue(&delivery.message.queue).await?;
-            complete_one(tx, queue, delivery).await?;
+        for ((queue, owner), claimed) in by_claim(done) {
+            let queue = self.queue(queue).await?;
+            for some in claimed.chunks(MOST_KEYS) {
+                complete_some(tx, queue, owner, some).await?;
+            }
         }
         Ok(())
+    }
+
+    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        prove(tx)?;
+        match self.park_in(tx.connection(), delivery, failure).await? {
+            true => prove(tx),
+            false => Err(Error::LostClaim),
+        }
     }
 
     /// There is no connection to lose: the row tells at once.
@@ -107,19 +131,27 @@ fn prove(tx: &Tx) -> Result<()> {
     Ok(())
 }
 
-async fn complete_one(tx: &mut Tx, queue: &Statements, delivery: &Delivery) -> Result<()> {
-    let Some(claim) = &delivery.claim else { return Ok(()) };
-    if claim.parked {
-        let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
-        forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
+async fn complete_some(tx: &mut Tx, queue: &Statements, owner: ProcessId, some: &[&Delivery]) -> Result<()> {
+    for delivery in some {
+        let Some(claim) = &delivery.claim else { continue };
+        if claim.parked {
+            let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
+            forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
+        }
+        free_group(tx.connection(), queue, owner, claim.group.as_ref()).await.map_err(broken)?;
     }
-    free_group(tx.connection(), queue, claim.owner, claim.group.as_ref()).await.map_err(broken)?;
-    let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(claim.owner.to_string());
-    for column in delivery.message.key.columns() {
-        complete = complete.bind(column);
-    }
+    let complete = if let [delivery] = some {
+        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(owner.to_string());
+        for column in delivery.message.key.columns() {
+            complete = complete.bind(column);
+        }
+        complete
+    } else {
+        let keys = key_list(some.iter().map(|delivery| &delivery.message.key));
+        sqlx::query(AssertSqlSafe(queue.complete_many.clone())).bind(owner.to_string()).bind(keys)
+    };
     match complete.execute(tx.connection()).await.map_err(broken)?.rows_affected() {
-        1 => Ok(()),
+        passed if passed == some.len() as u64 => Ok(()),
         _ => Err(Error::LostClaim),
     }
 }

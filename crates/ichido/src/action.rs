@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use crate::{BoxFuture, Context, Error, Outcome, Result, Store};
+use crate::{BoxFuture, Context, Delivery, Error, Outcome, Result, Store};
 
 /// What an action can be handed: anything serde can read.
 #[diagnostic::on_unimplemented(
@@ -82,27 +82,45 @@ where
     }
 }
 
-/// The boxed twin of [`Action`], which decodes; implemented for every action, never by hand.
+/// The boxed twin of [`Action`] and [`BatchAction`](crate::BatchAction), which decodes.
 pub(crate) trait DynAction<S: Store>: Send + Sync {
     fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>>;
+
+    /// Does it take all messages of a transaction together?
+    fn takes_many(&self) -> bool;
 }
 
-impl<S: Store, A: Action<S>> DynAction<S> for A {
+/// An action that gets one message at a time.
+pub(crate) struct OneByOne<A>(pub(crate) A);
+
+impl<S: Store, A: Action<S>> DynAction<S> for OneByOne<A> {
     fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            if let Some(why) = &cx.delivery()?.refused {
-                return Err(Error::Undecodable(why.clone()));
-            }
-            let message = A::Message::decode(cx.message()?)?;
-            match self.handle(cx, message).await? {
-                Outcome::Abort(code) if !(100..=199).contains(&code) => {
-                    Err(format!("an action ends its process with a code from 100 to 199, not {code}").into())
-                }
-                Outcome::Stop | Outcome::Ended(_) => {
-                    Err("an action is done, retries, parks or aborts; nothing else".into())
-                }
-                outcome => Ok(outcome),
-            }
+            let message = decode(cx.delivery()?)?;
+            proper(self.0.handle(cx, message).await?)
         })
+    }
+
+    fn takes_many(&self) -> bool {
+        false
+    }
+}
+
+/// What the action reads, unless it may not see it.
+pub(crate) fn decode<T: Payload>(delivery: &Delivery) -> Result<T> {
+    match &delivery.refused {
+        Some(why) => Err(Error::Undecodable(why.clone())),
+        None => T::decode(&delivery.message),
+    }
+}
+
+/// What an action may say.
+pub(crate) fn proper(outcome: Outcome) -> Result<Outcome> {
+    match outcome {
+        Outcome::Abort(code) if !(100..=199).contains(&code) => {
+            Err(format!("an action ends its process with a code from 100 to 199, not {code}").into())
+        }
+        Outcome::Stop | Outcome::Ended(_) => Err("an action is done, retries, parks or aborts; nothing else".into()),
+        outcome => Ok(outcome),
     }
 }

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, ProcessId, Result, Store,
+    Terms,
+    batch::Batch,
     life::Life,
     pool::Work,
     slot::{Slot, undisturbed},
@@ -71,7 +73,7 @@ pub struct Context<S: Store> {
     pub(crate) work: Option<Arc<Work<S>>>,
     pub(crate) connected: bool,
     pub(crate) in_worker: bool,
-    pub(crate) delivery: Option<Delivery>,
+    pub(crate) batch: Batch,
     pub(crate) execution: u64,
     /// Passes since `process stop` last looked.
     pub(crate) unlooked: u32,
@@ -96,7 +98,7 @@ impl<S: Store> Context<S> {
             work: None,
             connected: false,
             in_worker: false,
-            delivery: None,
+            batch: Batch::default(),
             execution: 0,
             unlooked: 0,
             exempt: None,
@@ -128,7 +130,8 @@ impl<S: Store> Context<S> {
         if !self.connected {
             return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
         }
-        Ok(S::connection(self.slot.open(&self.store).await?))
+        let terms = self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms);
+        Ok(S::connection(self.slot.open(&self.store, terms).await?))
     }
 
     /// Sends a message in the business transaction: it is there if and only if this one is done.
@@ -150,12 +153,18 @@ impl<S: Store> Context<S> {
         ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
     }
 
-    /// The delivery in hand.
+    /// The delivery in hand; the first of them where there are several.
     ///
     /// # Errors
     /// [`Error::Setup`] outside `read`, where there is none.
     pub fn delivery(&self) -> Result<&Delivery> {
-        self.delivery.as_ref().ok_or_else(|| Error::Setup("there is no message before the handler `read`".into()))
+        self.batch.in_hand().first().ok_or_else(|| Error::Setup("there is no message before the handler `read`".into()))
+    }
+
+    /// All deliveries in hand: one, unless a [`BatchAction`](crate::BatchAction) or a handler before `each` asks.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        self.batch.in_hand()
     }
 
     /// The message in hand.
@@ -177,7 +186,7 @@ impl<S: Store> Context<S> {
     /// Which run of the message this is, beginning with 1; 0 outside `read`.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.delivery.as_ref().map_or(0, |delivery| delivery.attempt)
+        self.batch.in_hand().first().map_or(0, |delivery| delivery.attempt)
     }
 
     /// The headers of the message in hand.
@@ -243,9 +252,14 @@ impl<S: Store> Context<S> {
         self.work.clone().ok_or_else(|| Error::Setup("the handler `dispatch` must come before this one".into()))
     }
 
+    /// Are there several messages in hand, and does the action want them one by one?
+    pub(crate) fn one_by_one(&self) -> bool {
+        self.batch.in_hand().len() > 1 && self.work.as_ref().is_some_and(|work| !work.action.takes_many())
+    }
+
     pub(crate) fn run_action(&mut self) -> BoxFuture<'_, Result<Outcome>> {
         match self.work() {
-            Ok(work) => Box::pin(async move { work.action.run(self).await }),
+            Ok(work) => Box::pin(async move { work.run_action(self).await }),
             Err(error) => Box::pin(async move { Err(error) }),
         }
     }

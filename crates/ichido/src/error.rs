@@ -1,7 +1,7 @@
 //! What can go wrong on the way through the handler queue. Handlers, actions and stores return [`Error`];
 //! the loop and the transaction handler ask it questions to decide who pays for it: the message, the process, or nobody.
 
-use std::{borrow::Cow, error::Error as StdError, fmt};
+use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
 use crate::Store;
 
@@ -29,6 +29,8 @@ pub enum Error {
     Refused(String),
     /// The action panicked.
     Panic(String),
+    /// The action took longer than its pool allows.
+    TimedOut(Duration),
     /// Something must be changed by hand before this can run; the text says what.
     Setup(String),
     /// The database does not answer; the text names its address, never the password.
@@ -93,6 +95,7 @@ impl fmt::Display for Error {
             Error::BrokenTransaction(how) => write!(f, "transaction broken: {how}"),
             Error::Undecodable(why) => write!(f, "the message cannot be read: {why}"),
             Error::Panic(text) => write!(f, "panic: {text}"),
+            Error::TimedOut(limit) => write!(f, "took longer than {limit:?}"),
             Error::Setup(text) | Error::Refused(text) => f.write_str(text),
             Error::Unreachable { address, source } => {
                 write!(f, "the database at {address} does not answer: ")?;
@@ -103,7 +106,7 @@ impl fmt::Display for Error {
     }
 }
 
-fn chain<'a>(cause: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+pub(crate) fn chain<'a>(cause: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(cause), |cause: &&'a (dyn StdError + 'static)| (*cause).source())
 }
 

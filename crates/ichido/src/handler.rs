@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{BoxFuture, Context, Error, Outcome, Result, Store};
+use crate::{BoxFuture, Context, Error, Outcome, Result, Store, handlers::Each};
 
 /// One link of the handler queue.
 ///
@@ -106,6 +106,7 @@ impl<'a, S: Store> Next<'a, S> {
     pub fn run(self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
         match self.links.get(self.at) {
             Some(handler) => handler.handle(cx, Next { links: self.links, at: self.at + 1 }),
+            None if cx.one_by_one() => DynHandler::handle(&Each, cx, self),
             None => cx.run_action(),
         }
     }

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | [`message`](Message), [`delivery`](Delivery), [`outcome`](Outcome) | what was sent, one handing-over of it, what became of it |
 //! | [`handlers`], [`Handler`], [`Next`] | the links of the chain, and the rest of it |
-//! | [`Action`], [`ActionFn`], [`Context`] | your code and what it knows |
+//! | [`Action`], [`ActionFn`], [`BatchAction`], [`Context`] | your code and what it knows |
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
@@ -21,6 +21,8 @@
 mod action;
 pub mod adopt;
 pub mod backend;
+mod batch;
+mod batch_action;
 mod bell;
 mod client;
 mod clock;
@@ -45,6 +47,7 @@ mod retry;
 mod slot;
 pub mod sql;
 mod store;
+mod terms;
 mod upkeep;
 
 /// A boxed future that can be sent to another thread.
@@ -54,6 +57,7 @@ pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
     action::{Action, ActionFn, Payload},
+    batch_action::BatchAction,
     bell::Bell,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
@@ -77,4 +81,5 @@ pub use self::{
     reader::{Reader, Turn},
     retry::RetryPolicy,
     store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
+    terms::{CommitOn, Isolation, Terms},
 };

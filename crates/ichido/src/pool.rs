@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{Reader, RetryPolicy, Store, action::DynAction, flags::Following, reader::DynReader};
+use crate::{
+    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
+    flags::Following, reader::DynReader, terms::Committing,
+};
 
 /// One action's workers and where their messages come from.
 #[derive(Clone)]
@@ -13,6 +16,10 @@ pub struct Pool {
     pub(crate) concurrency: usize,
     pub(crate) read_ahead: Option<usize>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) terms: Terms,
+    pub(crate) commit_interval: usize,
+    pub(crate) commit_on: Committing,
 }
 
 #[derive(Clone)]
@@ -27,6 +34,12 @@ pub const CONCURRENCY: usize = 4;
 /// The most that is claimed beyond the free workers.
 pub const MOST_READ_AHEAD: usize = 64;
 
+/// The same where a transaction is about many messages, unless one alone is about more.
+const MOST_BATCHES_AHEAD: usize = 1024;
+
+/// The server ends a statement so much later than the action is out of time: what is recorded is ours to say.
+const SLACK: Duration = Duration::from_millis(100);
+
 impl Pool {
     /// The action's name; its messages come from the queue of the same name unless [`Pool::from`] names another.
     pub fn new(action: impl Into<Arc<str>>) -> Self {
@@ -37,6 +50,10 @@ impl Pool {
             concurrency: CONCURRENCY,
             read_ahead: None,
             retry: RetryPolicy::default(),
+            timeout: None,
+            terms: Terms::default(),
+            commit_interval: 1,
+            commit_on: Committing::default(),
         }
     }
 
@@ -82,8 +99,56 @@ impl Pool {
         }
     }
 
+    /// How long the action may take for a message, or for the messages that it gets together. What it has written is rolled
+    /// back then, and the message runs again after the backoff. Code that blocks its thread is not interrupted.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self.terms.limit = Some(limit.saturating_add(SLACK));
+        self
+    }
+
+    /// What the business transaction sees of others.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.terms.isolation = isolation;
+        self
+    }
+
+    /// Up to so many messages share a transaction: what is at hand is taken, and committed together. If one of them fails,
+    /// all are rolled back and each runs alone. Read-ahead counts in transactions then.
+    #[must_use]
+    pub fn commit_interval(mut self, messages: usize) -> Self {
+        self.commit_interval = messages.max(1);
+        self
+    }
+
+    /// A failure after which what was written is committed, together with the record that the message has failed for good.
+    #[must_use]
+    pub fn commit_on(mut self, failure: CommitOn) -> Self {
+        self.commit_on.kinds.push(failure);
+        self
+    }
+
+    /// The same for errors of one type, also where they are the source of another.
+    #[must_use]
+    pub fn commit_on_error<E: std::error::Error + 'static>(mut self) -> Self {
+        self.commit_on.types.push(|cause| cause.is::<E>());
+        self
+    }
+
+    /// How its business transactions are begun.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
     pub(crate) fn ahead(&self) -> usize {
-        self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD)
+        let ahead = self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD);
+        match self.commit_interval {
+            1 => ahead,
+            many => ahead.saturating_mul(many).min(MOST_BATCHES_AHEAD.max(many)),
+        }
     }
 }
 
@@ -99,6 +164,20 @@ pub(crate) struct Work<S: Store> {
     pub(crate) action: Arc<dyn DynAction<S>>,
     pub(crate) reader: Arc<dyn DynReader>,
     pub(crate) following: Following,
+}
+
+impl<S: Store> Work<S> {
+    /// Runs the action for what is in hand. One that is out of time is dropped: it only borrows its transaction, which is
+    /// rolled back further out.
+    pub(crate) async fn run_action(&self, cx: &mut Context<S>) -> Result<Outcome> {
+        let Some(limit) = self.pool.timeout else { return self.action.run(cx).await };
+        let out_of_time = cx.clock.sleep(limit);
+        tokio::select! {
+            biased;
+            () = out_of_time => Err(Error::TimedOut(limit)),
+            result = self.action.run(cx) => result,
+        }
+    }
 }
 
 /// What holds for the whole process.

@@ -5,9 +5,10 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Scope, Settings, Store,
-    SystemClock,
-    action::Function,
+    Action, ActionFn, BatchAction, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Scope,
+    Settings, Store, SystemClock,
+    action::{Function, OneByOne},
+    batch_action::Together,
     handlers::{self, Dispatch, Retry, Single},
     pool::Actions,
 };
@@ -44,7 +45,14 @@ impl<S: Store> Process<S> {
     /// Adds an action that is a type.
     #[must_use]
     pub fn action(mut self, pool: Pool, action: impl Action<S>) -> Self {
-        self.actions.insert(pool.name.clone(), (pool, Arc::new(action)));
+        self.actions.insert(pool.name.clone(), (pool, Arc::new(OneByOne(action))));
+        self
+    }
+
+    /// Adds an action that gets all messages of a transaction together; [`Pool::commit_interval`] says how many at most.
+    #[must_use]
+    pub fn batch_action(mut self, pool: Pool, action: impl BatchAction<S>) -> Self {
+        self.actions.insert(pool.name.clone(), (pool, Arc::new(Together(action))));
         self
     }
 

@@ -11,8 +11,8 @@ use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, flags::Following, life::Life,
-    slot::undisturbed,
+    Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, backend::MOST_KEYS, flags::Following,
+    life::Life, slot::undisturbed,
 };
 
 mod claimer;
@@ -27,7 +27,9 @@ pub struct QueueReader<S: Store> {
 pub(crate) struct Reading {
     pub(crate) queue: Arc<str>,
     pub(crate) following: Following,
+    /// How many messages the workers can have in hand, and how many each of them takes together.
     pub(crate) slots: usize,
+    pub(crate) together: usize,
     pub(crate) ahead: usize,
     pub(crate) poll: Duration,
     pub(crate) lease: Duration,
@@ -107,7 +109,11 @@ impl<S: Store> Shared<S> {
         if buffer.ready.len() * 4 > self.reading.ahead {
             return 0;
         }
-        (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed())
+        match (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed()) {
+            // While a worker settles what it had together, it is not refilled one by one.
+            room if room < self.reading.together => 0,
+            room => room.min(MOST_KEYS),
+        }
     }
 
     /// Takes a delivery that may run now. What was claimed under an id that counts as dead is dropped: it is not ours.

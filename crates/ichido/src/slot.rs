@@ -3,7 +3,7 @@
 
 use tokio::task::JoinHandle;
 
-use crate::{Error, Result, Store};
+use crate::{Error, Result, Store, Terms};
 
 pub(crate) enum Slot<S: Store> {
     Closed,
@@ -13,10 +13,10 @@ pub(crate) enum Slot<S: Store> {
 
 impl<S: Store> Slot<S> {
     /// The transaction, begun now if it is not.
-    pub(crate) async fn open(&mut self, store: &S) -> Result<&mut S::Tx> {
+    pub(crate) async fn open(&mut self, store: &S, terms: Terms) -> Result<&mut S::Tx> {
         if let Slot::Closed = self {
             let store = store.clone();
-            *self = Slot::Opening(tokio::spawn(async move { store.begin().await }));
+            *self = Slot::Opening(tokio::spawn(async move { store.begin_on(terms).await }));
         }
         if let Slot::Opening(task) = self {
             let begun = joined(task.await);

@@ -13,7 +13,7 @@ use std::{
 
 use uuid::Uuid;
 
-use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result};
+use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result, Terms};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -60,14 +60,37 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Does the database answer?
     fn ping(&self) -> impl Future<Output = Result<()>> + Send;
 
+    /// Can business transactions be begun on these terms?
+    ///
+    /// # Errors
+    /// [`crate::Error::Setup`] if this database has no such thing.
+    fn admits(&self, terms: &Terms) -> Result<()> {
+        let _ = terms;
+        Ok(())
+    }
+
     /// Begins a business transaction that can prove its identity at completion.
-    fn begin(&self) -> impl Future<Output = Result<Self::Tx>> + Send;
+    fn begin_on(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx>> + Send;
+
+    /// Begins one on the usual terms.
+    fn begin(&self) -> impl Future<Output = Result<Self::Tx>> + Send {
+        self.begin_on(Terms::default())
+    }
 
     /// Moves the messages through the one-way door, as the last statement of their transaction.
     ///
     /// [`crate::Error::LostClaim`] if one of them is not ours any more, [`crate::Error::BrokenTransaction`] if this is
     /// not the transaction that was begun; the caller rolls back.
     fn complete(&self, tx: &mut Self::Tx, done: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Records in a business transaction that its message has failed for good: the other one-way door, for failures that
+    /// commit. The same errors as [`Store::complete`].
+    fn fail(
+        &self,
+        tx: &mut Self::Tx,
+        delivery: &Delivery,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Commits. An error means that the outcome is unknown.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;

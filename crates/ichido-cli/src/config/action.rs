@@ -12,7 +12,7 @@ use super::lanes::{LaneSet, Queues};
 use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;
-use ichido::suggestion;
+use ichido::{CommitOn, Isolation, suggestion};
 
 const KEYS: [&str; 8] =
     ["from", "concurrency", "retry", "timeout", "isolation", "commit_interval", "commit_on", "handlers"];
@@ -22,6 +22,8 @@ const ISOLATIONS: [(&str, Isolation); 3] = [
     ("repeatable read", Isolation::RepeatableRead),
     ("serializable", Isolation::Serializable),
 ];
+
+const COMMIT_ON: [(&str, CommitOn); 2] = [("park", CommitOn::Park), ("error", CommitOn::Error)];
 
 /// An action and how it is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +40,8 @@ pub struct Action {
     pub isolation: Isolation,
     /// How many messages share a transaction.
     pub commit_interval: u32,
-    /// The errors that commit all the same.
-    pub commit_on: Vec<String>,
+    /// The failures that commit all the same.
+    pub commit_on: Vec<CommitOn>,
     /// Its own handler queue, when it has one.
     pub handlers: Option<Vec<HandlerEntry>>,
     /// What is done with a message.
@@ -59,17 +61,6 @@ pub struct Retry {
     pub factor: f64,
 }
 
-/// The isolation of the business transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// Sees what others have committed.
-    ReadCommitted,
-    /// Sees the same rows throughout.
-    RepeatableRead,
-    /// As if alone.
-    Serializable,
-}
-
 /// The lane sets, by name.
 pub(super) type Lanes = BTreeMap<String, LaneSet>;
 
@@ -83,7 +74,7 @@ impl Action {
             timeout: section.optional("timeout", |f| f.duration(Duration::from_millis(1)))?,
             isolation: section.or("isolation", Isolation::ReadCommitted, |f| f.one_of(&ISOLATIONS))?,
             commit_interval: section.or("commit_interval", 1, |f| f.whole(1..=10_000))?,
-            commit_on: section.or("commit_on", vec![], |f| f.list(Field::filled))?,
+            commit_on: section.or("commit_on", vec![], |f| f.list(|f| f.one_of(&COMMIT_ON)))?,
             handlers: section.optional("handlers", handlers::read)?,
             kind: ActionKind::read(&section)?,
         };

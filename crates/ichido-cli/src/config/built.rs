@@ -16,10 +16,6 @@ const KEYS: &[(&str, When)] = &[
     ("lanes.*", When::Written),
     ("actions.*.http", When::Written),
     ("actions.*.exec", When::Written),
-    ("actions.*.timeout", When::Written),
-    ("actions.*.isolation", When::OtherThan("read committed")),
-    ("actions.*.commit_interval", When::OtherThan("1")),
-    ("actions.*.commit_on", When::Filled),
     ("actions.*.handlers", When::Written),
     ("dispatch.*", When::Written),
 ];
@@ -31,8 +27,6 @@ enum When {
     Written,
     /// When its list has an element.
     Filled,
-    /// When its value is another than this one.
-    OtherThan(&'static str),
 }
 
 /// Refuses the first key that is not built.
@@ -40,12 +34,7 @@ pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {
     for (path, when) in KEYS.iter().copied() {
         let parts: Vec<&str> = path.split('.').collect();
         if let Some(field) = find(root, &parts, when) {
-            return Err(ConfigError::NotBuilt {
-                file: field.file.to_owned(),
-                line: Some(field.line),
-                value: when.shown(&field),
-                key: field.path,
-            });
+            return Err(ConfigError::NotBuilt { file: field.file.to_owned(), line: Some(field.line), key: field.path });
         }
     }
     Ok(())
@@ -66,14 +55,6 @@ impl When {
         match self {
             Self::Written => true,
             Self::Filled => matches!(field.node, Node::List(list) if !list.is_empty()),
-            Self::OtherThan(built) => field.found().trim_matches('"') != built,
-        }
-    }
-
-    fn shown(self, field: &Field) -> Option<String> {
-        match self {
-            Self::Written | Self::Filled => None,
-            Self::OtherThan(_) => Some(field.found()),
         }
     }
 }

@@ -43,8 +43,6 @@ pub enum ConfigError {
         line: Option<usize>,
         /// The full path of the key.
         key: String,
-        /// The value that is refused, when only that value is.
-        value: Option<String>,
     },
 }
 
@@ -95,10 +93,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Unreadable { source, .. } => write!(f, ": cannot be read: {source}"),
             Self::Syntax { text, .. } | Self::Invalid { text, .. } => write!(f, ": {text}"),
-            Self::NotBuilt { value: None, .. } => f.write_str(": not in this version"),
-            Self::NotBuilt { value: Some(value), .. } => {
-                write!(f, ": {value} is not in this version")
-            }
+            Self::NotBuilt { .. } => f.write_str(": not in this version"),
         }
     }
 }

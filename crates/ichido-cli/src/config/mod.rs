@@ -36,7 +36,7 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Isolation, Retry};
+pub use action::{Action, Retry};
 pub use action_kind::{ActionKind, HttpAction};
 pub use broker::{Claim, Guard, MutexRules, OnBusy, RabbitMq, RabbitMqType, Sqs};
 pub use database::Database;

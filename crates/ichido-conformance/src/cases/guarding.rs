@@ -91,7 +91,7 @@ struct Order {
     id: i64,
 }
 
-fn orders(workers: usize) -> Pool {
+pub(super) fn orders(workers: usize) -> Pool {
     let retry =
         RetryPolicy { attempts: 1000, first: Duration::from_millis(1), max: Duration::from_millis(1), factor: 1.0 };
     Pool::new("Guarded").from("orders").concurrency(workers).retry(retry)
@@ -102,7 +102,7 @@ fn process<F: Fixture>(fixture: &F) -> Process<F::Store> {
 }
 
 /// So many orders, of which the first `suspects` were claimed by a process that died.
-async fn with_suspects<F: Fixture>(suspects: usize, orders: i64) -> F {
+pub(super) async fn with_suspects<F: Fixture>(suspects: usize, orders: i64) -> F {
     let fixture = F::fresh().await;
     send_orders(&fixture, orders).await;
     let victim = Player::join(&fixture).await;
@@ -244,11 +244,15 @@ async fn one_line<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Ou
 }
 
 pub async fn a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once<F: Fixture>() {
+    drop_at_any_moment::<F>(orders(2)).await;
+}
+
+pub(super) async fn drop_at_any_moment<F: Fixture>(pool: Pool) {
     let fixture = F::fresh().await;
     let count = 2 * i64::try_from(MOST_WAITS).unwrap();
     send_orders(&fixture, count).await;
     let drops = Drops { passes: AtomicUsize::new(0) };
-    let process = process(&fixture).action_fn(orders(2), one_line::<F>);
+    let process = process(&fixture).action_fn(pool, one_line::<F>);
     let process = process.handlers(move |queue| queue.after(Scope::Worker, "read", drops));
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(effects(&fixture).await, count);

@@ -2,7 +2,9 @@
 
 #![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
 
+pub mod batching;
 pub mod claiming;
+pub mod committing;
 pub mod completing;
 pub mod crashing;
 pub mod delaying;
@@ -80,6 +82,23 @@ macro_rules! conformance {
             a_message_that_kills_its_process_is_parked_in_the_end, a_live_process_keeps_its_messages,
             a_rescued_message_cannot_be_completed_by_its_old_owner, a_queue_that_the_rescuer_does_not_serve_is_left_alone,
             of_two_rescuers_each_message_is_freed_once, a_process_that_leaves_frees_what_it_has
+        ]);
+        $crate::conformance!(@ $fixture, batching: [
+            messages_that_are_at_hand_share_a_transaction, one_that_fails_fails_alone_and_the_others_are_done,
+            one_whose_claim_is_lost_in_the_middle_is_left_out, a_commit_that_did_not_arrive_is_run_again,
+            a_commit_whose_reply_was_lost_is_told_by_every_row, a_commit_that_nobody_can_tell_about_is_found_later,
+            one_that_breaks_the_transaction_is_parked_alone, one_that_cannot_be_read_is_parked_alone,
+            a_batch_action_gets_them_together_and_a_bad_one_alone, suspects_have_no_company,
+            two_of_a_group_never_share_a_transaction, a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once_together,
+            a_database_that_does_not_let_them_begin_spends_nothing, a_handler_after_each_sees_every_message,
+            a_handler_that_fails_for_all_fails_for_each, an_abort_in_the_middle_releases_the_rest,
+            a_pass_that_is_dropped_and_run_again_runs_all_of_them, done_rows_that_are_deleted_go_together
+        ]);
+        $crate::conformance!(@ $fixture, committing: [
+            what_takes_too_long_is_rolled_back_and_runs_again, a_statement_that_takes_too_long_is_ended,
+            what_a_parked_message_has_written_is_committed_with_its_failure, an_error_of_the_action_commits_and_one_of_the_database_does_not,
+            a_failure_that_commits_needs_its_claim, a_committed_failure_whose_reply_was_lost_is_recorded_once,
+            an_error_type_commits_and_others_do_not, a_failure_that_commits_does_so_alone_in_a_batch
         ]);
         $crate::conformance!(@ $fixture, guarding: [
             a_row_that_was_done_by_hand_is_neither_parked_nor_released, what_was_taken_or_done_by_hand_while_it_waited_is_not_returned,

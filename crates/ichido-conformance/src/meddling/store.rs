@@ -2,7 +2,9 @@
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
-use ichido::{Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store};
+use ichido::{
+    Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store, Terms,
+};
 
 use super::{Meddler, Verb};
 
@@ -50,12 +52,20 @@ impl<S: Store> Store for Meddled<S> {
         self.meddler.meddle(Verb::Ping, None, self.inner.ping()).await
     }
 
-    async fn begin(&self) -> Result<S::Tx> {
-        self.meddler.meddle(Verb::Begin, None, self.inner.begin()).await
+    fn admits(&self, terms: &Terms) -> Result<()> {
+        self.inner.admits(terms)
+    }
+
+    async fn begin_on(&self, terms: Terms) -> Result<S::Tx> {
+        self.meddler.meddle(Verb::Begin, None, self.inner.begin_on(terms)).await
     }
 
     async fn complete(&self, tx: &mut S::Tx, done: &[Delivery]) -> Result<()> {
         self.inner.complete(tx, done).await
+    }
+
+    async fn fail(&self, tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        self.inner.fail(tx, delivery, failure).await
     }
 
     async fn commit(&self, tx: S::Tx) -> Result<()> {

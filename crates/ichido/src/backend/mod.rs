@@ -17,7 +17,7 @@ pub use self::{
     claim_index::ClaimIndex,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
-    past::{Note, Owned, Past, by_owner, wait_ms},
+    past::{MOST_KEYS, Note, Owned, Past, by_claim, by_owner, wait_ms},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,

@@ -101,6 +101,21 @@ pub struct Owned {
     pub group: Option<String>,
 }
 
+/// The most keys that one statement is about: more of them make it slower, not faster.
+pub const MOST_KEYS: usize = 500;
+
+/// Claimed deliveries by queue and owner.
+#[must_use]
+pub fn by_claim(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<&Delivery>> {
+    let mut claims: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for delivery in deliveries {
+        if let Some(claim) = &delivery.claim {
+            claims.entry((&*delivery.message.queue, claim.owner)).or_default().push(delivery);
+        }
+    }
+    claims
+}
+
 /// Deliveries of a queue and an owner, for statements about many of them.
 #[must_use]
 pub fn by_owner(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<Owned>> {

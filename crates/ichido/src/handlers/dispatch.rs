@@ -75,9 +75,9 @@ impl<S: Store> Dispatch<S> {
             From::Reader(reader) => reader.clone(),
             From::Queue(queue) => {
                 let Settings { poll, lease, drain, .. } = self.settings;
-                let (slots, ahead) = (pool.concurrency, pool.ahead());
-                let following = following.clone();
-                let reading = Reading { queue: queue.clone(), following, slots, ahead, poll, lease, drain };
+                let (together, ahead, following) = (pool.commit_interval, pool.ahead(), following.clone());
+                let slots = pool.concurrency.saturating_mul(together);
+                let reading = Reading { queue: queue.clone(), following, slots, together, ahead, poll, lease, drain };
                 Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
             }
         }
@@ -87,6 +87,7 @@ impl<S: Store> Dispatch<S> {
 impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
+        wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
         cx.store.prepare().await?;
         self.free_former(cx).await?;
         let stop = cx.stop.child_token();

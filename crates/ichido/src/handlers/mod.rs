@@ -6,6 +6,7 @@ mod connection;
 mod context;
 mod context_clear;
 mod dispatch;
+mod each;
 mod global_error;
 mod process_stop;
 mod read;
@@ -24,6 +25,7 @@ pub use self::{
     context::SetContext,
     context_clear::ContextClear,
     dispatch::Dispatch,
+    each::Each,
     global_error::GlobalError,
     process_stop::ProcessStop,
     read::Read,

@@ -1,49 +1,32 @@
-//! `read`: puts the next delivery into the context, and settles it on the way out by the mark that `transaction` set. It is
-//! the only one that talks to the reader; while it waits, no transaction is open.
+//! `read`: puts the next deliveries into the context, one or up to the commit interval, and settles them on the way out by
+//! the marks that `transaction` set. It is the only one that talks to the reader; while it waits, no transaction is open.
 
-use tracing::Instrument;
+use std::ops::Range;
+
+use tracing::{Instrument, Span};
 
 use super::record::{caught, record};
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store, Turn, slot::undisturbed};
+use crate::{
+    About, Context, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, Turn, reader::DynReader,
+    slot::undisturbed,
+};
 
-/// Reads one delivery and settles it.
+/// Reads deliveries and settles them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Read;
 
 impl<S: Store> Handler<S> for Read {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        let reader = cx.work()?.reader.clone();
-        let delivery = loop {
-            match reader.try_next()? {
-                Turn::Delivery(delivery) => break *delivery,
-                Turn::Finished => return Ok(Outcome::Stop),
-                Turn::Empty => {}
-            }
-            tokio::select! {
-                () = cx.stop.cancelled() => return Ok(Outcome::Stop),
-                () = reader.changed() => {}
-            }
+        let work = cx.work()?;
+        if let Err(error) = settle(cx, &*work.reader).await {
+            tracing::warn!(%error, "what a dropped pass left behind is not settled; it is found later");
+        }
+        let result = match fill(cx, &*work.reader, work.pool.commit_interval).await {
+            Ok(true) => run_all(cx, next).await,
+            Ok(false) => return Ok(Outcome::Stop),
+            Err(error) => Err(error),
         };
-        cx.execution = cx.life.as_ref().map_or(cx.execution + 1, |life| life.next_execution());
-        let span = tracing::info_span!(
-            "message",
-            id = %delivery.message.id(),
-            process_id = delivery.owner().map(tracing::field::display),
-            request_id = cx.request_id(),
-            user_id = cx.user_id(),
-            execution = cx.execution,
-        );
-        let (queue, begun) = (delivery.message.queue.clone(), cx.clock.now());
-        cx.delivery = Some(delivery);
-        let result = run(cx, next).instrument(span).await;
-        if let Some(life) = &cx.life {
-            life.took(&queue, cx.clock.now() - begun);
-        }
-        // A pass that was dropped further in leaves its transaction here, and settling would wait for it.
-        cx.roll_back().await;
-        if let Some(delivery) = cx.delivery.take() {
-            reader.settle(delivery).await?;
-        }
+        settle(cx, &*work.reader).await?;
         result
     }
 
@@ -52,7 +35,99 @@ impl<S: Store> Handler<S> for Read {
     }
 }
 
-/// Runs the rest for the delivery in hand. What failed further out than `transaction` has no mark yet and is recorded here.
+/// Waits for a delivery and takes what else is at hand; false if there is nothing more to do. A suspect never has company.
+async fn fill<S: Store>(cx: &mut Context<S>, reader: &dyn DynReader, most: usize) -> Result<bool> {
+    while cx.batch.all().len() < most && !cx.batch.all().last().is_some_and(crate::Delivery::is_suspect) {
+        match reader.try_next()? {
+            Turn::Delivery(delivery) => cx.batch.push(*delivery),
+            _ if !cx.batch.all().is_empty() => break,
+            Turn::Finished => return Ok(false),
+            Turn::Empty => tokio::select! {
+                () = cx.stop.cancelled() => return Ok(false),
+                () = reader.changed() => {}
+            },
+        }
+    }
+    Ok(true)
+}
+
+/// Gives back what is in the context, each delivery with its mark; keeps the first error.
+async fn settle<S: Store>(cx: &mut Context<S>, reader: &dyn DynReader) -> Result<()> {
+    if cx.batch.all().is_empty() {
+        return Ok(());
+    }
+    // A pass that was dropped further in leaves its transaction here, and settling would wait for it.
+    cx.roll_back().await;
+    let mut first = Ok(());
+    for delivery in cx.batch.take() {
+        first = first.and(reader.settle(delivery).await);
+    }
+    first
+}
+
+/// Runs the rest for all of them together; and, if they were not done, for each of them alone. Only a pass about one message
+/// says whose failure it is, so only that is written down.
+async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    let together = cx.batch.all().iter().take_while(|delivery| !delivery.is_suspect()).count();
+    let mut result = Ok(Outcome::Done);
+    if together > 1 {
+        result = pass(cx, next, 0..together).await;
+        match &result {
+            Ok(Outcome::Stop | Outcome::Ended(_)) | Err(Error::Setup(_) | Error::Ended { .. }) => return result,
+            // No handler has run them, and none says that it failed: they are released.
+            Ok(Outcome::Done) if cx.batch.all().len() == together => return result,
+            Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, together, "not done together; each alone"),
+        }
+    }
+    for at in 0..cx.batch.all().len() {
+        if cx.batch.all()[at].mark.is_some() {
+            continue;
+        }
+        if (at > 0 || together > 1) && cx.stopping() {
+            break;
+        }
+        result = pass(cx, next, at..at + 1).await;
+        match &result {
+            Ok(Outcome::Stop | Outcome::Ended(_) | Outcome::Abort(_)) | Err(Error::Setup(_) | Error::Ended { .. }) => {
+                break;
+            }
+            // The loop decides how soon the others are tried again.
+            Err(fault) if fault.is_fault::<S>() => cx.batch.mark_from(at + 1, Mark::Faulted),
+            _ => {}
+        }
+    }
+    result
+}
+
+/// One pass through the rest, about these deliveries.
+async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<usize>) -> Result<Outcome> {
+    cx.batch.look_at(window);
+    cx.execution = cx.life.as_ref().map_or(cx.execution + 1, |life| life.next_execution());
+    let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
+    let span = span(cx)?;
+    let result = run(cx, next).instrument(span).await;
+    if let Some(life) = &cx.life {
+        life.took(&queue, cx.clock.now() - begun);
+    }
+    result
+}
+
+fn span<S: Store>(cx: &Context<S>) -> Result<Span> {
+    let (delivery, count) = (cx.delivery()?, cx.deliveries().len());
+    Ok(tracing::info_span!(
+        "message",
+        id = %delivery.message.id(),
+        together = (count > 1).then_some(count),
+        process_id = delivery.owner().map(tracing::field::display),
+        request_id = cx.request_id(),
+        user_id = cx.user_id(),
+        execution = cx.execution,
+    ))
+}
+
+/// Runs the rest for what is in hand. What failed further out than `transaction` has no mark yet and is recorded here.
 async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
     let suspect = cx.delivery()?.is_suspect();
     if suspect {
@@ -63,7 +138,7 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
     if suspect && let Err(error) = mark(cx, false).await {
         tracing::warn!(%error, "the mark of a suspect stays; a death now would count as its own");
     }
-    let unmarked = cx.delivery.as_ref().is_some_and(|delivery| delivery.mark.is_none());
+    let unmarked = cx.batch.only().is_some_and(|delivery| delivery.mark.is_none());
     if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }
 }
 

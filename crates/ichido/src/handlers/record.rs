@@ -15,16 +15,17 @@ use crate::{
 /// A message under which the database fails this often in a row is put aside.
 const MOST_FAULTS: u32 = 20;
 
-/// Marks the delivery in hand with what became of it; a failure is written down.
+/// Marks the deliveries in hand with what became of them; the failure of one alone is written down. Several that are not
+/// done get no mark: each of them will run alone.
 pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
-    let Some(delivery) = cx.delivery.as_mut() else { return result };
+    if matches!(result, Ok(Outcome::Done)) {
+        cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
+        count(cx, cx.batch.window().len(), |life| &life.done);
+        return result;
+    }
+    let Some(delivery) = cx.batch.only() else { return result };
     match &result {
-        Ok(Outcome::Done) => {
-            delivery.mark = Some(Mark::Done);
-            count(cx, |life| &life.done);
-            return result;
-        }
-        _ if delivery.mark == Some(Mark::Unknown) => return result,
+        _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return result,
         Err(Error::LostClaim) => {
             tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
             delivery.mark = Some(Mark::Lost);
@@ -53,7 +54,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
 async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<()> {
     let policy = cx.work()?.pool.retry;
     let store = cx.store.clone();
-    let Some(delivery) = cx.delivery.as_mut() else { return Ok(()) };
+    let Some(delivery) = cx.batch.only() else { return Ok(()) };
     let failure = failure::<S>(delivery, result, &policy);
     tell(delivery, &failure);
     delivery.mark = Some(Mark::Faulted);
@@ -66,13 +67,31 @@ async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result
         parked => parked?,
     };
     delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
-    count(cx, |life| &life.failed);
+    count(cx, 1, |life| &life.failed);
     Ok(())
 }
 
 async fn write<S: Store>(store: &S, delivery: &Delivery, failure: Failure) -> Result<bool> {
     let (store, copy) = (store.clone(), delivery.copy());
     undisturbed(async move { store.park(&copy, &failure).await }).await
+}
+
+/// The failure that is committed with what the action has written; none if this one is not. It is for good: what runs again
+/// would have its effects twice.
+pub(super) fn committed_failure<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Option<Failure> {
+    let work = cx.work().ok().filter(|work| work.pool.commit_on.commits(result))?;
+    let is_fault = matches!(result, Err(error) if error.is_fault::<S>());
+    let delivery = cx.batch.only().filter(|delivery| delivery.claim.is_some() && !is_fault)?;
+    Some(Failure { retry_after: None, ..failure::<S>(delivery, result, &work.pool.retry) })
+}
+
+/// The failure is recorded, in the transaction that was committed.
+pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
+    if let Some(delivery) = cx.batch.only() {
+        tell(delivery, failure);
+        delivery.mark = Some(Mark::Parked);
+    }
+    count(cx, 1, |life| &life.failed);
 }
 
 fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
@@ -101,9 +120,9 @@ fn tell(delivery: &Delivery, failure: &Failure) {
     }
 }
 
-fn count<S: Store>(cx: &Context<S>, what: impl Fn(&Life) -> &AtomicU64) {
+fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Life) -> &AtomicU64) {
     if let Some(life) = &cx.life {
-        what(life).fetch_add(1, Ordering::Relaxed);
+        what(life).fetch_add(messages as u64, Ordering::Relaxed);
     }
 }
 

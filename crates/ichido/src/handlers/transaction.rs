@@ -2,8 +2,10 @@
 //! same transaction and commits; or rolls back and records the failure in a transaction of its own. In process scope it
 //! lends a transaction to the handlers between it and the workers.
 
-use super::record::{caught, record};
-use crate::{About, Context, Delivery, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed};
+use super::record::{caught, committed_failure, record, recorded};
+use crate::{
+    About, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed,
+};
 
 /// Completes and commits, or rolls back and records.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,11 +18,14 @@ impl<S: Store> Handler<S> for Transaction {
         }
         cx.roll_back().await; // left over when a handler further out dropped us
         let result = match caught(next.run(cx)).await {
-            Ok(Outcome::Done) => finish(cx).await,
-            other => {
-                cx.roll_back().await;
-                other
-            }
+            Ok(Outcome::Done) => finish(cx, None).await.map(|()| Outcome::Done),
+            other => match committed_failure(cx, &other) {
+                Some(failure) => fail(cx, failure, other).await,
+                None => {
+                    cx.roll_back().await;
+                    other
+                }
+            },
         };
         record(cx, result).await
     }
@@ -68,47 +73,68 @@ enum Ending {
     Unknown(Error),
 }
 
-/// Completes the message and commits; whoever drops us, it comes to an end.
-async fn finish<S: Store>(cx: &mut Context<S>) -> Result<Outcome> {
+/// Commits what the action has written together with its failure. What cannot be committed, because the error was the
+/// database's and broke the transaction, is rolled back and recorded like any other failure.
+async fn fail<S: Store>(cx: &mut Context<S>, failure: Failure, result: Result<Outcome>) -> Result<Outcome> {
+    match finish(cx, Some(failure.clone())).await {
+        Ok(()) => recorded(cx, &failure),
+        Err(Error::BrokenTransaction(_)) if result.is_err() => {}
+        Err(error) => return Err(error),
+    }
+    result
+}
+
+/// Completes the messages, or records the failure of one, and commits; whoever drops us, it comes to an end.
+async fn finish<S: Store>(cx: &mut Context<S>, failure: Option<Failure>) -> Result<()> {
     cx.tx().await?; // completion needs a transaction even if the action did not
-    let (Some(tx), Some(delivery)) = (cx.slot.take().await, cx.delivery.as_mut()) else {
+    let copies: Vec<_> = cx.batch.window().iter().map(Delivery::copy).collect();
+    let Some(tx) = cx.slot.take().await.filter(|_| !copies.is_empty()) else {
         return Err(Error::Setup("the handler `read` must come before `transaction`".into()));
     };
-    let (store, copy) = (cx.store.clone(), delivery.copy());
-    match undisturbed(async move { Ok(end(&store, tx, copy).await) }).await? {
+    let store = cx.store.clone();
+    match undisturbed(async move { Ok(end(&store, tx, copies, failure).await) }).await? {
         Ending::Committed => {
             cx.ring();
-            Ok(Outcome::Done)
+            Ok(())
         }
         Ending::RolledBack(error) => Err(error),
         Ending::Unknown(error) => {
-            delivery.mark = Some(Mark::Unknown);
+            cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Unknown));
             Err(error)
         }
     }
 }
 
-async fn end<S: Store>(store: &S, mut tx: S::Tx, delivery: Delivery) -> Ending {
-    let claimed = delivery.claim.is_some();
-    let deliveries = [delivery];
+async fn end<S: Store>(store: &S, mut tx: S::Tx, deliveries: Vec<Delivery>, failure: Option<Failure>) -> Ending {
     // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
-    if let Err(error) = store.complete(&mut tx, &deliveries).await {
+    let passed = match &failure {
+        None => store.complete(&mut tx, &deliveries).await,
+        Some(failure) => store.fail(&mut tx, &deliveries[0], failure).await,
+    };
+    if let Err(error) = passed {
         if let Err(error) = store.rollback(tx).await {
             tracing::debug!(%error, "rollback failed");
         }
         return Ending::RolledBack(error);
     }
     let Err(error) = store.commit(tx).await else { return Ending::Committed };
-    if !claimed {
+    look(store, &deliveries, error).await
+}
+
+/// The rows tell: whoever still has one claim of a transaction has not committed it. Nothing is written on a guess.
+async fn look<S: Store>(store: &S, deliveries: &[Delivery], error: Error) -> Ending {
+    if deliveries.iter().any(|delivery| delivery.claim.is_none()) {
         return Ending::Unknown(error);
     }
-    // The row tells: whoever still has its claim has not committed. Nothing is written on a guess.
-    match store.is_claimed(&deliveries[0]).await {
-        Ok(true) => Ending::RolledBack(error),
-        Ok(false) => Ending::Committed,
-        Err(probe) => {
-            tracing::warn!(error = %probe, "nobody can tell yet whether {} is done", deliveries[0].message.id());
-            Ending::Unknown(error)
+    for delivery in deliveries {
+        match store.is_claimed(delivery).await {
+            Ok(true) => return Ending::RolledBack(error),
+            Ok(false) => {}
+            Err(probe) => {
+                tracing::warn!(error = %probe, "nobody can tell yet whether {} is done", delivery.message.id());
+                return Ending::Unknown(error);
+            }
         }
     }
+    Ending::Committed
 }

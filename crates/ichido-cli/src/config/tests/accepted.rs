@@ -1,10 +1,9 @@
 //! Files that are right, and what becomes of them; the kinds of queues are in `queues.rs`.
 
+use ichido::Isolation;
 use std::time::Duration;
 
-use super::super::{
-    ActionKind, Isolation, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName,
-};
+use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -99,7 +98,7 @@ retry = { attempts = 1, first = 0, max = "1h30m", factor = 1.5 }
 timeout = "90s"
 isolation = "serializable"
 commit_interval = 50
-commit_on = ["Conflict"]
+commit_on = ["park"]
 handlers = ["loop", { name = "process stop", after = "loop", options = { every = 5 } }]
 http = { url = "https://example.org/hook", headers = { X-Key = "k" }, timeout = "5s" }
 "#,

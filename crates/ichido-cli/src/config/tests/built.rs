@@ -41,16 +41,11 @@ fn keys_that_are_not_built_are_refused_when_written() {
         let key = format!("{section}.{}", line.split(' ').next().unwrap());
         not_built(&format!("[{section}]\n{line}"), 2, &key);
     }
-    not_built(&with_action("timeout = \"1s\""), 4, "actions.A.timeout");
     not_built(&with_action("handlers = []"), 4, "actions.A.handlers");
 }
 
 #[test]
 fn keys_that_are_not_built_are_refused_by_their_values() {
-    let message = not_built(&with_action("isolation = \"serializable\""), 4, "actions.A.isolation");
-    assert!(message.ends_with(": \"serializable\" is not in this version"));
-    not_built(&with_action("commit_interval = 2"), 4, "actions.A.commit_interval");
-    not_built(&with_action("commit_on = [\"X\"]"), 4, "actions.A.commit_on");
     not_built("[log]\nmask = [\"card\"]", 2, "log.mask");
 }
 
