@@ -1,5 +1,6 @@
 //! The command line of ichido: one file per command in `commands/`, each thin. `config/` reads `ichido.toml`, `open` turns it
-//! into a store, `program` into a process; `output` is the only place that prints results.
+//! into a store, `program` into a process; `output` is the only place that prints results. [`Program`] is the same command line with
+//! Rust actions and handlers of the user's own.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +11,15 @@ mod failure;
 mod logging;
 mod open;
 mod output;
+mod own;
 mod program;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{args::Cli, failure::USAGE};
+pub use crate::{open::Backend, own::Program};
+use crate::{args::Cli, failure::USAGE, own::Parts};
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -25,6 +28,10 @@ struct Readme;
 
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    start(args, Parts::none())
+}
+
+fn start(args: impl IntoIterator<Item = OsString>, parts: Parts) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -41,7 +48,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = runtime.block_on(commands::run(cli)).unwrap_or_else(failure::Failure::report);
+    let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
     code.into()

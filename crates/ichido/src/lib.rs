@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`message`](Message), [`delivery`](Delivery), [`outcome`](Outcome) | what was sent, one handing-over of it, what became of it |
 //! | [`handlers`], [`Handler`], [`Next`] | the links of the chain, and the rest of it |
+//! | [`Registry`], [`Entry`] | handlers by name, with options, from a configuration |
 //! | [`Action`], [`ActionFn`], [`Context`] | your code and what it knows |
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod action;
 pub mod adopt;
 pub mod backend;
@@ -31,15 +33,19 @@ mod handler;
 pub mod handlers;
 mod inspect;
 mod life;
+mod limited;
 mod message;
 mod nearest;
 mod new_message;
+mod order;
 mod outcome;
+mod path;
 mod pool;
 mod process;
 mod queue;
 mod queue_reader;
 mod reader;
+mod registry;
 mod retry;
 mod slot;
 pub mod sql;
@@ -52,14 +58,15 @@ pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
+    about::{About, Need, Scope},
     action::{Action, ActionFn, Payload},
     bell::Bell,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result},
-    handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
+    error::{Cause, Error, Result, Retryable},
+    handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
@@ -68,11 +75,13 @@ pub use self::{
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::Process,
     queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
+    registry::{Entry, Options, Placement, Registry},
     retry::RetryPolicy,
     store::{Around, Failure, ProcessId, Registration, Rescued, Store, host},
 };

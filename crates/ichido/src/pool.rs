@@ -104,6 +104,8 @@ pub struct Settings {
     pub grace: Duration,
     /// End when nothing is unprocessed.
     pub drain: bool,
+    /// End after so many messages.
+    pub max_messages: Option<u64>,
     /// How often a line about the progress is logged; zero: never.
     pub progress: Duration,
 }
@@ -115,6 +117,7 @@ impl Default for Settings {
             poll: Duration::from_secs(1),
             grace: Duration::from_secs(25),
             drain: false,
+            max_messages: None,
             progress: Duration::from_secs(10),
         }
     }

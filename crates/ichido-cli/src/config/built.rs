@@ -10,7 +10,6 @@ use super::section::Section;
 const KEYS: &[(&str, When)] = &[
     ("process.check", When::Written),
     ("process.check_every", When::Written),
-    ("process.handlers", When::Written),
     ("process.single", When::True),
     ("process.exempt", When::Filled),
     ("process.exit_duplicate", When::Written),
@@ -25,8 +24,6 @@ const KEYS: &[(&str, When)] = &[
     ("actions.*.isolation", When::OtherThan("read committed")),
     ("actions.*.commit_interval", When::OtherThan("1")),
     ("actions.*.commit_on", When::Filled),
-    ("actions.*.handlers", When::Written),
-    ("dispatch.*", When::Written),
 ];
 
 /// In which case a key is refused.

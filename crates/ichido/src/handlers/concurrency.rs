@@ -59,6 +59,9 @@ impl<S: Store> Handler<S> for Concurrency {
 
     fn about(&self, _: Scope) -> About {
         About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "dispatch", "there is no action to start workers for")
     }
 }
 

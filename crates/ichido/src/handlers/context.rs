@@ -16,6 +16,6 @@ impl<S: Store> Handler<S> for SetContext {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("context", "request id, user id, … from the command line", "", "")
+        About::new("context", "request id, user id, … from the command line", "", "").only(Scope::Process)
     }
 }

@@ -14,6 +14,6 @@ impl<S: Store> Handler<S> for ContextClear {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("context clear", "", "context variables removed", "also")
+        About::new("context clear", "", "context variables removed", "also").only(Scope::Process)
     }
 }

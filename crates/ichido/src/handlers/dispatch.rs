@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
+use super::DISPATCH;
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
     life::Life,
+    limited::{Allowance, Limited},
     pool::{Actions, From, PooledAction, Work},
     queue_reader::Reading,
     reader::DynReader,
@@ -35,7 +37,9 @@ impl<S: Store> Dispatch<S> {
             Some(name) => match self.actions.get(name) {
                 Some(found) => Ok(vec![found]),
                 None => {
-                    Err(Error::Ended { status: 404, reason: format!("no action `{name}`; there are: {}", known()) })
+                    let hint = crate::suggestion(name, self.actions.keys().map(AsRef::as_ref));
+                    let reason = format!("no action `{name}`{hint}; there are: {}", known());
+                    Err(Error::Ended { status: 404, reason })
                 }
             },
         }
@@ -101,10 +105,14 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         cx.store.prepare().await?;
         let (life, upkeep) = self.begin(cx, &wanted).await?;
+        let allowance = self.settings.max_messages.map(Allowance::new);
         let works: Vec<_> = wanted
             .into_iter()
             .map(|(pool, action)| {
-                let reader = self.open(cx, pool, &life);
+                let mut reader = self.open(cx, pool, &life);
+                if let Some(allowance) = allowance.clone() {
+                    reader = Arc::new(Limited { inner: reader, allowance });
+                }
                 Arc::new(Work { pool: pool.clone(), action: action.clone(), reader })
             })
             .collect();
@@ -126,7 +134,12 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("dispatch", "find the action for the request path", "", "")
+        About::new(DISPATCH, "find the action for the request path", "", "")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "global error", "an unknown action would have no exit code")
+            .after_any(Scope::Process, "context", "the process would register without its request id")
+            .after_any(Scope::Process, "retry", "the workers would start again with readers that have ended")
     }
 }
 
@@ -155,7 +168,8 @@ fn run_one<S: Store>(
     work: &Arc<Work<S>>,
     next: Next<'_, S>,
 ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
-    let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
+    let rest = cx.own_rests.get(&work.pool.name).map_or_else(|| next.detach(), |own| own.next().detach());
+    let mut cx = cx.fork(stop.clone());
     cx.work = Some(work.clone());
     cx.identity.request_id = work.pool.name.clone();
     async move {

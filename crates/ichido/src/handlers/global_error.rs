@@ -26,5 +26,9 @@ impl<S: Store> Handler<S> for GlobalError {
 
     fn about(&self, _: Scope) -> About {
         About::new("global error", "", "", "log, turn into a status")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "status code", "the status would not become an exit code")
+            .after_any(Scope::Process, "context clear", "it would log after the ids have been removed")
     }
 }

@@ -15,6 +15,10 @@ impl<S: Store> Handler<S> for ProcessStop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("process stop", "asked to stop: stop", "", "")
+        About::new("process stop", "asked to stop: stop", "", "").only(Scope::Worker).after(
+            Scope::Worker,
+            "loop",
+            "it would look once and never again",
+        )
     }
 }

@@ -49,6 +49,10 @@ impl<S: Store> Handler<S> for Read {
 
     fn about(&self, _: Scope) -> About {
         About::new("read", "next message, new execution id", "settle it", "log the message, rethrow")
+            .only(Scope::Worker)
+            .once()
+            .after(Scope::Worker, "loop", "a worker would read one message and never another")
+            .after_any(Scope::Worker, "process stop", "a message would be taken only to be given back")
     }
 }
 

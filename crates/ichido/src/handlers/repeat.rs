@@ -37,7 +37,7 @@ impl<S: Store> Handler<S> for Loop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("loop", "", "again", "by kind")
+        About::new("loop", "", "again", "by kind").only(Scope::Worker).once()
     }
 }
 

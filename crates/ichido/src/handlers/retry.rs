@@ -38,10 +38,11 @@ impl Default for Retry {
 
 impl<S: Store> Handler<S> for Retry {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        self.check()?;
         let mut series: Option<Series> = None;
         loop {
             let error = match next.run(cx).await {
-                Err(error) if error.is_fault::<S>() => error,
+                Err(error) if error.is_retryable::<S>() => error,
                 result => return result,
             };
             let now = cx.clock.now();
@@ -61,6 +62,9 @@ impl<S: Store> Handler<S> for Retry {
 
     fn about(&self, _: Scope) -> About {
         About::new("retry", "", "", "retryable and under the limit: run the rest again")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "global error", "its exit code would get lost")
     }
 }
 
@@ -72,6 +76,22 @@ struct Series {
 }
 
 impl Retry {
+    /// A window that is too short would forget every retry before the next one, and the handler would never give up.
+    fn check(&self) -> Result<()> {
+        let longest = match self.limit {
+            Limit::Count(count) => self.interval.saturating_mul(count),
+            Limit::Time(time) => time,
+        };
+        if self.window <= longest {
+            let (window, longest) = (self.window, longest);
+            return Err(Error::Setup(format!("retry: the window ({window:?}) must be longer than all retries ({longest:?})")));
+        }
+        if !(100..=199).contains(&self.exit) {
+            return Err(Error::Setup(format!("retry: the exit code is from 100 to 199, not {}", self.exit)));
+        }
+        Ok(())
+    }
+
     /// Waits for the interval, or until a database that did not answer answers again; false if the process is asked to stop.
     async fn wait<S: Store>(&self, cx: &mut Context<S>) -> bool {
         let (store, clock) = (cx.store.clone(), cx.clock.clone());

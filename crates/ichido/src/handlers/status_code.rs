@@ -17,7 +17,7 @@ impl<S: Store> Handler<S> for StatusCode {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("status code", "", "status becomes the exit code", "")
+        About::new("status code", "", "status becomes the exit code", "").only(Scope::Process).once()
     }
 }
 

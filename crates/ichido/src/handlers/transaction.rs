@@ -32,13 +32,18 @@ impl<S: Store> Handler<S> for Transaction {
                 "begins at first use, committed before the workers start",
                 "commit what is open",
                 "roll back",
-            ),
+            )
+            .once()
+            .after(Scope::Process, "connection", "it has no right to a connection"),
             Scope::Worker => About::new(
                 "transaction",
                 "begins at first use",
                 "completion, commit",
                 "roll back, record the failure in its own transaction",
-            ),
+            )
+            .once()
+            .after(Scope::Worker, "connection", "it has no right to a connection")
+            .after(Scope::Worker, "read", "there is no message to complete"),
         }
     }
 }

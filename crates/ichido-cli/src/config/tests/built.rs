@@ -31,21 +31,15 @@ fn keys_that_are_not_built_are_refused_when_written() {
         ("process", "check = \"1s\""),
         ("process", "check_every = 1"),
         ("process", "exit_duplicate = 14"),
-        ("process", "handlers = []"),
         ("retention", "audit = \"90d\""),
         ("retention", "inbox = \"30d\""),
         ("retention", "stats = \"7d\""),
-        ("dispatch", "base = \"\""),
-        ("dispatch", "prefix = \"\""),
-        ("dispatch", "suffix = \"\""),
-        ("dispatch", "patterns = []"),
     ];
     for (section, line) in sections {
         let key = format!("{section}.{}", line.split(' ').next().unwrap());
         not_built(&format!("[{section}]\n{line}"), 2, &key);
     }
     not_built(&with_action("timeout = \"1s\""), 4, "actions.A.timeout");
-    not_built(&with_action("handlers = []"), 4, "actions.A.handlers");
 }
 
 #[test]
@@ -78,6 +72,9 @@ fn everything_that_is_built_is_accepted() {
     parse(&with_action("concurrency = 2\nretry = { attempts = 1, first = \"1s\", max = \"1s\", factor = 1 }")).unwrap();
     let process = "lease = \"5s\"\npoll = \"1s\"\ngrace = \"1s\"\nread_ahead = 1";
     parse(&format!("[process]\n{process}\nretry = {{ count = 1 }}")).unwrap();
+    parse("[process]\nhandlers = [{ name = \"elapsed\", before = \"read\" }]").unwrap();
+    parse(&with_action("handlers = [{ name = \"rate limit\", before = \"read\", options = { per_second = 5 } }]")).unwrap();
+    parse("[dispatch]\nbase = \"a\"\nprefix = \"b\"\nsuffix = \"c\"\npatterns = [{ pattern = \"x//\", base = \"y\" }]").unwrap();
     parse("[log]\nformat = \"json\"\nlevel = \"warn\"\nprogress = \"1s\"").unwrap();
     parse("[database]\nurl = \"postgres://h/d\"\npool = 4\nschema = \"s\"").unwrap();
 }
