@@ -28,28 +28,28 @@ struct Readme;
 
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    start(args, Parts::none())
+    start(args, Parts::none()).into()
 }
 
-fn start(args: impl IntoIterator<Item = OsString>, parts: Parts) -> ExitCode {
+fn start(args: impl IntoIterator<Item = OsString>, parts: Parts) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; everything else is a bad command line.
             let code = if error.use_stderr() { USAGE } else { 0 };
             let _ = error.print();
-            return code.into();
+            return code;
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("ichido: the runtime does not start: {error}");
-            return ExitCode::FAILURE;
+            return failure::FOUND;
         }
     };
     let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
-    code.into()
+    code
 }

@@ -84,11 +84,11 @@ impl<S: Backend> Program<S> {
 
     /// Runs the command line of this process and returns the exit code.
     pub fn main(self) -> ExitCode {
-        self.run(std::env::args_os())
+        self.run(std::env::args_os()).into()
     }
 
     /// Runs this command line, whose first word is the program's name, and returns the exit code.
-    pub fn run(self, args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    pub fn run(self, args: impl IntoIterator<Item = OsString>) -> u8 {
         crate::start(args, Parts::of(self))
     }
 }

@@ -10,9 +10,12 @@ pub mod doubting;
 pub mod failing;
 pub mod grouping;
 pub mod guarding;
+pub mod looping;
 pub mod migrating;
 pub mod parking;
+pub mod reading;
 pub mod rescuing;
+pub mod retrying;
 pub mod running;
 pub mod sending;
 pub mod uniqueness;
@@ -120,6 +123,22 @@ macro_rules! conformance {
             a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin,
             a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction
         ]);
+        $crate::conformance!(@ $fixture, looping: [
+            after_done_comes_the_next, with_nothing_there_it_waits_for_a_signal_or_the_poll_interval,
+            retry_park_error_and_panic_are_recorded_and_the_next_comes,
+            an_abort_spends_an_attempt_and_the_others_finish_their_message,
+            a_lost_claim_is_rolled_back_and_the_next_comes,
+            after_a_short_fault_the_message_runs_again_without_an_attempt,
+            after_a_lasting_fault_the_retry_handler_decides,
+            with_its_last_allowed_message_a_process_ends_and_releases_the_rest
+        ]);
+        $crate::conformance!(@ $fixture, retrying: [
+            a_limit_by_count_allows_so_many_retries,
+            a_limit_by_time_allows_the_first_retry_and_those_within_the_time, after_the_window_the_count_starts_anew,
+            it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
+            a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
+        ]);
+        $crate::reading!($fixture);
     };
     (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {
         mod $theme {

@@ -47,10 +47,15 @@ impl<S: Store> Handler<S> for Concurrency {
             cx.clock.sleep(self.grace).await;
         });
         let mut first = Ok(Outcome::Done);
+        let mut abandoned = false;
         for at in 0..workers.len() {
             let ended = tokio::select! {
                 ended = &mut workers[at] => ended,
-                () = &mut out_of_time => { abandon(&workers[at..]); (&mut workers[at]).await }
+                () = &mut out_of_time, if !abandoned => {
+                    abandoned = true;
+                    abandon(&workers[at..]);
+                    (&mut workers[at]).await
+                }
             };
             first = first_of(first, ended);
         }
