@@ -24,9 +24,7 @@ async fn greet(_: &mut Context<Sqlite>, name: String) -> Result<Outcome> {
 }
 
 pub(crate) fn program() -> Program<Sqlite> {
-    Program::new()
-        .action_fn("Greet", greet)
-        .handlers(|queue| queue.before(Scope::Worker, "transaction", Elapsed))
+    Program::new().action_fn("Greet", greet).handlers(|queue| queue.before(Scope::Worker, "transaction", Elapsed))
 }
 
 fn main() -> ExitCode {

@@ -18,8 +18,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-pub use crate::{open::Backend, own::Program};
 use crate::{args::Cli, failure::USAGE, own::Parts};
+pub use crate::{open::Backend, own::Program};
 
 /// The README's examples compile.
 #[cfg(doctest)]

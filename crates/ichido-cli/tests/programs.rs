@@ -54,7 +54,9 @@ struct World(Env);
 impl World {
     async fn new() -> Self {
         let env = Env::new(Kind::Sqlite).await;
-        env.configure(|config| config + "\n[actions.Greet]\nfrom = \"mail\"\nconcurrency = 2\nretry = { attempts = 1 }\n");
+        env.configure(|config| {
+            config + "\n[actions.Greet]\nfrom = \"mail\"\nconcurrency = 2\nretry = { attempts = 1 }\n"
+        });
         World(env)
     }
 
@@ -128,7 +130,8 @@ async fn a_handler_in_rust_sees_every_message_and_the_action_its_arguments() {
 #[tokio::test]
 async fn a_handler_that_a_program_has_registered_is_put_in_by_the_configuration() {
     let world = World::new().await;
-    let handlers = r#"handlers = [{ name = "tenant", before = "worker transaction", options = { default = "nobody" } }]"#;
+    let handlers =
+        r#"handlers = [{ name = "tenant", before = "worker transaction", options = { default = "nobody" } }]"#;
     world.0.reconfigure(|config| config.replacen("poll  =", &format!("{handlers}\npoll  ="), 1));
     world.0.run_with_input(&["send", "mail", "--file", "-"], b"{\"tenant\":\"acme\"}\n{}\n").await;
     let (code, stdout, stderr) = world.run("tenant", &["run", "Greet", "--drain", "--", "--greeting", "hi"]).await;
@@ -138,7 +141,9 @@ async fn a_handler_that_a_program_has_registered_is_put_in_by_the_configuration(
     let (code, _, stderr) = world.run("tenant", &["run", "Greet", "--drain"]).await;
     assert_eq!(code, Some(127));
     assert!(stderr.contains("no option `defualt`; did you mean `default`?"), "{stderr}");
-    world.0.reconfigure(|config| config.replacen("\"worker transaction\"", "\"loop\"", 1).replacen("defualt", "default", 1));
+    world.0.reconfigure(|config| {
+        config.replacen("\"worker transaction\"", "\"loop\"", 1).replacen("defualt", "default", 1)
+    });
     let (code, _, stderr) = world.run("tenant", &["check"]).await;
     assert_eq!(code, Some(127));
     assert!(stderr.contains("there is no message before it; move `tenant` after `read`"), "{stderr}");

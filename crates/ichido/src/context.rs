@@ -12,8 +12,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest, Result,
-    Store,
+    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
+    Result, Store,
     life::Life,
     pool::Work,
     slot::{Slot, undisturbed},

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, Clock, Context, Error, HandlerQueue, Outcome, Paths, Payload, Pool, Request, Rest, Result, Settings,
-    Store, SystemClock,
+    Action, ActionFn, Clock, Context, Error, HandlerQueue, Outcome, Paths, Payload, Pool, Request, Rest, Result,
+    Settings, Store, SystemClock,
     action::Function,
     handlers::{self, Dispatch, Retry},
     pool::Actions,

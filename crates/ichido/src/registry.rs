@@ -185,9 +185,7 @@ fn place<S: Store>(queue: &HandlerQueue<S>, text: &str) -> Result<usize> {
             Some(("worker", name)) => queue.position(Scope::Worker, name),
             _ => queue.position(Scope::Worker, text),
         },
-        _ => Err(Error::Setup(format!(
-            "`{text}` is there more than once; write `process {text}` or `worker {text}`"
-        ))),
+        _ => Err(Error::Setup(format!("`{text}` is there more than once; write `process {text}` or `worker {text}`"))),
     }
 }
 

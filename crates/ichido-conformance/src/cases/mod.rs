@@ -10,6 +10,7 @@ pub mod doubting;
 pub mod failing;
 pub mod grouping;
 pub mod guarding;
+pub mod handling;
 pub mod looping;
 pub mod migrating;
 pub mod parking;
@@ -122,6 +123,12 @@ macro_rules! conformance {
             a_refusal_inside_an_action_is_the_messages_failure, two_actions_cannot_share_a_queue,
             a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin,
             a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction
+        ]);
+        $crate::conformance!(@ $fixture, handling: [
+            context_clear_removes_what_was_put_in_also_after_an_error, context_says_who_asked_for_what,
+            global_error_turns_what_nobody_handled_into_a_status,
+            connection_gives_a_right_to_the_pool_and_keeps_nothing,
+            the_transaction_of_the_process_is_committed_before_the_workers_start, concurrency_starts_so_many_workers
         ]);
         $crate::conformance!(@ $fixture, looping: [
             after_done_comes_the_next, with_nothing_there_it_waits_for_a_signal_or_the_poll_interval,

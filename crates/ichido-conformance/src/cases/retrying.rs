@@ -137,9 +137,7 @@ pub async fn it_gives_up_with_its_own_exit_code<F: Fixture>() {
 }
 
 pub async fn whether_to_retry_is_asked_of_the_whole_chain_of_errors<F: Fixture>() {
-    for (how, code, runs) in
-        [("retryable", 0, 3), ("wrapped", 0, 3), ("plain", 20, 1), ("ended", 14, 1)]
-    {
+    for (how, code, runs) in [("retryable", 0, 3), ("wrapped", 0, 3), ("plain", 20, 1), ("ended", 14, 1)] {
         assert_eq!(run::<F>(count(5), how, 2, Duration::ZERO).await, (code, runs, INTERVAL * (runs - 1)), "{how}");
     }
 }

@@ -1,11 +1,15 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
+//!
+//! Scope: process. In: the action (404 if there is none of that name), the sign of life, the readers. Out and on error: readers
+//! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
+//! `[dispatch]` ([`crate::Paths`]), all empty.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::DISPATCH;
+use super::{DISPATCH, concurrency::commit_open};
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Registration, Result, Scope, Settings, Store,
     life::Life,
@@ -103,6 +107,8 @@ impl<S: Store> Dispatch<S> {
 impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
+        // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
+        commit_open(cx).await?;
         cx.store.prepare().await?;
         let (life, upkeep) = self.begin(cx, &wanted).await?;
         let allowance = self.settings.max_messages.map(Allowance::new);

@@ -1,4 +1,7 @@
 //! `global error`: what nobody further in has handled is logged once and turned into a status.
+//!
+//! Scope: process. In and out: nothing. On error: logged, then [`Error::Ended`] becomes its status, [`Error::Setup`] 127 and
+//! everything else 500. It comes after `status code`, which makes an exit code of it. No options.
 
 use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 

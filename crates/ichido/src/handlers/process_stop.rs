@@ -1,4 +1,6 @@
 //! `process stop`: before each message, looks whether the process is asked to stop.
+//!
+//! Scope: worker. In: asked to stop: ends the loop. Out and on error: nothing. It comes after `loop` and before `read`. No options.
 
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 

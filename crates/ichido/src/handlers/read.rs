@@ -1,5 +1,8 @@
 //! `read`: puts the next delivery into the context, and settles it on the way out by the mark that `transaction` set. It is
 //! the only one that talks to the reader; while it waits, no transaction is open.
+//!
+//! Scope: worker. In: waits for a delivery, new execution id. Out: settled. On error: a failure that has no mark is recorded, then
+//! it passes. It comes after `loop` and `process stop`, and `transaction` after it. Options: `[process] poll` = 1s, `read_ahead`.
 
 use tracing::Instrument;
 

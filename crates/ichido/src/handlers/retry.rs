@@ -1,5 +1,10 @@
 //! `retry`: when the database is gone, the process waits and runs the rest again, up to a limit. It is about the process;
 //! a message that fails never comes here.
+//!
+//! Scope: process. In and out: nothing. On error: if it is retryable ([`Error::is_retryable`], asked of the whole chain of causes)
+//! and the limit allows it, the rest runs again after the interval; else it passes, or the process ends with `exit`. It comes after
+//! `global error` and before `dispatch`, which opens new readers. Options (`[process] retry`): `count` = 10 or `time`,
+//! `interval` = 5s, `window` = 15m, `exit` = 180.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +89,9 @@ impl Retry {
         };
         if self.window <= longest {
             let (window, longest) = (self.window, longest);
-            return Err(Error::Setup(format!("retry: the window ({window:?}) must be longer than all retries ({longest:?})")));
+            return Err(Error::Setup(format!(
+                "retry: the window ({window:?}) must be longer than all retries ({longest:?})"
+            )));
         }
         if !(100..=199).contains(&self.exit) {
             return Err(Error::Setup(format!("retry: the exit code is from 100 to 199, not {}", self.exit)));

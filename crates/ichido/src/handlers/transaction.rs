@@ -1,6 +1,10 @@
 //! `transaction`: the only handler that commits business work. In a worker it runs the rest, completes the message in the
 //! same transaction and commits; or rolls back and records the failure in a transaction of its own. In process scope it
 //! lends a transaction to the handlers between it and the workers.
+//!
+//! Scope: both. In: begins at first use. Out: completion and commit; in process scope the commit, before the workers start. On error:
+//! roll back; in a worker the failure is recorded in its own transaction. It comes after `connection` of its scope, in a worker
+//! also after `read`. Options: those of the action.
 
 use super::record::{caught, record};
 use crate::{About, Context, Delivery, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed};

@@ -73,8 +73,10 @@ fn everything_that_is_built_is_accepted() {
     let process = "lease = \"5s\"\npoll = \"1s\"\ngrace = \"1s\"\nread_ahead = 1";
     parse(&format!("[process]\n{process}\nretry = {{ count = 1 }}")).unwrap();
     parse("[process]\nhandlers = [{ name = \"elapsed\", before = \"read\" }]").unwrap();
-    parse(&with_action("handlers = [{ name = \"rate limit\", before = \"read\", options = { per_second = 5 } }]")).unwrap();
-    parse("[dispatch]\nbase = \"a\"\nprefix = \"b\"\nsuffix = \"c\"\npatterns = [{ pattern = \"x//\", base = \"y\" }]").unwrap();
+    parse(&with_action("handlers = [{ name = \"rate limit\", before = \"read\", options = { per_second = 5 } }]"))
+        .unwrap();
+    parse("[dispatch]\nbase = \"a\"\nprefix = \"b\"\nsuffix = \"c\"\npatterns = [{ pattern = \"x//\", base = \"y\" }]")
+        .unwrap();
     parse("[log]\nformat = \"json\"\nlevel = \"warn\"\nprogress = \"1s\"").unwrap();
     parse("[database]\nurl = \"postgres://h/d\"\npool = 4\nschema = \"s\"").unwrap();
 }
