@@ -155,6 +155,12 @@ pub(crate) struct Run {
     /// End when no message is unprocessed and none waits for a retry
     #[arg(long)]
     pub(crate) drain: bool,
+    /// End when so many messages have been run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_messages: Option<u64>,
+    /// For handlers and Rust actions: `-- --name value …`
+    #[arg(last = true, value_name = "--name value")]
+    pub(crate) arguments: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! The command line of ichido: one file per command in `commands/`, each thin. `config/` reads `ichido.toml`, `open` turns it
-//! into a store, `program` into a process; `output` is the only place that prints results.
+//! into a store, `program` into a process; `output` is the only place that prints results. [`Program`] is the same command line with
+//! Rust actions and handlers of the user's own.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +11,15 @@ mod failure;
 mod logging;
 mod open;
 mod output;
+mod own;
 mod program;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{args::Cli, failure::USAGE};
+use crate::{args::Cli, failure::USAGE, own::Parts};
+pub use crate::{open::Backend, own::Program};
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -25,24 +28,28 @@ struct Readme;
 
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    start(args, Parts::none()).into()
+}
+
+fn start(args: impl IntoIterator<Item = OsString>, parts: Parts) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; everything else is a bad command line.
             let code = if error.use_stderr() { USAGE } else { 0 };
             let _ = error.print();
-            return code.into();
+            return code;
         }
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("ichido: the runtime does not start: {error}");
-            return ExitCode::FAILURE;
+            return failure::FOUND;
         }
     };
-    let code = runtime.block_on(commands::run(cli)).unwrap_or_else(failure::Failure::report);
+    let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
-    code.into()
+    code
 }

@@ -10,8 +10,8 @@ use crate::{
     failure::Failure,
 };
 
-/// What the command line needs of a store.
-pub(crate) trait Backend: Operate + RunSql + Adopt {}
+/// What the command line needs of a store; all three have it.
+pub trait Backend: Operate + RunSql + Adopt {}
 
 impl<S: Operate + RunSql + Adopt> Backend for S {}
 

@@ -1,33 +1,85 @@
 //! From the configuration to a process: its actions, their pools, the process's settings.
 
+use std::sync::Arc;
+
 use ichido::{
-    Error, Pool, Process, RetryPolicy, Settings,
+    Entry, Error, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
     handlers::{Limit, Retry, Single},
     sql::SqlAction,
 };
 
 use crate::{
-    config::{Action, ActionKind, Config, RetryLimit},
+    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, RetryLimit},
     failure::Failure,
     open::Backend,
+    own::Program,
 };
 
-/// The process that the configuration describes, not started yet.
-pub(crate) fn process<S: Backend>(store: S, config: &Config, drain: bool) -> Result<Process<S>, Failure> {
-    let mut process = Process::new(store).settings(settings(config, drain)).retry(retry(config));
+/// The process that the configuration and the program describe, not started yet.
+pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) -> Result<Process<S>, Failure> {
+    let Program { mut actions, registry, changes } = own;
+    let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
+    let mut process = Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config));
     if let Some(single) = single(config) {
         process = process.single(single);
     }
     for (name, action) in &config.actions {
-        let ActionKind::Sql(texts) = &action.kind else {
-            let reason =
-                "this program has no Rust action of that name; give it `sql`, or register it in a program of your own";
-            return Err(Failure::usage(format!("actions.{name}: {reason}")));
+        let pool = pool(name, action, config);
+        process = match (&action.kind, actions.remove(name)) {
+            (ActionKind::Sql(texts), _) => {
+                let sql = SqlAction::new(texts);
+                process.action(pool, sql.map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?)
+            }
+            (_, Some(add)) => add(process, pool),
+            (_, None) => return Err(no_rust_action(name, &registered)),
         };
-        let made = SqlAction::new(texts).map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?;
-        process = process.action(pool(name, action, config), made);
     }
-    Ok(process)
+    let process = changes.into_iter().fold(process, Process::handlers);
+    Ok(configured_handlers(process, config, registry))
+}
+
+fn no_rust_action(name: &str, registered: &str) -> Failure {
+    let there = if registered.is_empty() { "it has none".into() } else { format!("it has: {registered}") };
+    let way_out = "give it `sql`, or register it in a program of your own";
+    Failure::usage(format!("actions.{name}: this program has no Rust action of that name ({there}); {way_out}"))
+}
+
+/// What `handlers` in `[process]` and `[actions.A]` make of the queue.
+fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, registry: Registry<S>) -> Process<S> {
+    let registry = Arc::new(registry);
+    if let Some(entries) = &config.process.handlers {
+        let (registry, entries) = (registry.clone(), entries_of(entries));
+        process = process.handlers(move |queue| {
+            let named = |error| Error::Setup(format!("process.handlers: {error}"));
+            registry.apply(queue, &entries).map_err(named)
+        });
+    }
+    for (name, action) in &config.actions {
+        if let Some(entries) = &action.handlers {
+            let (registry, entries) = (registry.clone(), entries_of(entries));
+            process = process.action_handlers(name.as_str(), move |queue| registry.apply(queue, &entries));
+        }
+    }
+    process
+}
+
+fn entries_of(entries: &[HandlerEntry]) -> Vec<Entry> {
+    let place = |place: &config::Placement| match place {
+        config::Placement::Before(name) => Placement::Before(name.clone()),
+        config::Placement::After(name) => Placement::After(name.clone()),
+    };
+    let entry = |entry: &HandlerEntry| Entry {
+        name: entry.name.clone(),
+        place: entry.place.as_ref().map(place),
+        options: entry.options.iter().map(|(name, value)| (name.clone(), value.text())).collect(),
+    };
+    entries.iter().map(entry).collect()
+}
+
+fn paths(config: &Config) -> Paths {
+    let Dispatch { base, prefix, suffix, patterns } = config.dispatch.clone();
+    let pattern = |own: config::Pattern| Pattern { pattern: own.pattern, base: own.base };
+    Paths { base, prefix, suffix, patterns: patterns.into_iter().map(pattern).collect() }
 }
 
 /// Workers wait for each other when there are more of them than connections for their transactions.
@@ -40,7 +92,7 @@ pub(crate) fn few_connections(config: &Config) -> Option<String> {
     })
 }
 
-fn settings(config: &Config, drain: bool) -> Settings {
+fn settings(config: &Config) -> Settings {
     let process = &config.process;
     Settings {
         lease: process.lease,
@@ -48,8 +100,8 @@ fn settings(config: &Config, drain: bool) -> Settings {
         grace: process.grace,
         check: process.check,
         check_every: process.check_every,
-        drain,
         progress: config.log.progress,
+        ..Settings::default()
     }
 }
 

@@ -5,14 +5,15 @@ use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, ProcessId, Result, Store,
-    Terms,
+    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
+    Result, Store, Terms,
     batch::Batch,
     life::Life,
     pool::Work,
@@ -29,6 +30,10 @@ pub struct Request {
     pub request_id: Option<String>,
     /// On whose behalf.
     pub user_id: Option<String>,
+    /// The whole path, before any rule; `action` and `request_id` are read from it again if the process has rules.
+    pub path: Option<String>,
+    /// What else was said, by name: everything after `--` on the command line.
+    pub arguments: BTreeMap<String, String>,
 }
 
 impl Request {
@@ -39,7 +44,28 @@ impl Request {
             Some((action, id)) => (action, Some(id).filter(|id| !id.is_empty())),
             None => (path, None),
         };
-        Request { action: Some(action.into()), request_id: request_id.map(Into::into), user_id: None }
+        Request {
+            action: Some(action.into()),
+            request_id: request_id.map(Into::into),
+            path: Some(path.into()),
+            ..Request::default()
+        }
+    }
+
+    /// With an argument for handlers and actions.
+    #[must_use]
+    pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.arguments.insert(name.into(), value.into());
+        self
+    }
+
+    /// Reads the path again, by these rules.
+    pub(crate) fn resolve(&mut self, paths: &Paths, is_action: impl Fn(&str) -> bool) {
+        if let Some(path) = &self.path {
+            let (action, request_id) = paths.resolve(path, is_action);
+            self.action = Some(action);
+            self.request_id = request_id;
+        }
     }
 
     /// On behalf of this user.
@@ -71,6 +97,8 @@ pub struct Context<S: Store> {
     /// Ids of this process that could not take leave because the database was gone.
     pub(crate) former: Vec<ProcessId>,
     pub(crate) work: Option<Arc<Work<S>>>,
+    /// What comes after `dispatch` for actions that have a queue of their own.
+    pub(crate) own_rests: BTreeMap<Arc<str>, Rest<S>>,
     pub(crate) connected: bool,
     pub(crate) in_worker: bool,
     pub(crate) batch: Batch,
@@ -96,6 +124,7 @@ impl<S: Store> Context<S> {
             life: None,
             former: Vec::new(),
             work: None,
+            own_rests: BTreeMap::new(),
             connected: false,
             in_worker: false,
             batch: Batch::default(),
@@ -220,6 +249,12 @@ impl<S: Store> Context<S> {
         &self.identity.user_id
     }
 
+    /// What was said about this name on the command line, after `--`: `-- --name value`.
+    #[must_use]
+    pub fn argument(&self, name: &str) -> Option<&str> {
+        self.request.arguments.get(name).map(String::as_str)
+    }
+
     /// The id under which this process claims; none before `dispatch`.
     #[must_use]
     pub fn process_id(&self) -> Option<ProcessId> {
@@ -230,6 +265,17 @@ impl<S: Store> Context<S> {
     #[must_use]
     pub fn stopping(&self) -> bool {
         self.stop.is_cancelled()
+    }
+
+    /// Waits, and says whether to go on: not if the process is asked to stop, which ends the wait.
+    pub async fn pause(&mut self, time: Duration) -> bool {
+        if time.is_zero() {
+            return !self.stopping();
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = self.clock.sleep(time) => true,
+        }
     }
 
     /// Keeps a value of the user's own for the handlers and the action further in, one per type.

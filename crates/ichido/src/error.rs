@@ -74,6 +74,16 @@ impl Error {
         }
     }
 
+    /// Shall the process try again? The database is at fault, or some error in the chain is [`Retryable`].
+    #[must_use]
+    pub fn is_retryable<S: Store>(&self) -> bool {
+        let marked = match self {
+            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Retryable>()),
+            _ => false,
+        };
+        marked || self.is_fault::<S>()
+    }
+
     /// Will trying again later help, without anybody changing anything?
     #[must_use]
     pub fn is_transient<S: Store>(&self) -> bool {
@@ -84,6 +94,23 @@ impl Error {
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_) | Error::Refused(_))
+    }
+}
+
+/// An error of a handler outside any message after which the process shall try again, as after a database fault: the `retry`
+/// handler finds it anywhere in the chain of causes. For a message in hand it is a failure like any other.
+#[derive(Debug)]
+pub struct Retryable(pub Cause);
+
+impl fmt::Display for Retryable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Retryable {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.0.as_ref())
     }
 }
 

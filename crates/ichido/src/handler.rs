@@ -3,7 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::{BoxFuture, Context, Error, Outcome, Result, Store, handlers::Each};
+use crate::{
+    About, BoxFuture, Context, Error, Outcome, Result, Scope, Store,
+    handlers::{self, Each},
+    order::{self, Row},
+    suggestion,
+};
 
 /// One link of the handler queue.
 ///
@@ -28,37 +33,9 @@ pub trait Handler<S: Store>: Send + Sync + 'static {
     /// Runs the rest of the queue through `next`, or does not.
     fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> impl Future<Output = Result<Outcome>> + Send;
 
-    /// What `ichido check` prints about it, where it stands.
+    /// What `ichido check` prints about it where it stands, and what must come before it there.
     fn about(&self, _scope: Scope) -> About {
         About::named(short_name::<Self>())
-    }
-}
-
-/// A handler's line in the table that `ichido check` prints.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct About {
-    /// What the handler is called, also where others are put before or after it.
-    pub name: &'static str,
-    /// On the way in.
-    pub way_in: &'static str,
-    /// On the way out.
-    pub way_out: &'static str,
-    /// On an error.
-    pub on_error: &'static str,
-}
-
-impl About {
-    /// Only a name.
-    #[must_use]
-    pub fn named(name: &'static str) -> Self {
-        About { name, ..About::default() }
-    }
-
-    /// A name, and what happens on the way in, on the way out and on an error.
-    #[must_use]
-    pub fn new(name: &'static str, way_in: &'static str, way_out: &'static str, on_error: &'static str) -> Self {
-        About { name, way_in, way_out, on_error }
     }
 }
 
@@ -84,7 +61,10 @@ impl<S: Store, H: Handler<S>> DynHandler<S> for H {
     }
 }
 
-type Links<S> = Arc<[Arc<dyn DynHandler<S>>]>;
+/// A handler of any type.
+pub(crate) type Link<S> = Arc<dyn DynHandler<S>>;
+
+type Links<S> = Arc<[Link<S>]>;
 
 /// The rest of the handler queue. `Copy`, so that `loop` and `retry` can run it again.
 pub struct Next<'a, S: Store> {
@@ -132,18 +112,9 @@ impl<S: Store> Rest<S> {
     }
 }
 
-/// Where in the queue a handler stands: before the workers are started, or in each of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Once per process.
-    Process,
-    /// In every worker.
-    Worker,
-}
-
 /// An ordered list of handlers, which users read, extend and cut.
 pub struct HandlerQueue<S: Store> {
-    handlers: Vec<Arc<dyn DynHandler<S>>>,
+    pub(crate) handlers: Vec<Link<S>>,
 }
 
 impl<S: Store> Clone for HandlerQueue<S> {
@@ -170,20 +141,18 @@ impl<S: Store> HandlerQueue<S> {
     ///
     /// # Errors
     /// [`Error::Setup`] if there is none; it lists those that are there.
-    pub fn before(mut self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
+    pub fn before(self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
         let at = self.position(scope, name)?;
-        self.handlers.insert(at, Arc::new(handler));
-        Ok(self)
+        Ok(self.put(at, Arc::new(handler)))
     }
 
     /// Puts a handler after the one with this name and scope.
     ///
     /// # Errors
     /// [`Error::Setup`] if there is none; it lists those that are there.
-    pub fn after(mut self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
+    pub fn after(self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
         let at = self.position(scope, name)?;
-        self.handlers.insert(at + 1, Arc::new(handler));
-        Ok(self)
+        Ok(self.put(at + 1, Arc::new(handler)))
     }
 
     /// Leaves the handler with this name and scope out.
@@ -198,15 +167,36 @@ impl<S: Store> HandlerQueue<S> {
 
     /// Every handler in order, with its scope.
     pub fn about(&self) -> impl Iterator<Item = (Scope, About)> {
-        let mut scope = Scope::Process;
-        self.handlers.iter().map(move |handler| {
-            let here = scope;
-            let about = handler.about(here);
-            if about.name == crate::handlers::CONCURRENCY {
-                scope = Scope::Worker;
+        rows(&self.handlers).into_iter()
+    }
+
+    /// Can this order work?
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with the reason and the handler that should move.
+    pub fn check(&self) -> Result<()> {
+        let with_action = |mut rows: Vec<Row>| {
+            let scope = if self.about().any(|(_, about)| about.name == handlers::CONCURRENCY) {
+                Scope::Worker
+            } else {
+                Scope::Process
+            };
+            rows.push((scope, handlers::action()));
+            rows
+        };
+        order::check(&with_action(rows(&self.handlers)), |from, to| {
+            let mut moved = self.handlers.clone();
+            if from < moved.len() {
+                let link = moved.remove(from);
+                moved.insert(to, link);
             }
-            (here, about)
+            with_action(rows(&moved))
         })
+    }
+
+    pub(crate) fn put(mut self, at: usize, link: Link<S>) -> Self {
+        self.handlers.insert(at, link);
+        self
     }
 
     /// The whole queue, to be run.
@@ -214,11 +204,33 @@ impl<S: Store> HandlerQueue<S> {
         Rest { links: self.handlers.into(), at: 0 }
     }
 
-    fn position(&self, scope: Scope, name: &str) -> Result<usize> {
+    /// What comes after `dispatch`, if all before it is the same as in this other queue.
+    pub(crate) fn rest_after_dispatch(self, common: &Self) -> Option<Rest<S>> {
+        let at = 1 + self.position(Scope::Process, handlers::DISPATCH).ok()?;
+        let same = self.handlers[..at].iter().zip(&common.handlers).all(|(one, other)| Arc::ptr_eq(one, other));
+        same.then(|| Rest { links: self.handlers.into(), at })
+    }
+
+    pub(crate) fn position(&self, scope: Scope, name: &str) -> Result<usize> {
         let found = self.about().position(|(at, about)| at == scope && about.name == name);
         found.ok_or_else(|| {
-            let there: Vec<_> = self.about().map(|(at, about)| format!("{} ({at:?})", about.name)).collect();
-            Error::Setup(format!("no handler `{name}` in scope {scope:?}; there are: {}", there.join(", ")))
+            let there: Vec<_> = self.about().collect();
+            let hint = suggestion(name, there.iter().filter(|(at, _)| *at == scope).map(|(_, about)| &*about.name));
+            let list: Vec<_> = there.iter().map(|(at, about)| format!("{} ({at})", about.name)).collect();
+            Error::Setup(format!("no handler `{name}` in {scope} scope{hint}; there are: {}", list.join(", ")))
         })
     }
+}
+
+fn rows<S: Store>(links: &[Link<S>]) -> Vec<Row> {
+    let mut scope = Scope::Process;
+    let row = |link: &Link<S>| {
+        let here = scope;
+        let about = link.about(here);
+        if about.name == handlers::CONCURRENCY {
+            scope = Scope::Worker;
+        }
+        (here, about)
+    };
+    links.iter().map(row).collect()
 }

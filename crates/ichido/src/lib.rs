@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`message`](Message), [`delivery`](Delivery), [`outcome`](Outcome) | what was sent, one handing-over of it, what became of it |
 //! | [`handlers`], [`Handler`], [`Next`] | the links of the chain, and the rest of it |
+//! | [`Registry`], [`Entry`] | handlers by name, with options, from a configuration |
 //! | [`Action`], [`ActionFn`], [`BatchAction`], [`Context`] | your code and what it knows |
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
@@ -18,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod about;
 mod action;
 pub mod adopt;
 pub mod backend;
@@ -34,15 +36,19 @@ mod handler;
 pub mod handlers;
 mod inspect;
 mod life;
+mod limited;
 mod message;
 mod nearest;
 mod new_message;
+mod order;
 mod outcome;
+mod path;
 mod pool;
 mod process;
 mod queue;
 mod queue_reader;
 mod reader;
+mod registry;
 mod retry;
 mod slot;
 pub mod sql;
@@ -56,6 +62,7 @@ pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
+    about::{About, Need, Scope},
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
@@ -63,9 +70,9 @@ pub use self::{
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result},
+    error::{Cause, Error, Result, Retryable},
     flags::{Flag, Flags, RequestState},
-    handler::{About, Handler, HandlerQueue, Next, Rest, Scope},
+    handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
@@ -74,11 +81,13 @@ pub use self::{
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::Process,
     queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
+    registry::{Entry, Options, Placement, Registry},
     retry::RetryPolicy,
     store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},

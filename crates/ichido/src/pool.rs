@@ -195,6 +195,8 @@ pub struct Settings {
     pub check_every: u32,
     /// End when nothing is unprocessed.
     pub drain: bool,
+    /// End after so many messages.
+    pub max_messages: Option<u64>,
     /// How often a line about the progress is logged; zero: never.
     pub progress: Duration,
 }
@@ -208,6 +210,7 @@ impl Default for Settings {
             check: Duration::from_secs(1),
             check_every: 1,
             drain: false,
+            max_messages: None,
             progress: Duration::from_secs(10),
         }
     }

@@ -1,12 +1,12 @@
 //! A process as users build it: a store, actions with their pools, settings, and the handler queue that runs them.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Clock, Context, HandlerQueue, Outcome, Payload, Pool, Request, Result, Scope,
-    Settings, Store, SystemClock,
+    Action, ActionFn, BatchAction, Clock, Context, Error, HandlerQueue, Outcome, Paths, Payload, Pool, Request, Rest,
+    Result, Scope, Settings, Store, SystemClock,
     action::{Function, OneByOne},
     batch_action::Together,
     handlers::{self, Dispatch, Retry, Single},
@@ -25,6 +25,8 @@ pub struct Process<S: Store> {
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
     extend: Vec<Extend<S>>,
+    own: BTreeMap<Arc<str>, Extend<S>>,
+    paths: Paths,
 }
 
 impl<S: Store> Process<S> {
@@ -39,6 +41,8 @@ impl<S: Store> Process<S> {
             clock: Arc::new(SystemClock),
             stop: CancellationToken::new(),
             extend: Vec::new(),
+            own: BTreeMap::new(),
+            paths: Paths::default(),
         }
     }
 
@@ -146,23 +150,57 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// The handler queue as it will run.
+    /// Changes the handler queue for this action only. When several actions run in one process, what comes up to `dispatch` is
+    /// the same for all of them.
+    #[must_use]
+    pub fn action_handlers(
+        mut self,
+        action: impl Into<Arc<str>>,
+        change: impl FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send + 'static,
+    ) -> Self {
+        self.own.insert(action.into(), Box::new(change));
+        self
+    }
+
+    /// End after so many messages, in all pools together; what is claimed beyond is released.
+    #[must_use]
+    pub fn max_messages(mut self, messages: u64) -> Self {
+        self.settings.max_messages = Some(messages);
+        self
+    }
+
+    /// Which action a request path means.
+    #[must_use]
+    pub fn paths(mut self, paths: Paths) -> Self {
+        self.paths = paths;
+        self
+    }
+
+    /// The handler queue as it will run, checked; then those of the actions that have one of their own.
     ///
     /// # Errors
-    /// What a change to it said.
-    pub fn handler_queue(&mut self) -> Result<HandlerQueue<S>> {
-        let dispatch = Dispatch::new(self.actions.clone(), self.settings.clone());
+    /// What a change to it said; [`Error::Setup`] if its order cannot work.
+    pub fn handler_queues(self) -> Result<(HandlerQueue<S>, BTreeMap<Arc<str>, HandlerQueue<S>>)> {
+        let dispatch = Dispatch::new(self.actions, self.settings.clone());
         let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
         if let Some(single) = self.single.clone() {
             queue = queue.after(Scope::Process, "context", single)?;
         }
-        self.extend.drain(..).try_fold(queue, |queue, change| change(queue))
+        let common = self.extend.into_iter().try_fold(queue, |queue, change| change(queue))?;
+        common.check()?;
+        let own = self.own.into_iter().map(|(action, change)| {
+            let changed = change(common.clone()).and_then(|queue| queue.check().map(|()| queue));
+            let named = |error| Error::Setup(format!("actions.{action}.handlers: {error}"));
+            changed.map_err(named).map(|queue| (action.clone(), queue))
+        });
+        let own = own.collect::<Result<_>>()?;
+        Ok((common, own))
     }
 
     /// Runs all actions and returns the exit code.
     ///
     /// # Errors
-    /// Only what nobody in the handler queue turned into a status.
+    /// Only what nobody in the handler queue turned into a status, or a queue that cannot work.
     pub async fn run(self) -> Result<i32> {
         self.run_request(Request::default()).await
     }
@@ -170,13 +208,38 @@ impl<S: Store> Process<S> {
     /// Runs what the request asks for, and returns the exit code.
     ///
     /// # Errors
-    /// Only what nobody in the handler queue turned into a status.
-    pub async fn run_request(mut self, request: Request) -> Result<i32> {
-        let rest = self.handler_queue()?.rest();
-        let mut cx = Context::new(self.store, self.clock, self.stop, request);
-        match rest.next().run(&mut cx).await? {
+    /// Only what nobody in the handler queue turned into a status, or a queue that cannot work.
+    pub async fn run_request(mut self, mut request: Request) -> Result<i32> {
+        request.resolve(&self.paths, |name| self.actions.contains_key(name));
+        let only = self.actions.keys().next().filter(|_| self.actions.len() == 1).cloned();
+        let single = request.action.as_deref().map(Arc::from).or(only);
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let mut cx = Context::new(store, clock, std::mem::take(&mut self.stop), request);
+        let (common, mut own) = self.handler_queues()?;
+        let queue = match single {
+            Some(action) => own.remove(&action).unwrap_or(common),
+            None => {
+                cx.own_rests = own_rests(&common, own)?;
+                common
+            }
+        };
+        match queue.rest().next().run(&mut cx).await? {
             Outcome::Ended(code) => Ok(code),
             _ => Ok(0),
         }
     }
+}
+
+/// What each action runs after `dispatch`, when several run in one process.
+fn own_rests<S: Store>(
+    common: &HandlerQueue<S>,
+    own: BTreeMap<Arc<str>, HandlerQueue<S>>,
+) -> Result<BTreeMap<Arc<str>, Rest<S>>> {
+    let rest = |(action, queue): (Arc<str>, HandlerQueue<S>)| match queue.rest_after_dispatch(common) {
+        Some(rest) => Ok((action, rest)),
+        None => Err(Error::Setup(format!(
+            "the handlers of action {action} differ from the process's up to `dispatch`; run it in a process of its own"
+        ))),
+    };
+    own.into_iter().map(rest).collect()
 }

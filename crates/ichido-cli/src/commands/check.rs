@@ -1,8 +1,11 @@
 //! `ichido check`: is everything in place? Configuration, database, queues, statements and the handler queue.
 
-use ichido::{Scope, Statement};
+use std::collections::BTreeMap;
+
+use ichido::{About, HandlerQueue, Scope, Statement};
 use serde::Serialize;
 
+use super::With;
 use crate::{
     args::Check,
     config::Config,
@@ -15,6 +18,8 @@ use crate::{
 #[derive(Serialize)]
 struct Report {
     handlers: Vec<Line>,
+    /// Of the actions that have a queue of their own.
+    action_handlers: BTreeMap<String, Vec<Line>>,
     statements: Vec<Statement>,
     warnings: Vec<String>,
 }
@@ -23,52 +28,64 @@ struct Report {
 #[derive(Serialize)]
 struct Line {
     number: usize,
-    handler: &'static str,
-    scope: &'static str,
+    handler: String,
+    scope: String,
     #[serde(rename = "in")]
     way_in: &'static str,
     out: &'static str,
     on_error: &'static str,
 }
 
-impl OnStore for Check {
+impl OnStore for With<Check> {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let of = |error| Failure::of::<S>(&error);
+        let process = program::process(store.clone(), config, self.parts.program()?)?;
+        let (common, own) = process.handler_queues().map_err(of)?;
         store.prepare().await.map_err(of)?;
         program::check_statements(&store, config).await.map_err(of)?;
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
         let statements = store.statements().await.map_err(of)?;
-        let report = Report { handlers: handlers(store, config)?, statements, warnings };
-        if self.json {
+        let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
+        let report = Report { handlers: lines(&common), action_handlers, statements, warnings };
+        if self.args.json {
             output::json(&report)?;
         } else {
-            print(&report, self.sql)?;
+            print(&report, self.args.sql)?;
         }
         Ok(0)
     }
 }
 
-fn handlers<S: Backend>(store: S, config: &Config) -> Result<Vec<Line>, Failure> {
-    let queue = program::process(store, config, false)?.handler_queue().map_err(|error| Failure::of::<S>(&error))?;
-    let line = |(at, (scope, about)): (usize, (Scope, ichido::About))| Line {
+fn lines<S: Backend>(queue: &HandlerQueue<S>) -> Vec<Line> {
+    let line = |(at, (scope, about)): (usize, (Scope, About))| Line {
         number: at + 1,
-        handler: about.name,
-        scope: if scope == Scope::Process { "process" } else { "worker" },
+        handler: about.name.into_owned(),
+        scope: scope.to_string(),
         way_in: about.way_in,
         out: about.way_out,
         on_error: about.on_error,
     };
-    Ok(queue.about().enumerate().map(line).collect())
+    queue.about().enumerate().map(line).collect()
+}
+
+fn print_queue(lines: &[Line]) -> Result<(), Failure> {
+    let row = |line: &Line| {
+        let words = [&line.handler, &line.scope, line.way_in, line.out, line.on_error].map(str::to_owned);
+        let [handler, scope, way_in, out, on_error] = words;
+        [line.number.to_string(), handler, scope, way_in, out, on_error]
+    };
+    let action = ["", "action", "worker", "the business code", "", ""].map(str::to_owned);
+    let rows: Vec<_> = lines.iter().map(row).chain([action]).collect();
+    output::table(["#", "HANDLER", "SCOPE", "IN", "OUT", "ON ERROR"], &rows)
 }
 
 fn print(report: &Report, sql: bool) -> Result<(), Failure> {
-    let rows = report.handlers.iter().map(|line| {
-        [&line.number.to_string(), line.handler, line.scope, line.way_in, line.out, line.on_error].map(str::to_owned)
-    });
-    let action = ["", "action", "worker", "the business code", "", ""].map(str::to_owned);
-    let rows: Vec<_> = rows.chain([action]).collect();
-    output::table(["#", "HANDLER", "SCOPE", "IN", "OUT", "ON ERROR"], &rows)?;
+    print_queue(&report.handlers)?;
+    for (action, lines) in &report.action_handlers {
+        output::print(&format!("\nactions.{action}"))?;
+        print_queue(lines)?;
+    }
     if sql {
         for statement in &report.statements {
             output::print(&format!("\n-- {}: {}\n{};", statement.queue, statement.verb, statement.sql))?;

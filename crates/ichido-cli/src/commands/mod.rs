@@ -20,10 +20,17 @@ use crate::{
     failure::Failure,
     logging,
     open::on_store,
+    own::Parts,
 };
 
+/// A command that concerns the program's own actions and handlers.
+pub(crate) struct With<A> {
+    pub(crate) args: A,
+    pub(crate) parts: Parts,
+}
+
 /// Runs a command and returns the exit code.
-pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
+pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     if let Command::Demo(demo) = cli.command {
         return demo::run(demo).await;
     }
@@ -38,8 +45,8 @@ pub(crate) async fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Demo(_) | Command::Adopt(_) => unreachable!("done above"),
         Command::Migrate(migrate) => on_store(&config, migrate).await,
-        Command::Check(check) => on_store(&config, check).await,
-        Command::Run(run) => on_store(&config, run).await,
+        Command::Check(check) => on_store(&config, With { args: check, parts }).await,
+        Command::Run(run) => on_store(&config, With { args: run, parts }).await,
         Command::Send(send) => on_store(&config, send).await,
         Command::Status(status) => on_store(&config, status).await,
         Command::Stop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, true)).await,

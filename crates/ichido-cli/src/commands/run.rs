@@ -3,6 +3,7 @@
 use ichido::{CancellationToken, Request};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::With;
 use crate::{
     args::Run,
     config::Config,
@@ -11,18 +12,18 @@ use crate::{
     program,
 };
 
-impl OnStore for Run {
+impl OnStore for With<Run> {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let stop = CancellationToken::new();
         let checked = store.clone();
-        let process = program::process(store, config, self.drain)?.stop_on(stop.clone());
-        let mut request = match self.path.or(self.request_path) {
-            Some(path) => Request::path(&path),
-            None => Request::default(),
-        };
-        if let Some(user) = self.user_id {
-            request = request.user_id(user);
+        let mut process = program::process(store, config, self.parts.program()?)?.stop_on(stop.clone());
+        if self.args.drain {
+            process = process.drain();
         }
+        if let Some(messages) = self.args.max_messages {
+            process = process.max_messages(messages);
+        }
+        let request = request(self.args)?;
         stop_on_signals(stop)?;
         if let Some(warning) = program::few_connections(config) {
             tracing::warn!("{warning}");
@@ -35,6 +36,39 @@ impl OnStore for Run {
         let code = process.run_request(request).await.map_err(|error| Failure::of::<S>(&error))?;
         Ok(u8::try_from(code).unwrap_or(crate::failure::UNREACHABLE))
     }
+}
+
+/// What is asked for.
+fn request(args: Run) -> Result<Request, Failure> {
+    let mut request = match args.path.or(args.request_path) {
+        Some(path) => Request::path(&path),
+        None => Request::default(),
+    };
+    if let Some(user) = args.user_id {
+        request = request.user_id(user);
+    }
+    for (name, value) in arguments(args.arguments)? {
+        request = request.argument(name, value);
+    }
+    Ok(request)
+}
+
+/// `--name value`, `--name=value` or `-name value`; what follows a name is its value, whatever it looks like.
+fn arguments(words: Vec<String>) -> Result<Vec<(String, String)>, Failure> {
+    let mut words = words.into_iter();
+    let mut arguments = Vec::new();
+    while let Some(word) = words.next() {
+        let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).filter(|name| !name.is_empty());
+        let Some(name) = name else {
+            return Err(Failure::usage(format!("`{word}`: after -- come arguments like --name value")));
+        };
+        let (name, value) = match name.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => (name.to_owned(), words.next().unwrap_or_default()),
+        };
+        arguments.push((name, value));
+    }
+    Ok(arguments)
 }
 
 /// The first SIGTERM or Ctrl-C stops gracefully, the second ends the process at once.
@@ -57,4 +91,23 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), Failure> {
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::arguments;
+
+    #[test]
+    fn what_follows_a_name_is_its_value() {
+        let words = |words: &[&str]| arguments(words.iter().map(|word| (*word).to_owned()).collect());
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>()
+        };
+        assert_eq!(words(&[]).unwrap(), []);
+        assert_eq!(words(&["--day", "2026-01-01", "-n", "-5"]).unwrap(), pairs(&[("day", "2026-01-01"), ("n", "-5")]));
+        assert_eq!(words(&["--a=b=c", "--last"]).unwrap(), pairs(&[("a", "b=c"), ("last", "")]));
+        for bad in [&["stray"][..], &["--a", "b", "c"], &["--"], &["-"]] {
+            assert_eq!(words(bad).unwrap_err().code, 127, "{bad:?}");
+        }
+    }
 }

@@ -8,7 +8,6 @@ use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
 const KEYS: &[(&str, When)] = &[
-    ("process.handlers", When::Written),
     ("log.mask", When::Filled),
     ("retention.*", When::Written),
     ("queues.*.rabbitmq", When::Written),
@@ -16,8 +15,6 @@ const KEYS: &[(&str, When)] = &[
     ("lanes.*", When::Written),
     ("actions.*.http", When::Written),
     ("actions.*.exec", When::Written),
-    ("actions.*.handlers", When::Written),
-    ("dispatch.*", When::Written),
 ];
 
 /// In which case a key is refused.

@@ -10,20 +10,20 @@ const PATTERN_KEYS: [&str; 2] = ["pattern", "base"];
 /// The rules that make an action's name of a request path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dispatch {
-    /// What every path starts with.
+    /// What stands before every name, with a dot.
     pub base: String,
-    /// What is put before the name in the path.
+    /// What is put directly before the name in the path.
     pub prefix: String,
-    /// What is put after the name in the path.
+    /// What is put directly after the name in the path.
     pub suffix: String,
-    /// Exceptions; the first that matches counts.
+    /// Other bases; the first whose pattern matches counts.
     pub patterns: Vec<Pattern>,
 }
 
 /// A base of its own for the paths that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// Which paths.
+    /// Which paths; `*` stands for any text without `/` and `.`, `//` at the end for everything below.
     pub pattern: String,
     /// Their base.
     pub base: String,

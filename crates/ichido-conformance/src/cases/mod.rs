@@ -13,9 +13,13 @@ pub mod failing;
 pub mod flagging;
 pub mod grouping;
 pub mod guarding;
+pub mod handling;
+pub mod looping;
 pub mod migrating;
 pub mod parking;
+pub mod reading;
 pub mod rescuing;
+pub mod retrying;
 pub mod running;
 pub mod sending;
 pub mod stopping;
@@ -159,6 +163,28 @@ macro_rules! conformance {
             a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin,
             a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction
         ]);
+        $crate::conformance!(@ $fixture, handling: [
+            context_clear_removes_what_was_put_in_also_after_an_error, context_says_who_asked_for_what,
+            global_error_turns_what_nobody_handled_into_a_status,
+            connection_gives_a_right_to_the_pool_and_keeps_nothing,
+            the_transaction_of_the_process_is_committed_before_the_workers_start, concurrency_starts_so_many_workers
+        ]);
+        $crate::conformance!(@ $fixture, looping: [
+            after_done_comes_the_next, with_nothing_there_it_waits_for_a_signal_or_the_poll_interval,
+            retry_park_error_and_panic_are_recorded_and_the_next_comes,
+            an_abort_spends_an_attempt_and_the_others_finish_their_message,
+            a_lost_claim_is_rolled_back_and_the_next_comes,
+            after_a_short_fault_the_message_runs_again_without_an_attempt,
+            after_a_lasting_fault_the_retry_handler_decides,
+            with_its_last_allowed_message_a_process_ends_and_releases_the_rest
+        ]);
+        $crate::conformance!(@ $fixture, retrying: [
+            a_limit_by_count_allows_so_many_retries,
+            a_limit_by_time_allows_the_first_retry_and_those_within_the_time, after_the_window_the_count_starts_anew,
+            it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
+            a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
+        ]);
+        $crate::reading!($fixture);
     };
     (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {
         mod $theme {

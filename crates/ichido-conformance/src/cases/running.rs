@@ -179,8 +179,9 @@ pub async fn a_message_out_of_grace_is_released<F: Fixture>() {
     let (begun, go, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
     let action = Blocking::<F> { begun: begun.clone(), go, _fixture: std::marker::PhantomData };
     let settings = ichido::Settings { grace: Duration::from_millis(50), ..ichido::Settings::default() };
+    // Two workers: the one that only waits must not keep the other's grace from ending.
     let process =
-        Process::new(fixture.store()).settings(settings).stop_on(stop.clone()).action(orders().concurrency(1), action);
+        Process::new(fixture.store()).settings(settings).stop_on(stop.clone()).action(orders().concurrency(2), action);
     let running = tokio::spawn(process.run());
     begun.notified().await;
     stop.cancel();

@@ -1,4 +1,8 @@
 //! `concurrency`: runs the rest of the queue in N workers, each with a copy of the context, and waits for all of them.
+//!
+//! Scope: process; what comes after it is in worker scope. In: what is open is committed, N workers start. Out: waits for all. On
+//! error: stops all, waits, passes the first cause on. It comes after `dispatch`. Options: `concurrency` = 4 of the action,
+//! `[process] grace` = 25s for running messages after a stop.
 
 use std::{pin::pin, time::Duration};
 
@@ -23,7 +27,7 @@ impl Concurrency {
 
 impl<S: Store> Handler<S> for Concurrency {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        commit_before_workers(cx).await?;
+        commit_open(cx).await?;
         // A stop of its own, so that `retry` can run the rest again after a fault stopped the workers.
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
@@ -47,10 +51,15 @@ impl<S: Store> Handler<S> for Concurrency {
             cx.clock.sleep(self.grace).await;
         });
         let mut first = Ok(Outcome::Done);
+        let mut abandoned = false;
         for at in 0..workers.len() {
             let ended = tokio::select! {
                 ended = &mut workers[at] => ended,
-                () = &mut out_of_time => { abandon(&workers[at..]); (&mut workers[at]).await }
+                () = &mut out_of_time, if !abandoned => {
+                    abandoned = true;
+                    abandon(&workers[at..]);
+                    (&mut workers[at]).await
+                }
             };
             first = first_of(first, ended);
         }
@@ -59,11 +68,14 @@ impl<S: Store> Handler<S> for Concurrency {
 
     fn about(&self, _: Scope) -> About {
         About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "dispatch", "there is no action to start workers for")
     }
 }
 
 /// What handlers have written in process scope is committed before the workers start: they must see it.
-async fn commit_before_workers<S: Store>(cx: &mut Context<S>) -> Result<()> {
+pub(super) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
     if let Some(tx) = cx.slot.take().await {
         let store = cx.store.clone();
         undisturbed(async move { store.commit(tx).await }).await?;

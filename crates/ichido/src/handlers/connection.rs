@@ -1,5 +1,8 @@
 //! `connection`: gives the rest a right to the pool. The connection itself is taken when a transaction is first used, so
 //! that a worker that waits holds none; on the way out whatever is still open is rolled back and given back.
+//!
+//! Scope: both, one for each `transaction`. In: the right. Out and on error: what is still open is rolled back and given back. It
+//! needs nothing before it, and `transaction` needs it in the same scope. No options.
 
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 

@@ -1,4 +1,7 @@
 //! `context`: who asked for what, from the command line, for the log and for actions.
+//!
+//! Scope: process. In: request id (the action's name if none was given) and user id are put into the context. Out and on error:
+//! nothing. It comes before `dispatch`, which registers the process under the request id. No options.
 
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
@@ -16,6 +19,6 @@ impl<S: Store> Handler<S> for SetContext {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("context", "request id, user id, … from the command line", "", "")
+        About::new("context", "request id, user id, … from the command line", "", "").only(Scope::Process)
     }
 }

@@ -1,4 +1,7 @@
 //! `context clear`: removes what handlers further in have put into the context, also after an error.
+//!
+//! Scope: process. In: nothing. Out and on error: values, request id and user id are removed. It comes before `global error`,
+//! which logs the ids. No options.
 
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
@@ -14,6 +17,6 @@ impl<S: Store> Handler<S> for ContextClear {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("context clear", "", "context variables removed", "also")
+        About::new("context clear", "", "context variables removed", "also").only(Scope::Process)
     }
 }

@@ -1,15 +1,24 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
+//!
+//! Scope: process. In: the action (404 if there is none of that name), the sign of life, the readers. Out and on error: readers
+//! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
+//! `[dispatch]` ([`crate::Paths`]), all empty.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::served::{Served, registration, retire, served};
+use super::{
+    DISPATCH,
+    concurrency::commit_open,
+    served::{Served, registration, retire, served},
+};
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
     flags::Following,
     life::Life,
+    limited::{Allowance, Limited},
     pool::{Actions, From, PooledAction, Work},
     queue_reader::Reading,
     reader::DynReader,
@@ -37,7 +46,9 @@ impl<S: Store> Dispatch<S> {
             Some(name) => match self.actions.get(name) {
                 Some(found) => Ok(vec![found]),
                 None => {
-                    Err(Error::Ended { status: 404, reason: format!("no action `{name}`; there are: {}", known()) })
+                    let hint = crate::suggestion(name, self.actions.keys().map(AsRef::as_ref));
+                    let reason = format!("no action `{name}`{hint}; there are: {}", known());
+                    Err(Error::Ended { status: 404, reason })
                 }
             },
         }
@@ -88,6 +99,8 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
+        // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
+        commit_open(cx).await?;
         cx.store.prepare().await?;
         self.free_former(cx).await?;
         let stop = cx.stop.child_token();
@@ -97,10 +110,14 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             return Ok(Outcome::Stop);
         }
         let (life, upkeep) = self.begin(cx, &served).await?;
+        let allowance = self.settings.max_messages.map(Allowance::new);
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
-                let reader = self.open(cx, pool, &following, &life);
+                let mut reader = self.open(cx, pool, &following, &life);
+                if let Some(allowance) = allowance.clone() {
+                    reader = Arc::new(Limited { inner: reader, allowance });
+                }
                 Arc::new(Work { pool: pool.clone(), action: action.clone(), reader, following })
             })
             .collect();
@@ -122,7 +139,12 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("dispatch", "find the action for the request path", "", "")
+        About::new(DISPATCH, "find the action for the request path", "", "")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "global error", "an unknown action would have no exit code")
+            .after_any(Scope::Process, "context", "the process would register without its request id")
+            .after_any(Scope::Process, "retry", "the workers would start again with readers that have ended")
     }
 }
 
@@ -158,7 +180,8 @@ fn run_one<S: Store>(
     work: &Arc<Work<S>>,
     next: Next<'_, S>,
 ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
-    let (mut cx, rest) = (cx.fork(work.following.stop.clone()), next.detach());
+    let rest = cx.own_rests.get(&work.pool.name).map_or_else(|| next.detach(), |own| own.next().detach());
+    let mut cx = cx.fork(work.following.stop.clone());
     cx.work = Some(work.clone());
     cx.identity.request_id = work.following.request_id.clone();
     let (work, stop_others) = (work.clone(), stop.clone());

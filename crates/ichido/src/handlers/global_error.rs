@@ -1,4 +1,7 @@
 //! `global error`: what nobody further in has handled is logged once and turned into a status.
+//!
+//! Scope: process. In and out: nothing. On error: logged, then [`Error::Ended`] becomes its status, [`Error::Setup`] 127 and
+//! everything else 500. It comes after `status code`, which makes an exit code of it. No options.
 
 use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
@@ -26,5 +29,9 @@ impl<S: Store> Handler<S> for GlobalError {
 
     fn about(&self, _: Scope) -> About {
         About::new("global error", "", "", "log, turn into a status")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "status code", "the status would not become an exit code")
+            .after_any(Scope::Process, "context clear", "it would log after the ids have been removed")
     }
 }

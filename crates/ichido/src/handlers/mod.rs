@@ -7,8 +7,10 @@ mod context;
 mod context_clear;
 mod dispatch;
 mod each;
+mod elapsed;
 mod global_error;
 mod process_stop;
+mod rate_limit;
 mod read;
 mod record;
 mod repeat;
@@ -26,8 +28,10 @@ pub use self::{
     context_clear::ContextClear,
     dispatch::Dispatch,
     each::Each,
+    elapsed::Elapsed,
     global_error::GlobalError,
     process_stop::ProcessStop,
+    rate_limit::RateLimit,
     read::Read,
     repeat::Loop,
     retry::{Limit, Retry},
@@ -36,10 +40,23 @@ pub use self::{
     transaction::Transaction,
 };
 
-use crate::{HandlerQueue, Settings, Store};
+use crate::{About, HandlerQueue, Scope, Settings, Store};
 
 /// The handler that starts the workers; what comes after it is in worker scope.
 pub(crate) const CONCURRENCY: &str = "concurrency";
+
+/// The handler that finds the actions; what comes before it is the same for all of them.
+pub(crate) const DISPATCH: &str = "dispatch";
+
+/// The business code, which stands at the end of every queue.
+#[must_use]
+pub fn action() -> About {
+    About::new("action", "the business code", "", "").only(Scope::Worker).after(
+        Scope::Worker,
+        "transaction",
+        "nothing would ever be completed",
+    )
+}
 
 /// The minimal handler queue: the fourteen handlers of spec.md section 5, in order.
 pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, settings: &Settings) -> HandlerQueue<S> {

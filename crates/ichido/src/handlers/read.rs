@@ -1,5 +1,8 @@
 //! `read`: puts the next deliveries into the context, one or up to the commit interval, and settles them on the way out by
 //! the marks that `transaction` set. It is the only one that talks to the reader; while it waits, no transaction is open.
+//!
+//! Scope: worker. In: waits for a delivery, new execution id. Out: settled. On error: a failure that has no mark is recorded, then
+//! it passes. It comes after `loop` and `process stop`, and `transaction` after it. Options: `[process] poll` = 1s, `read_ahead`.
 
 use std::ops::Range;
 
@@ -32,6 +35,10 @@ impl<S: Store> Handler<S> for Read {
 
     fn about(&self, _: Scope) -> About {
         About::new("read", "next message, new execution id", "settle it", "log the message, rethrow")
+            .only(Scope::Worker)
+            .once()
+            .after(Scope::Worker, "loop", "a worker would read one message and never another")
+            .after_any(Scope::Worker, "process stop", "a message would be taken only to be given back")
     }
 }
 

@@ -1,5 +1,9 @@
 //! `loop`: runs the rest again and again, one message a time, until there is nothing more to do. What one message does
 //! never ends it; only a stop, an abort, or a database that does not answer.
+//!
+//! Scope: worker. In: nothing. Out: again. On error: what is recorded about a message, and a lost claim: next; a database fault: next
+//! after a short pause, or the retry handler's if the database does not answer; all else passes. `process stop` and `read` come
+//! after it. No options.
 
 use std::time::Duration;
 
@@ -37,7 +41,7 @@ impl<S: Store> Handler<S> for Loop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("loop", "", "again", "by kind")
+        About::new("loop", "", "again", "by kind").only(Scope::Worker).once()
     }
 }
 

@@ -1,5 +1,10 @@
 //! `retry`: when the database is gone, the process waits and runs the rest again, up to a limit. It is about the process;
 //! a message that fails never comes here.
+//!
+//! Scope: process. In and out: nothing. On error: if it is retryable ([`Error::is_retryable`], asked of the whole chain of causes)
+//! and the limit allows it, the rest runs again after the interval; else it passes, or the process ends with `exit`. It comes after
+//! `global error` and before `dispatch`, which opens new readers. Options (`[process] retry`): `count` = 10 or `time`,
+//! `interval` = 5s, `window` = 15m, `exit` = 180.
 
 use std::time::{Duration, Instant};
 
@@ -38,10 +43,11 @@ impl Default for Retry {
 
 impl<S: Store> Handler<S> for Retry {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        self.check()?;
         let mut series: Option<Series> = None;
         loop {
             let error = match next.run(cx).await {
-                Err(error) if error.is_fault::<S>() => error,
+                Err(error) if error.is_retryable::<S>() => error,
                 result => return result,
             };
             let now = cx.clock.now();
@@ -61,6 +67,9 @@ impl<S: Store> Handler<S> for Retry {
 
     fn about(&self, _: Scope) -> About {
         About::new("retry", "", "", "retryable and under the limit: run the rest again")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "global error", "its exit code would get lost")
     }
 }
 
@@ -72,6 +81,24 @@ struct Series {
 }
 
 impl Retry {
+    /// A window that is too short would forget every retry before the next one, and the handler would never give up.
+    fn check(&self) -> Result<()> {
+        let longest = match self.limit {
+            Limit::Count(count) => self.interval.saturating_mul(count),
+            Limit::Time(time) => time,
+        };
+        if self.window <= longest {
+            let (window, longest) = (self.window, longest);
+            return Err(Error::Setup(format!(
+                "retry: the window ({window:?}) must be longer than all retries ({longest:?})"
+            )));
+        }
+        if !(100..=199).contains(&self.exit) {
+            return Err(Error::Setup(format!("retry: the exit code is from 100 to 199, not {}", self.exit)));
+        }
+        Ok(())
+    }
+
     /// Waits for the interval, or until a database that did not answer answers again; false if the process is asked to stop.
     async fn wait<S: Store>(&self, cx: &mut Context<S>) -> bool {
         let (store, clock) = (cx.store.clone(), cx.clock.clone());

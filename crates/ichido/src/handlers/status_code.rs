@@ -1,4 +1,7 @@
 //! `status code`: the outermost handler. It turns whatever the rest ended with into the exit code of the process.
+//!
+//! Scope: process. In: nothing. Out: the status becomes the exit code by the table of [`exit_code`]; an outcome without a status
+//! is 200. On error: nothing, the error passes. It needs nothing before it, and `global error` needs it. No options.
 
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
@@ -17,7 +20,7 @@ impl<S: Store> Handler<S> for StatusCode {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("status code", "", "status becomes the exit code", "")
+        About::new("status code", "", "status becomes the exit code", "").only(Scope::Process).once()
     }
 }
 

@@ -1,6 +1,10 @@
 //! `transaction`: the only handler that commits business work. In a worker it runs the rest, completes the message in the
 //! same transaction and commits; or rolls back and records the failure in a transaction of its own. In process scope it
 //! lends a transaction to the handlers between it and the workers.
+//!
+//! Scope: both. In: begins at first use. Out: completion and commit; in process scope the commit, before the workers start. On error:
+//! roll back; in a worker the failure is recorded in its own transaction. It comes after `connection` of its scope, in a worker
+//! also after `read`. Options: those of the action.
 
 use super::record::{caught, committed_failure, record, recorded};
 use crate::{
@@ -37,13 +41,18 @@ impl<S: Store> Handler<S> for Transaction {
                 "begins at first use, committed before the workers start",
                 "commit what is open",
                 "roll back",
-            ),
+            )
+            .once()
+            .after(Scope::Process, "connection", "it has no right to a connection"),
             Scope::Worker => About::new(
                 "transaction",
                 "begins at first use",
                 "completion, commit",
                 "roll back, record the failure in its own transaction",
-            ),
+            )
+            .once()
+            .after(Scope::Worker, "connection", "it has no right to a connection")
+            .after(Scope::Worker, "read", "there is no message to complete"),
         }
     }
 }

@@ -1,0 +1,122 @@
+//! A program of the user's own: Rust actions and handlers under the command line of `ichido`. `lib` starts it, `program` makes a
+//! process of it and the configuration.
+
+use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
+
+use ichido::{Action, ActionFn, Handler, HandlerQueue, Options, Payload, Pool, Process, Registry, Result};
+
+use crate::{failure::Failure, open::Backend};
+
+type AddAction<S> = Box<dyn FnOnce(Process<S>, Pool) -> Process<S> + Send>;
+type Change<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
+
+/// A program with actions and handlers of its own, on one kind of database, and the same commands as `ichido`.
+///
+/// ```no_run
+/// use ichido::{Context, Outcome, Result};
+/// use ichido_cli::Program;
+/// use ichido_sqlite::Sqlite;
+///
+/// async fn greet(cx: &mut Context<Sqlite>, name: String) -> Result<Outcome> {
+///     println!("{} {name}", cx.argument("greeting").unwrap_or("hello"));
+///     Ok(Outcome::Done)
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::<Sqlite>::new().action_fn("Greet", greet).main()
+/// }
+/// ```
+///
+/// `[actions.Greet]` in `ichido.toml`, without `sql`, says where its messages come from and how many workers it has.
+pub struct Program<S: Backend> {
+    pub(crate) actions: BTreeMap<String, AddAction<S>>,
+    pub(crate) registry: Registry<S>,
+    pub(crate) changes: Vec<Change<S>>,
+}
+
+impl<S: Backend> Default for Program<S> {
+    fn default() -> Self {
+        Program { actions: BTreeMap::new(), registry: Registry::built_in(), changes: Vec::new() }
+    }
+}
+
+impl<S: Backend> Program<S> {
+    /// A program that adds nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Program::default()
+    }
+
+    /// The action of `[actions.NAME]` is a type.
+    #[must_use]
+    pub fn action(mut self, name: &str, action: impl Action<S>) -> Self {
+        self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action(pool, action)));
+        self
+    }
+
+    /// The action of `[actions.NAME]` is an async function `fn(&mut Context<S>, T) -> Result<Outcome>`.
+    #[must_use]
+    pub fn action_fn<T: Payload, F: for<'a> ActionFn<'a, S, T>>(mut self, name: &str, function: F) -> Self {
+        self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action_fn(pool, function)));
+        self
+    }
+
+    /// A handler that `ichido.toml` can put into a queue by this name, with options.
+    #[must_use]
+    pub fn handler<H: Handler<S>>(
+        mut self,
+        name: &str,
+        make: impl Fn(&mut Options) -> Result<H> + Send + Sync + 'static,
+    ) -> Self {
+        self.registry = self.registry.add(name, make);
+        self
+    }
+
+    /// Changes the handler queue, before the configuration does.
+    #[must_use]
+    pub fn handlers(
+        mut self,
+        change: impl FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send + 'static,
+    ) -> Self {
+        self.changes.push(Box::new(change));
+        self
+    }
+
+    /// Runs the command line of this process and returns the exit code.
+    pub fn main(self) -> ExitCode {
+        self.run(std::env::args_os()).into()
+    }
+
+    /// Runs this command line, whose first word is the program's name, and returns the exit code.
+    pub fn run(self, args: impl IntoIterator<Item = OsString>) -> u8 {
+        crate::start(args, Parts::of(self))
+    }
+}
+
+/// A [`Program`] of any kind of database, or none, on its way to the command that knows the kind.
+pub(crate) struct Parts(Option<(Box<dyn Any + Send>, &'static str)>);
+
+impl Parts {
+    pub(crate) fn none() -> Self {
+        Parts(None)
+    }
+
+    fn of<S: Backend>(program: Program<S>) -> Self {
+        Parts(Some((Box::new(program), short_name::<S>())))
+    }
+
+    pub(crate) fn program<S: Backend>(self) -> Result<Program<S>, Failure> {
+        let Some((program, store)) = self.0 else { return Ok(Program::new()) };
+        let found = short_name::<S>();
+        let wrong = |_| {
+            let text = format!("database.url: this program has actions for {store}, and the database is {found}");
+            Failure::usage(text)
+        };
+        program.downcast::<Program<S>>().map(|program| *program).map_err(wrong)
+    }
+}
+
+fn short_name<T>() -> &'static str {
+    let path = std::any::type_name::<T>();
+    path.rsplit("::").next().unwrap_or(path)
+}
