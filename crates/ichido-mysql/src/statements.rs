@@ -89,11 +89,8 @@ impl Column {
         let pads = !collation.contains("nopad") && !collation.contains("_0900_");
         let name = format!("t.{}", self.quoted);
         let value = if pads { format!("trim(trailing ' ' from {name})") } else { name };
-        if collation.ends_with("_bin") {
-            format!("cast({value} as char)")
-        } else {
-            format!("hex(weight_string({value}))")
-        }
+        let cast = if collation.ends_with("_bin") { ("cast(", " as char)") } else { ("hex(weight_string(", "))") };
+        format!("{}{value}{}", cast.0, cast.1)
     }
 
     /// The value of the column's type whose text this expression is. Text is compared by the column's own collation.
