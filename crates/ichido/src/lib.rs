@@ -43,6 +43,7 @@ mod new_message;
 mod order;
 mod outcome;
 mod path;
+mod patience;
 mod pool;
 mod process;
 mod queue;
