@@ -15,9 +15,10 @@ impl OnStore for Health {
         if self.json {
             output::json(&state)?;
         } else {
-            let flags = [("stopped", state.flags.stopped), ("paused", state.flags.paused)];
-            let flags: String = flags.iter().filter(|(_, on)| *on).map(|(name, _)| format!("; {name}")).collect();
-            output::print(&format!("{}{flags}", served(state.processes, &state.request_id)))?;
+            let mut words = vec![served(state.processes, &state.request_id)];
+            words.extend(state.flags.stopped.then(|| "stopped".to_owned()));
+            words.extend(state.flags.paused.then(|| "paused".to_owned()));
+            output::print(&words.join("; "))?;
         }
         Ok(if state.processes > 0 { 0 } else { FOUND })
     }

@@ -248,11 +248,15 @@ impl<S: Store> Handler<S> for Tells {
     }
 }
 
+type Queue<F> = HandlerQueue<<F as Fixture>::Store>;
+
+/// A handler queue that can be paused and not stopped.
+fn only_available<F: Fixture>(queue: Queue<F>) -> Result<Queue<F>> {
+    queue.without(Scope::Worker, "process stop")?.before(Scope::Worker, "read", Availability)
+}
+
 pub async fn a_reader_of_the_users_own_is_not_asked_while_it_is_paused<F: Fixture>() {
-    let standard: fn(HandlerQueue<F::Store>) -> Result<HandlerQueue<F::Store>> = Ok;
-    let available: fn(HandlerQueue<F::Store>) -> Result<HandlerQueue<F::Store>> =
-        |queue| queue.without(Scope::Worker, "process stop")?.before(Scope::Worker, "read", Availability);
-    for change in [standard, available] {
+    for change in [Ok, only_available::<F>] {
         let fixture = F::fresh().await;
         fixture.store().set_flag("R1", Flag::Pause, true).await.unwrap();
         let (reader, gate, stop) = (Endless::default(), Gate::new(), CancellationToken::new());

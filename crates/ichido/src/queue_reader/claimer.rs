@@ -95,7 +95,9 @@ impl<S: Store> Claimer<S> {
             store.bell().tell(store, &reading.queue).await;
         } else {
             let mut buffer = self.shared.buffer();
-            unbegun.into_iter().for_each(|delivery| buffer.put(delivery));
+            for delivery in unbegun {
+                buffer.put(delivery);
+            }
         }
         released
     }
