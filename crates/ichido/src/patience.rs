@@ -28,7 +28,9 @@ impl Waited {
 
     pub(crate) fn end(&self, now: Instant) {
         let mut state = self.state();
-        state.past += state.since.take().map_or(Duration::ZERO, |since| now - since);
+        if let Some(since) = state.since.take() {
+            state.past += now - since;
+        }
     }
 
     fn reset(&self) {

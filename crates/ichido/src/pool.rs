@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    flags::Following, reader::DynReader, terms::Committing,
+    flags::Following, patience::within, reader::DynReader, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
