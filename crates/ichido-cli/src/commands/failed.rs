@@ -1,6 +1,6 @@
 //! `ichido failed`: the messages that wait for an operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ichido::{Error, MessageId, Parked, ParkedFilter};
 use serde::Serialize;
@@ -114,7 +114,7 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
     } else {
         many.ids
     };
-    let mut code = 0;
+    let (mut code, mut changed_queues) = (0, BTreeSet::new());
     for id in ids {
         let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
         let (done, would) = match verb {
@@ -130,7 +130,10 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
             Verb::Discard => store.discard(&id).await,
         };
         match changed {
-            Ok(true) => output::print(&format!("{id} {done}"))?,
+            Ok(true) => {
+                output::print(&format!("{id} {done}"))?;
+                changed_queues.insert(id.queue);
+            }
             Ok(false) => {
                 eprintln!("ichido: {id} has not failed; left alone");
                 code = FOUND;
@@ -142,6 +145,10 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
             }
             Err(error) => return Err(Failure::of::<S>(&error)),
         }
+    }
+    // What runs again, or was held up in its group, need not wait for a poll.
+    for queue in changed_queues {
+        store.bell().tell(store, &queue).await;
     }
     Ok(code)
 }

@@ -58,7 +58,9 @@ mod sockets {
 
     /// Tells every process that has a socket in the folder; who is gone is cleared away.
     pub(crate) fn tell(folder: Option<&Path>, queue: &str) {
-        let Some(others) = folder.and_then(|folder| fs::read_dir(folder).ok()) else { return };
+        let Some(others) = folder.filter(|folder| is_ours(folder)).and_then(|folder| fs::read_dir(folder).ok()) else {
+            return;
+        };
         let Ok(socket) = StdDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)) else {
             return;
         };
@@ -73,6 +75,11 @@ mod sockets {
                 let _ = fs::remove_file(&other);
             }
         }
+    }
+
+    /// In a folder that is open to all, or that a link leads to, anybody could listen, keep us awake, or have files removed.
+    fn is_ours(folder: &Path) -> bool {
+        fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir() && about.mode() & 0o002 == 0)
     }
 
     /// Hears what others tell, for ever.
@@ -109,8 +116,7 @@ mod sockets {
 
         fn try_open(folder: &Path) -> io::Result<Self> {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            // In a folder that is open to all, anybody could listen or keep us awake.
-            if fs::metadata(folder)?.mode() & 0o002 != 0 {
+            if !is_ours(folder) {
                 return Err(io::Error::other(format!("everybody may write in {}", folder.display())));
             }
             // Processes that were killed have left their sockets; a ring for no queue clears them away.
