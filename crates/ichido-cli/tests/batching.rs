@@ -86,13 +86,13 @@ fn too_long(kind: Kind) -> &'static str {
 async fn a_message_that_takes_too_long_is_rolled_back_and_the_worker_goes_on(kind: Kind) {
     let env = Env::new(kind).await;
     env.act(&["insert into project (id, name, made_by) values (:id, :name, :process_id)", too_long(kind)]);
-    env.set("timeout = \"400ms\"");
+    env.set("timeout = \"1s\"");
     env.reconfigure(|config| config.replace("concurrency = 4", "concurrency = 1"));
     env.send_orders(1..=10).await;
     let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
     env.until("select count(*) from received_order where status = '2' and id = 3", 1).await;
     let shown = env.ok(&["failed", "show", "orders/3"]).await;
-    assert!(shown.contains("took longer than 400ms") && shown.contains("attempts  3"), "{shown}");
+    assert!(shown.contains("took longer than 1s") && shown.contains("attempts  3"), "{shown}");
     env.send_orders(11..=20).await;
     env.until("select count(*) from received_order where status = '1'", 19).await;
     if kind == Kind::Postgres {

@@ -82,6 +82,7 @@ impl Sqlite {
     pub(crate) async fn begin_tx(&self) -> Result<Tx> {
         let place = self.free.clone().acquire_owned().await?;
         let turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
+        self.guard.interrupted.store(false, Ordering::SeqCst);
         let inner = self.writer.begin_with("begin immediate").await.map_err(|error| self.not_opened(error))?;
         self.guard.may_commit.store(false, Ordering::SeqCst);
         self.guard.rolled_back.store(false, Ordering::SeqCst);

@@ -15,6 +15,7 @@ use crate::{
     Terms,
     batch::Batch,
     life::Life,
+    patience::Waited,
     pool::Work,
     slot::{Slot, undisturbed},
 };
@@ -76,6 +77,7 @@ pub struct Context<S: Store> {
     pub(crate) batch: Batch,
     pub(crate) execution: u64,
     pub(crate) slot: Slot<S>,
+    pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
@@ -97,6 +99,7 @@ impl<S: Store> Context<S> {
             batch: Batch::default(),
             execution: 0,
             slot: Slot::Closed,
+            waited: Waited::default(),
             sent: BTreeSet::new(),
             values: BTreeMap::new(),
         }
@@ -125,7 +128,13 @@ impl<S: Store> Context<S> {
             return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
         }
         let terms = self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms);
-        Ok(S::connection(self.slot.open(&self.store, terms).await?))
+        if matches!(self.slot, Slot::Open(_)) || terms.limit.is_none() {
+            return Ok(S::connection(self.slot.open(&self.store, terms).await?));
+        }
+        self.waited.begin(self.clock.now());
+        let opened = self.slot.open(&self.store, terms).await;
+        self.waited.end(self.clock.now());
+        Ok(S::connection(opened?))
     }
 
     /// Sends a message in the business transaction: it is there if and only if this one is done.

@@ -37,6 +37,7 @@ mod message;
 mod nearest;
 mod new_message;
 mod outcome;
+mod patience;
 mod pool;
 mod process;
 mod queue;

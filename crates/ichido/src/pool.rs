@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    reader::DynReader, terms::Committing,
+    CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
+    patience::within, reader::DynReader, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -93,7 +93,8 @@ impl Pool {
     }
 
     /// How long the action may take for a message, or for the messages that it gets together. What it has written is rolled
-    /// back then, and the message runs again after the backoff. Code that blocks its thread is not interrupted.
+    /// back then, and the message runs again after the backoff. The wait for a transaction does not count, and code that blocks
+    /// its thread is not interrupted.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
@@ -163,12 +164,8 @@ impl<S: Store> Work<S> {
     /// rolled back further out.
     pub(crate) async fn run_action(&self, cx: &mut Context<S>) -> Result<Outcome> {
         let Some(limit) = self.pool.timeout else { return self.action.run(cx).await };
-        let out_of_time = cx.clock.sleep(limit);
-        tokio::select! {
-            biased;
-            () = out_of_time => Err(Error::TimedOut(limit)),
-            result = self.action.run(cx) => result,
-        }
+        let (clock, waited) = (cx.clock.clone(), cx.waited.clone());
+        within(limit, &*clock, &waited, self.action.run(cx)).await
     }
 }
 
