@@ -92,10 +92,7 @@ impl MySql {
 
     pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        match self.park_in(&mut tx.inner, delivery, failure).await? {
-            true => Ok(()),
-            false => Err(Error::LostClaim),
-        }
+        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
     }
 
     /// Waits for the row: a COMMIT that is still being applied holds it.

@@ -125,10 +125,7 @@ impl Postgres {
             Completion::Lost => {}
             other => return Err(broken(other)),
         }
-        match self.park_in(&mut tx.inner, delivery, failure).await? {
-            true => Ok(()),
-            false => Err(Error::LostClaim),
-        }
+        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
     }
 
     /// Nothing was completed: is the claim gone, or the transaction?

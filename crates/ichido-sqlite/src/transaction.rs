@@ -102,10 +102,7 @@ impl Sqlite {
 
     pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         prove(tx)?;
-        match self.park_in(tx.connection(), delivery, failure).await? {
-            true => prove(tx),
-            false => Err(Error::LostClaim),
-        }
+        if self.park_in(tx.connection(), delivery, failure).await? { prove(tx) } else { Err(Error::LostClaim) }
     }
 
     /// There is no connection to lose: the row tells at once.

@@ -134,7 +134,7 @@ impl Pool {
     /// The same for errors of one type, also where they are the source of another.
     #[must_use]
     pub fn commit_on_error<E: std::error::Error + 'static>(mut self) -> Self {
-        self.commit_on.types.push(|cause| cause.is::<E>());
+        self.commit_on.types.push(<dyn std::error::Error>::is::<E>);
         self
     }
 

@@ -23,13 +23,14 @@ impl<S: Store> Handler<S> for Transaction {
         cx.roll_back().await; // left over when a handler further out dropped us
         let result = match caught(next.run(cx)).await {
             Ok(Outcome::Done) => finish(cx, None).await.map(|()| Outcome::Done),
-            other => match committed_failure(cx, &other) {
-                Some(failure) => fail(cx, failure, other).await,
-                None => {
+            other => {
+                if let Some(failure) = committed_failure(cx, &other) {
+                    fail(cx, failure, other).await
+                } else {
                     cx.roll_back().await;
                     other
                 }
-            },
+            }
         };
         record(cx, result).await
     }
