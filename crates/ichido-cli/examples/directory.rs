@@ -46,7 +46,8 @@ impl Directory {
         let mut first: Option<String> = None;
         for entry in fs::read_dir(&self.folder)? {
             let Ok(name) = entry?.file_name().into_string() else { continue };
-            let free = name.ends_with(".json") && !files.in_hand.contains(&name);
+            let message = name.rsplit_once('.').is_some_and(|(_, kind)| kind == "json");
+            let free = message && !files.in_hand.contains(&name);
             if free && first.as_ref().is_none_or(|first| name < *first) {
                 first = Some(name);
             }

@@ -83,6 +83,7 @@ impl<S: Backend> Program<S> {
     }
 
     /// Runs the command line of this process and returns the exit code.
+    #[must_use]
     pub fn main(self) -> ExitCode {
         self.run(std::env::args_os()).into()
     }

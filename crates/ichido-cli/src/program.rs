@@ -51,13 +51,13 @@ fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, reg
         let (registry, entries) = (registry.clone(), entries_of(entries));
         process = process.handlers(move |queue| {
             let named = |error| Error::Setup(format!("process.handlers: {error}"));
-            registry.apply(queue, &entries).map_err(named)
+            registry.apply(&queue, &entries).map_err(named)
         });
     }
     for (name, action) in &config.actions {
         if let Some(entries) = &action.handlers {
             let (registry, entries) = (registry.clone(), entries_of(entries));
-            process = process.action_handlers(name.as_str(), move |queue| registry.apply(queue, &entries));
+            process = process.action_handlers(name.as_str(), move |queue| registry.apply(&queue, &entries));
         }
     }
     process

@@ -78,7 +78,7 @@ impl Error {
     #[must_use]
     pub fn is_retryable<S: Store>(&self) -> bool {
         let marked = match self {
-            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Retryable>()),
+            Error::Failed(cause) => chain(cause.as_ref()).any(<dyn StdError>::is::<Retryable>),
             _ => false,
         };
         marked || self.is_fault::<S>()

@@ -84,7 +84,7 @@ pub use self::{
     outcome::Outcome,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
-    process::Process,
+    process::{HandlerQueues, Process},
     queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},

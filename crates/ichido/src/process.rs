@@ -15,6 +15,14 @@ use crate::{
 
 type Extend<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
 
+/// The handler queues of a process, all checked.
+pub struct HandlerQueues<S: Store> {
+    /// The process's.
+    pub common: HandlerQueue<S>,
+    /// Of the actions that have one of their own.
+    pub own: BTreeMap<Arc<str>, HandlerQueue<S>>,
+}
+
 /// A process that runs actions.
 pub struct Process<S: Store> {
     store: S,
@@ -180,7 +188,7 @@ impl<S: Store> Process<S> {
     ///
     /// # Errors
     /// What a change to it said; [`Error::Setup`] if its order cannot work.
-    pub fn handler_queues(self) -> Result<(HandlerQueue<S>, BTreeMap<Arc<str>, HandlerQueue<S>>)> {
+    pub fn handler_queues(self) -> Result<HandlerQueues<S>> {
         let dispatch = Dispatch::new(self.actions, self.settings.clone());
         let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
         if let Some(single) = self.single.clone() {
@@ -194,7 +202,7 @@ impl<S: Store> Process<S> {
             changed.map_err(named).map(|queue| (action.clone(), queue))
         });
         let own = own.collect::<Result<_>>()?;
-        Ok((common, own))
+        Ok(HandlerQueues { common, own })
     }
 
     /// Runs all actions and returns the exit code.
@@ -215,13 +223,12 @@ impl<S: Store> Process<S> {
         let single = request.action.as_deref().map(Arc::from).or(only);
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let mut cx = Context::new(store, clock, std::mem::take(&mut self.stop), request);
-        let (common, mut own) = self.handler_queues()?;
-        let queue = match single {
-            Some(action) => own.remove(&action).unwrap_or(common),
-            None => {
-                cx.own_rests = own_rests(&common, own)?;
-                common
-            }
+        let HandlerQueues { common, mut own } = self.handler_queues()?;
+        let queue = if let Some(action) = single {
+            own.remove(&action).unwrap_or(common)
+        } else {
+            cx.own_rests = own_rests(&common, own)?;
+            common
         };
         match queue.rest().next().run(&mut cx).await? {
             Outcome::Ended(code) => Ok(code),

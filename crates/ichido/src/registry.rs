@@ -90,8 +90,8 @@ impl<S: Store> Registry<S> {
     #[must_use]
     pub fn built_in() -> Self {
         Registry { makers: BTreeMap::new() }
-            .add("elapsed", |options| Elapsed::from_options(options))
-            .add("rate limit", |options| RateLimit::from_options(options))
+            .add("elapsed", Elapsed::from_options)
+            .add("rate limit", RateLimit::from_options)
     }
 
     /// Adds a handler of your own under this name.
@@ -114,9 +114,9 @@ impl<S: Store> Registry<S> {
     ///
     /// # Errors
     /// [`Error::Setup`] for a name, a place or an option that nobody knows.
-    pub fn apply(&self, base: HandlerQueue<S>, entries: &[Entry]) -> Result<HandlerQueue<S>> {
+    pub fn apply(&self, base: &HandlerQueue<S>, entries: &[Entry]) -> Result<HandlerQueue<S>> {
         let listed: Vec<_> = entries.iter().filter(|entry| entry.place.is_none()).collect();
-        let mut queue = if listed.is_empty() { base.clone() } else { self.list(&base, &listed)? };
+        let mut queue = if listed.is_empty() { base.clone() } else { self.list(base, &listed)? };
         for entry in entries {
             let (name, after) = match &entry.place {
                 Some(Placement::Before(name)) => (name, 0),
@@ -170,8 +170,8 @@ impl<S: Store> Registry<S> {
             return Err(Error::Setup(format!("no handler `{name}` {reason}{hint}; there are: {list}")));
         };
         let mut options = Options::new(options.clone());
-        let made = make(&mut options).and_then(|link| options.finish().map(|()| link));
-        made.map_err(|error| Error::Setup(format!("handler `{name}`: {error}")))
+        let link = make(&mut options).and_then(|link| options.finish().map(|()| link));
+        link.map_err(|error| Error::Setup(format!("handler `{name}`: {error}")))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{About, HandlerQueue, Scope, Statement};
+use ichido::{About, HandlerQueue, HandlerQueues, Scope, Statement};
 use serde::Serialize;
 
 use super::With;
@@ -40,7 +40,7 @@ impl OnStore for With<Check> {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let of = |error| Failure::of::<S>(&error);
         let process = program::process(store.clone(), config, self.parts.program()?)?;
-        let (common, own) = process.handler_queues().map_err(of)?;
+        let HandlerQueues { common, own } = process.handler_queues().map_err(of)?;
         store.prepare().await.map_err(of)?;
         program::check_statements(&store, config).await.map_err(of)?;
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;

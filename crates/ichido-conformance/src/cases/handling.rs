@@ -33,7 +33,7 @@ impl<F: Fixture> Handler<F::Store> for Probe<F> {
         match self.what {
             "insert" => cx.insert(7_u32),
             "write" => {
-                F::through(cx.tx().await?, "insert into ledger (message, who) values ('a', 'probe')".into()).await?
+                F::through(cx.tx().await?, "insert into ledger (message, who) values ('a', 'probe')".into()).await?;
             }
             "fail" => return Err("nobody handles this".into()),
             "refuse" => return Err(Error::Setup("change something by hand".into())),

@@ -43,14 +43,11 @@ impl<S: Store> Dispatch<S> {
         match action {
             None if self.actions.is_empty() => Err(Error::Setup("there is no action to run".into())),
             None => Ok(self.actions.values().collect()),
-            Some(name) => match self.actions.get(name) {
-                Some(found) => Ok(vec![found]),
-                None => {
-                    let hint = crate::suggestion(name, self.actions.keys().map(AsRef::as_ref));
-                    let reason = format!("no action `{name}`{hint}; there are: {}", known());
-                    Err(Error::Ended { status: 404, reason })
-                }
-            },
+            Some(name) => self.actions.get(name).map(|found| vec![found]).ok_or_else(|| {
+                let hint = crate::suggestion(name, self.actions.keys().map(AsRef::as_ref));
+                let reason = format!("no action `{name}`{hint}; there are: {}", known());
+                Error::Ended { status: 404, reason }
+            }),
         }
     }
 
