@@ -42,7 +42,7 @@ fn wrong_types_in_queues_and_actions_are_found() {
     refused(&with_action("sql = \"select 1\""), &["actions.A.sql: found \"select 1\", expected a list"]);
     refused(&with_action("sql = [\n\"select 1\",\n2]"), &["ichido.toml:6: actions.A.sql[1]: found 2"]);
     refused(&with_action("isolation = \"read commited\""), &["did you mean `read committed`?"]);
-    refused(&with_action("commit_on = [\"errors\"]"), &["expected \"park\" or \"error\", did you mean `error`?"]);
+    refused(&with_action("commit_on = [\"errors\"]"), &["expected \"park\" or \"error\"; did you mean `error`?"]);
     refused(&with_action("retry = { factor = \"2\" }"), &["retry.factor: found \"2\", expected a number"]);
     refused(&with_action("retry = { factor = nan }"), &["retry.factor: found NaN, expected a number"]);
     refused(
