@@ -1,5 +1,5 @@
 //! The handler queue as `ichido.toml` changes it: what can work and what is refused, which action a path means, and that one bad
-//! message in ten costs nothing but itself.
+//! message in ten stops nobody.
 
 mod testenv;
 
