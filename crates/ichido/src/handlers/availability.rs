@@ -19,7 +19,11 @@ impl<S: Store> Handler<S> for Availability {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("availability", "paused: idle and look again", "", "")
+        About::new("availability", "paused: idle and look again", "", "").only(Scope::Worker).after(
+            Scope::Worker,
+            "loop",
+            "it would look once and never again",
+        )
     }
 }
 

@@ -67,5 +67,7 @@ impl<S: Store> Handler<S> for Single {
 
     fn about(&self, _: Scope) -> About {
         About::new("single", "one live process per request id", "", "another one is alive: end")
+            .only(Scope::Process)
+            .after(Scope::Process, "context", "no request id would be known yet")
     }
 }
