@@ -31,6 +31,12 @@ async fn world(kind: Kind, group_by: bool) -> Env {
     env.sql(&format!("create table step (at {count}, team varchar(20), n integer not null)")).await;
     env.sql("create table flaky (n integer not null)").await;
     env.sql("create table task (id integer primary key, team varchar(20), n integer, status char(1) default '0' not null, process_id char(36))").await;
+    // As README says.
+    env.sql(match kind {
+        Kind::MariaDb => "create index task_group on task (status, team, id)",
+        _ => "create index task_group on task (team, id) where status = '0'",
+    })
+    .await;
     let dice = match kind {
         Kind::Sqlite => "abs(random()) % 5 = 0",
         Kind::Postgres => "random() < 0.2",
