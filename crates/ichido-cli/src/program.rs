@@ -133,9 +133,10 @@ fn pool(name: &str, action: &Action, config: &Config) -> Pool {
     }
 }
 
-/// Asks the store about the transactions of all actions, the server about their statements, and the tables about their names: what would be refused for every
-/// message is refused at start.
+/// Asks the store about the transactions of all actions, the server about their statements, and the tables about their names:
+/// what would be refused for every message is refused at start.
 pub(crate) async fn check_statements<S: Backend>(store: &S, config: &Config) -> Result<(), Error> {
+    store.prepare().await?; // what is wrong with a queue is not the statements' fault
     for (name, action) in &config.actions {
         store.admits(&pool(name, action, config).terms()).map_err(|error| match error {
             Error::Setup(text) => Error::Setup(format!("actions.{name}.isolation: {text}")),
