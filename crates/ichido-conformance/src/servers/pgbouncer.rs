@@ -98,8 +98,7 @@ impl PgBouncer {
     /// If it is not running.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        let file = fs::read_to_string(self.folder().join("pid")).expect("a process id");
-        file.trim().parse().expect("a process id")
+        self.written_pid().expect("a process id")
     }
 
     /// The URL of a database, through the pooler, for the user `postgres` or `worker`.
@@ -125,6 +124,10 @@ impl PgBouncer {
     /// If it does not start.
     pub fn start_again(&self) {
         self.start_on_its_port();
+    }
+
+    fn written_pid(&self) -> Option<u32> {
+        fs::read_to_string(self.folder().join("pid")).ok()?.trim().parse().ok()
     }
 
     /// The file is written before each start, for the port may be another one.
@@ -166,9 +169,10 @@ impl Starting for PgBouncer {
         self.guardian.start(&self.program, &[file.to_str().expect("a path in UTF-8")])
     }
 
-    /// On the socket in its folder no other server can answer.
-    fn is_ready(&self, _pid: u32) -> bool {
-        UnixStream::connect(self.folder().join(format!(".s.PGSQL.{}", self.port))).is_ok()
+    /// On the socket in its folder no other server can answer; it listens there before it has written its process id.
+    fn is_ready(&self, pid: u32) -> bool {
+        self.written_pid() == Some(pid)
+            && UnixStream::connect(self.folder().join(format!(".s.PGSQL.{}", self.port))).is_ok()
     }
 }
 
