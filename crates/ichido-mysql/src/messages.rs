@@ -4,45 +4,42 @@ use std::{collections::BTreeMap, time::Instant};
 
 use ichido::{
     Delivery, Error, Key, Message, ProcessId, Result,
-    backend::{self, Owned, Past, Start},
+    backend::{self, Claims, Heads, LowerBound, Owned, Past, Start},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{MySql, statements::Statements};
 
+/// One process that claims from one queue.
+struct Claimer<'a> {
+    store: &'a MySql,
+    process: ProcessId,
+    queue: &'a Statements,
+}
+
+impl Claims for Claimer<'_> {
+    async fn ungrouped(&self, count: usize, start: &Start) -> Result<(Vec<Delivery>, bool)> {
+        self.store.claim_rows(self.process, self.queue, count, start).await
+    }
+
+    async fn heads(&self, count: usize) -> Result<Vec<Delivery>> {
+        let Some(groups) = &self.queue.groups else { return Ok(Vec::new()) };
+        self.store.claim_heads(self.process, self.queue, groups, count).await
+    }
+
+    fn bound(&self) -> &LowerBound {
+        &self.queue.bound
+    }
+
+    fn groups(&self) -> Option<(&Heads, bool)> {
+        self.queue.groups.as_ref().map(|groups| (&groups.heads, groups.all))
+    }
+}
+
 impl MySql {
     pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
-        let Some(groups) = &queue.groups else { return Ok(self.claim_ungrouped(process, queue, count).await?.0) };
-        if groups.all {
-            return self.claim_heads(process, queue, groups, count).await;
-        }
-        let share = groups.heads.share_of_ungrouped(count);
-        let (mut found, there) = self.claim_ungrouped(process, queue, share).await?;
-        let filled = found.len() >= share;
-        groups.heads.note(there);
-        if there && found.len() < count {
-            found.extend(self.claim_heads(process, queue, groups, count - found.len()).await?);
-        }
-        if filled && share < count && found.len() < count {
-            found.extend(self.claim_ungrouped(process, queue, count - found.len()).await?.0);
-        }
-        Ok(found)
-    }
-
-    /// Claims messages without a group: from the lower bound on, and from the beginning if that was too little.
-    async fn claim_ungrouped(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        count: usize,
-    ) -> Result<(Vec<Delivery>, bool)> {
-        let start = queue.bound.start();
-        let (mut found, there) = self.claim_rows(process, queue, count, &start).await?;
-        if found.len() < count && start != Start::First && queue.bound.look_at_whole() {
-            found.extend(self.claim_rows(process, queue, count - found.len(), &Start::First).await?.0);
-        }
-        Ok((found, there))
+        backend::claim(&Claimer { store: self, process, queue }, count).await
     }
 
     /// Claims rows that are in no group, and tells whether there are messages in groups. Two steps: the server knows no

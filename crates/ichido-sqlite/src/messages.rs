@@ -4,11 +4,42 @@ use std::collections::BTreeMap;
 
 use ichido::{
     Delivery, Error, Key, Message, ProcessId, Result,
-    backend::{self, Owned, Past},
+    backend::{self, Claims, Heads, LowerBound, Owned, Past, Start},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{Sqlite, groups::free_group, statements::Statements, value};
+
+/// One process that claims from one queue.
+struct Claimer<'a> {
+    store: &'a Sqlite,
+    process: ProcessId,
+    queue: &'a Statements,
+}
+
+impl Claims for Claimer<'_> {
+    async fn ungrouped(&self, count: usize, _: &Start) -> Result<(Vec<Delivery>, bool)> {
+        let found = self.store.claim_rows(self.process, self.queue, count).await?;
+        let there = match &self.queue.groups {
+            Some(groups) => self.store.any_grouped(groups).await?,
+            None => false,
+        };
+        Ok((found, there))
+    }
+
+    async fn heads(&self, count: usize) -> Result<Vec<Delivery>> {
+        let Some(groups) = &self.queue.groups else { return Ok(Vec::new()) };
+        self.store.claim_heads(self.process, self.queue, groups, count).await
+    }
+
+    fn bound(&self) -> &LowerBound {
+        &self.queue.bound
+    }
+
+    fn groups(&self) -> Option<(&Heads, bool)> {
+        self.queue.groups.as_ref().map(|groups| (&groups.heads, groups.all))
+    }
+}
 
 impl Sqlite {
     pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
@@ -16,19 +47,7 @@ impl Sqlite {
         if !self.shared.alive.is_ours(process) {
             return Err(Error::LostClaim);
         }
-        let Some(groups) = &queue.groups else { return self.claim_rows(process, queue, count).await };
-        if groups.all {
-            return self.claim_heads(process, queue, groups, count).await;
-        }
-        groups.heads.note(self.any_grouped(groups).await?);
-        let share = groups.heads.share_of_ungrouped(count);
-        let mut found = self.claim_rows(process, queue, share).await?;
-        let filled = found.len() >= share;
-        found.extend(self.claim_heads(process, queue, groups, count - found.len()).await?);
-        if filled && share < count && found.len() < count {
-            found.extend(self.claim_rows(process, queue, count - found.len()).await?);
-        }
-        Ok(found)
+        backend::claim(&Claimer { store: self, process, queue }, count).await
     }
 
     /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, Mapping},
+    backend::{self, Conditions, LowerBound, Mapping},
 };
 
 use crate::{groups::Groups, quote};
@@ -157,6 +157,8 @@ pub(crate) struct Statements {
     pub(crate) pick: Arc<str>,
     pub(crate) claim: Arc<str>,
     pub(crate) groups: Option<Groups>,
+    /// Never set: what is done leaves SQLite's index at once, and nobody walks over it.
+    pub(crate) bound: LowerBound,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
@@ -189,6 +191,7 @@ impl Statements {
         Ok(Statements {
             pick: pick(&rows, &conditions, &claimable).into(),
             groups: Groups::new(&rows, &conditions),
+            bound: LowerBound::default(),
             claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),

@@ -2,6 +2,7 @@
 //! of stores; users never need it.
 
 mod bound;
+mod claim;
 mod claim_index;
 mod groups;
 mod mapping;
@@ -14,6 +15,7 @@ mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
+    claim::{Claims, claim},
     claim_index::ClaimIndex,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
