@@ -14,6 +14,7 @@
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
+//! | [`lanes`] | priority by service level: levels, policies, and whose turn it is |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`] | the built-in action that needs no Rust |
 
@@ -35,6 +36,7 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+pub mod lanes;
 mod life;
 mod limited;
 mod message;

@@ -1,0 +1,14 @@
+//! Priority by service level. A [`LaneSet`] is a list of levels, highest first, each with a queue of its own, and the policy by
+//! which they share the workers of an action. Senders name a level, the reader of the set asks the [`Chooser`] whose turn
+//! it is, and [`Simulation`] plays the same chooser against arrivals that were drawn by lot.
+
+mod chooser;
+#[cfg(test)]
+mod chooser_tests;
+mod cycle;
+mod set;
+
+pub use self::{
+    chooser::{Chooser, Pick, Standing},
+    set::{LaneSet, Level, MOST_LEVELS, Policy},
+};
