@@ -75,6 +75,9 @@ pub(crate) enum Command {
     /// Look at and repair messages that have failed
     #[command(subcommand)]
     Failed(Failed),
+    /// Priority by service level
+    #[command(subcommand)]
+    Lanes(Lanes),
 }
 
 #[derive(Debug, Args)]
@@ -266,4 +269,46 @@ pub(crate) enum Failed {
     Retry(Many),
     /// Give messages up for good; a note is kept in `ichido_audit`
     Discard(Many),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lanes {
+    /// Predict how long messages of each level wait, by playing the lane set against messages drawn by lot; no database needed
+    Simulate(Simulate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The lane set; nothing: the only one of the configuration
+    pub(crate) lanes: Option<String>,
+    /// How many messages arrive: LEVEL=50/s, also /m, /h and /d; without LEVEL= at every level. May be given several times
+    #[arg(long, value_name = "[LEVEL=]RATE")]
+    pub(crate) rate: Vec<String>,
+    /// How long a message takes: LEVEL=40ms; without LEVEL= at every level. May be given several times
+    #[arg(long, value_name = "[LEVEL=]TIME", required = true)]
+    pub(crate) service: Vec<String>,
+    /// How many messages wait at the beginning: LEVEL=1000. May be given several times
+    #[arg(long, value_name = "[LEVEL=]NUMBER")]
+    pub(crate) backlog: Vec<String>,
+    /// Every message takes exactly that long; else it differs a lot (exponential)
+    #[arg(long)]
+    pub(crate) fixed: bool,
+    /// The workers; else those of the action that works on the lane set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) concurrency: Option<u32>,
+    /// Another policy than that of the configuration, for a comparison
+    #[arg(long, value_parser = ["dedicated", "strict", "weighted"])]
+    pub(crate) policy: Option<String>,
+    /// How long it is watched
+    #[arg(long, default_value = "10m", value_parser = crate::config::parse_duration)]
+    pub(crate) duration: Duration,
+    /// Other messages for another seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write a plot of the waiting times to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

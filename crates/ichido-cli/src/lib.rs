@@ -8,6 +8,7 @@ mod args;
 mod commands;
 pub mod config;
 mod failure;
+mod lanes;
 mod logging;
 mod open;
 mod output;

@@ -24,6 +24,10 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
         process = process.single(single);
     }
     for (name, action) in &config.actions {
+        if config.lanes.contains_key(&action.from) {
+            let text = format!("actions.{name}.from: lanes can be simulated; running them is not in this version");
+            return Err(Failure::usage(text));
+        }
         let pool = pool(name, action, config);
         process = match (&action.kind, actions.remove(name)) {
             (ActionKind::Sql(texts), _) => {

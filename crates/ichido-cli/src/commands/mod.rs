@@ -6,6 +6,7 @@ mod demo;
 mod failed;
 mod flags;
 mod health;
+mod lanes;
 mod migrate;
 mod run;
 mod send;
@@ -15,7 +16,7 @@ use ichido::Flag;
 
 use self::flags::SetFlag;
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, Command, Lanes},
     config::Config,
     failure::Failure,
     logging,
@@ -55,5 +56,6 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
         Command::Health(health) => on_store(&config, health).await,
         Command::Failed(failed) => on_store(&config, failed).await,
+        Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),
     }
 }

@@ -12,7 +12,10 @@ const KEYS: &[(&str, When)] = &[
     ("retention.*", When::Written),
     ("queues.*.rabbitmq", When::Written),
     ("queues.*.sqs", When::Written),
-    ("lanes.*", When::Written),
+    ("lanes.*.auto", When::True),
+    ("lanes.*.levels.*.target", When::Written),
+    ("lanes.*.levels.*.weight_range", When::Written),
+    ("lanes.*.levels.*.reserve_range", When::Written),
     ("actions.*.http", When::Written),
     ("actions.*.exec", When::Written),
 ];
@@ -22,6 +25,8 @@ const KEYS: &[(&str, When)] = &[
 enum When {
     /// Whatever its value is.
     Written,
+    /// When it is on.
+    True,
     /// When its list has an element.
     Filled,
 }
@@ -44,13 +49,21 @@ fn find<'a>(section: &Section<'a>, parts: &[&str], when: When) -> Option<Field<'
     if rest.is_empty() {
         return fields.find(|field| when.refuses(field));
     }
-    fields.find_map(|field| find(&field.section().ok()?, rest, when))
+    fields.find_map(|field| match rest {
+        ["*", rest @ ..] if matches!(field.node, Node::List(_)) => {
+            let elements =
+                field.list(|element| Ok(element.section().ok().and_then(|it| find(&it, rest, when)))).ok()?;
+            elements.into_iter().flatten().next()
+        }
+        _ => find(&field.section().ok()?, rest, when),
+    })
 }
 
 impl When {
     fn refuses(self, field: &Field) -> bool {
         match self {
             Self::Written => true,
+            Self::True => field.flag().unwrap_or(true),
             Self::Filled => matches!(field.node, Node::List(list) if !list.is_empty()),
         }
     }

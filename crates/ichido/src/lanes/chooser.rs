@@ -19,7 +19,6 @@ pub struct Standing {
 
 /// A turn that was given to a level; [`Chooser::start`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
 pub struct Pick {
     level: usize,
     /// The place in the cycle.
@@ -83,6 +82,7 @@ impl Chooser {
     }
 
     /// Whose turn it is; none if no level has anything that may start.
+    #[must_use]
     pub fn choose(&self, levels: &[Standing]) -> Option<Pick> {
         let mut may = [false; MOST_LEVELS];
         for (level, may) in may.iter_mut().enumerate().take(self.levels.len()) {

@@ -6,9 +6,15 @@ mod chooser;
 #[cfg(test)]
 mod chooser_tests;
 mod cycle;
+mod forecast;
 mod set;
+mod simulation;
+#[cfg(test)]
+mod simulation_tests;
 
 pub use self::{
     chooser::{Chooser, Pick, Standing},
+    forecast::{Forecast, LevelForecast},
     set::{LaneSet, Level, MOST_LEVELS, Policy},
+    simulation::{Load, Simulation, Spread, Start},
 };

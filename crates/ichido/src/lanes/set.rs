@@ -72,6 +72,13 @@ impl LaneSet {
         self
     }
 
+    /// Another policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// How soon a higher message is seen; zero: looked for before every start.
     #[must_use]
     pub fn look(mut self, look: Duration) -> Self {
