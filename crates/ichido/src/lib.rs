@@ -36,6 +36,7 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+mod lane_reader;
 pub mod lanes;
 mod life;
 mod limited;

@@ -110,21 +110,22 @@ impl Chooser {
         }
     }
 
-    /// Could this level start a message if it had one? It has no more than it may, and the others keep what is reserved for them.
+    /// So many messages this level may have in hand now: no more than it may, and the others keep what is reserved for them.
     #[must_use]
-    pub fn has_room(&self, level: usize, levels: &[Standing]) -> bool {
-        let limits = self.levels.iter().zip(levels).enumerate();
-        let taken: usize = limits
-            .map(|(at, (limits, standing))| match at {
-                _ if at == level => standing.running,
-                _ => standing.running.max(limits.reserve),
-            })
-            .sum();
-        taken < self.slots && levels[level].running < self.levels[level].most
+    pub fn room(&self, level: usize, levels: &[Standing]) -> usize {
+        let others = self.levels.iter().zip(levels).enumerate().filter(|(at, _)| *at != level);
+        let taken: usize = others.map(|(_, (limits, standing))| standing.running.max(limits.reserve)).sum();
+        self.slots.saturating_sub(taken).min(self.levels[level].most)
+    }
+
+    /// Has this level as many slots as it may ever have?
+    #[must_use]
+    pub fn is_full(&self, level: usize, standing: Standing) -> bool {
+        standing.running >= self.levels[level].most
     }
 
     fn may_start(&self, level: usize, levels: &[Standing]) -> bool {
-        levels[level].ready && self.has_room(level, levels)
+        levels[level].ready && levels[level].running < self.room(level, levels)
     }
 
     fn highest(&self, levels: &[Standing], may: &[bool]) -> Option<Pick> {

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::Shared;
+use super::{Look, Shared};
 use crate::{Delivery, Error, Key, ProcessId, Result, Store};
 
 /// The pause after a claim that the database refused although it answers.
@@ -20,7 +20,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             break;
         }
     }
-    claimer.shared.changed.notify_one();
+    claimer.shared.reading.changed.notify_one();
 }
 
 struct Claimer<S: Store> {
@@ -36,7 +36,11 @@ impl<S: Store> Claimer<S> {
         if self.shared.reading.following.is_held() {
             return self.hold().await;
         }
-        let wanted = self.shared.wanted();
+        let surplus = self.shared.buffer().take_surplus();
+        if !surplus.is_empty() {
+            return self.shed(surplus).await;
+        }
+        let wanted = self.shared.wanted(&self.shared.buffer());
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
         }
@@ -78,8 +82,7 @@ impl<S: Store> Claimer<S> {
 
     /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
     async fn give_back(&self) -> Result<()> {
-        let Shared { store, reading, life, .. } = &*self.shared;
-        if let Some(process) = life.may_claim()
+        if let Some(process) = self.shared.life.may_claim()
             && std::mem::take(&mut self.shared.buffer().in_doubt)
         {
             let found = self.find_own(process).await;
@@ -87,6 +90,12 @@ impl<S: Store> Claimer<S> {
             found?;
         }
         let unbegun = self.shared.buffer().take_all();
+        self.free(unbegun).await
+    }
+
+    /// Releases these, and tells other processes; what cannot be released stays in the buffer.
+    async fn free(&self, unbegun: Vec<Delivery>) -> Result<()> {
+        let Shared { store, reading, .. } = &*self.shared;
         if unbegun.is_empty() {
             return Ok(());
         }
@@ -102,6 +111,15 @@ impl<S: Store> Claimer<S> {
         released
     }
 
+    /// A higher level has work: what this one has read ahead is free for others.
+    async fn shed(&self, surplus: Vec<Delivery>) -> Result<()> {
+        if let Err(error) = self.free(surplus).await {
+            tracing::warn!(%error, queue = %self.shared.reading.queue, "what was read ahead is not released yet");
+            return self.pause(self.shared.reading.poll).await;
+        }
+        Ok(())
+    }
+
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
         let Shared { store, reading, clock, .. } = &*self.shared;
         let in_doubt = std::mem::take(&mut self.shared.buffer().in_doubt);
@@ -109,17 +127,27 @@ impl<S: Store> Claimer<S> {
             self.asked = clock.now();
             self.find_own(process).await?;
         }
+        let look = self.begin_look();
         let found = store.claim(process, &reading.queue, wanted).await?;
         let count = found.len();
+        let mut buffer = self.shared.buffer();
+        buffer.emptied = (count < wanted).then_some(look);
         if count > 0 {
             self.held_up = None;
-            let mut buffer = self.shared.buffer();
             for delivery in found {
                 buffer.put(delivery);
             }
-            self.shared.changed.notify_one();
+        }
+        if std::mem::take(&mut buffer.awaited) || count > 0 {
+            reading.changed.notify_one();
         }
         Ok(count)
+    }
+
+    fn begin_look(&self) -> Look {
+        let mut buffer = self.shared.buffer();
+        buffer.claims += 1;
+        Look { at: self.shared.clock.now(), number: buffer.claims }
     }
 
     /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
@@ -135,7 +163,7 @@ impl<S: Store> Claimer<S> {
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
             buffer.put(delivery);
         }
-        self.shared.changed.notify_one();
+        self.shared.reading.changed.notify_one();
         Ok(())
     }
 
