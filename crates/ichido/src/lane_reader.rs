@@ -123,7 +123,9 @@ impl LaneReader {
         let standings: Vec<_> = stances.iter().zip(&state.running).map(standing).collect();
         let (mut doubts, mut blocked) = (Vec::new(), false);
         for (at, level) in self.levels.iter().enumerate() {
-            let share = state.chooser.room(at, &standings) + self.ahead;
+            // A level is emptied more slowly than a queue alone, and so claims with more left: it may have more, or its claims
+            // would be smaller and come more often.
+            let share = state.chooser.room(at, &standings) + self.ahead + self.ahead.div_ceil(4);
             let share = if blocked { Share::NOTHING } else { Share::of(share) };
             level.allow(share);
             let doubt = self.doubt(state.claims[at], &stances[at], share);
