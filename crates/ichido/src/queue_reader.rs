@@ -51,6 +51,8 @@ struct Shared<S: Store> {
     /// Who knows that there is something to claim wakes the claimer here.
     wake: Arc<Notify>,
     closing: CancellationToken,
+    /// Nothing is claimed before the first worker asks: what starts before them may take its time.
+    asked: CancellationToken,
 }
 
 struct Buffer {
@@ -139,6 +141,7 @@ impl<S: Store> QueueReader<S> {
             room: Notify::new(),
             wake: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
+            asked: CancellationToken::new(),
         });
         shared.life.tell(shared.reading.changed.clone());
         shared.store.bell().join(&shared.reading.queue, &shared.wake);
@@ -150,6 +153,12 @@ impl<S: Store> QueueReader<S> {
 impl<S: Store> Shared<S> {
     fn buffer(&self) -> MutexGuard<'_, Buffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self) {
+        if !self.asked.is_cancelled() {
+            self.asked.cancel();
+        }
     }
 
     /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
@@ -192,6 +201,7 @@ impl<S: Store> Shared<S> {
 
 impl<S: Store> Reader for QueueReader<S> {
     fn try_next(&self) -> Result<Turn> {
+        self.shared.ask();
         let mut buffer = self.shared.buffer();
         if let Some(error) = buffer.error.take() {
             return Err(error);

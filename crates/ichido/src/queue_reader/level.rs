@@ -52,6 +52,7 @@ impl<S: Store> Lane for QueueReader<S> {
     }
 
     fn allow(&self, share: Share) {
+        self.shared.ask();
         let mut buffer = self.shared.buffer();
         let before = std::mem::replace(&mut buffer.share, share);
         let surplus = buffer.ready.len() > share.ready;
