@@ -155,6 +155,9 @@ pub(crate) struct Run {
     /// On whose behalf, for the log and for actions
     #[arg(long, value_name = "USER")]
     pub(crate) user_id: Option<String>,
+    /// Serve this level of the lane set only
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<String>,
     /// End when no message is unprocessed and none waits for a retry
     #[arg(long)]
     pub(crate) drain: bool,
@@ -168,7 +171,8 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// The queue
+    /// The queue or the lane set
+    #[arg(value_name = "QUEUE_OR_LANES")]
     pub(crate) queue: String,
     /// The message; for a table queue an object whose fields are columns
     #[arg(value_name = "JSON", required_unless_present = "file", conflicts_with = "file")]
@@ -176,6 +180,9 @@ pub(crate) struct Send {
     /// One message per line, all or none; - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// The level of the lane set; else `level_by` of the configuration says it
+    #[arg(long)]
+    pub(crate) level: Option<String>,
     /// Run it only after this time, like 90s, 2h or 7d
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration, conflicts_with = "at")]
     pub(crate) delay: Option<Duration>,

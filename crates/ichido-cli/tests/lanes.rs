@@ -1,8 +1,68 @@
-//! `ichido lanes simulate` through the binary: what it prints and writes, and what it refuses.
+//! Lanes through the binary: sending to a level, serving one level or all, and `lanes simulate`.
 
 mod testenv;
 
 use testenv::{Env, Kind};
+
+on_all!(a_message_goes_to_its_level_and_all_levels_are_served, one_level_is_served_alone, unknown_levels_are_refused);
+
+/// Members wait in a table, everybody else in a managed queue.
+async fn world(kind: Kind) -> Env {
+    let env = Env::new(kind).await;
+    env.configure(|config| {
+        let lanes = r#"
+[lanes.site]
+policy = "strict"
+levels = [{ level = "member", queue = "orders" }, { level = "free", queue = "everybody" }]
+level_by = { field = "name", map = { gold = "member" }, default = "free" }
+"#;
+        let config = config.replace(r#"from        = "orders""#, r#"from        = "site""#);
+        format!("{}{lanes}", config.replace(":process_id)", "'lanes')"))
+    });
+    env
+}
+
+async fn a_message_goes_to_its_level_and_all_levels_are_served(kind: Kind) {
+    let env = world(kind).await;
+    let ids = |text: String| text.lines().map(|id| id.split('/').next().unwrap().to_owned()).collect::<Vec<_>>();
+    let sent = env.ok(&["send", "site", r#"{"id":1,"name":"x"}"#, "--level", "member"]).await;
+    assert_eq!(sent.trim(), "orders/1");
+    assert_eq!(ids(env.ok(&["send", "site", r#"{"id":2,"name":"gold"}"#, "--level", "free"]).await), ["everybody"]);
+    let lines = [(3, "gold"), (4, "tin"), (5, "gold")].map(|(id, name)| format!(r#"{{"id":{id},"name":"{name}"}}"#));
+    let bulk = env.run_with_input(&["send", "site", "--file", "-"], lines.join("\n").as_bytes()).await;
+    assert_eq!(ids(bulk.stdout), ["orders", "everybody", "orders"], "{}", bulk.stderr);
+    env.ok(&["check"]).await;
+    env.ok(&["run", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from project where made_by = 'lanes'").await, 5);
+    assert_eq!(env.number("select count(*) from received_order where status = '1'").await, 3);
+    assert_eq!(env.number("select count(*) from ichido_message").await, 0);
+}
+
+async fn one_level_is_served_alone(kind: Kind) {
+    let env = world(kind).await;
+    env.send_orders(1..=5).await;
+    env.ok(&["send", "site", r#"{"id":9,"name":"tin"}"#]).await;
+    env.ok(&["run", "ProjectCreation/R1", "--level", "free", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from project").await, 1);
+    assert_eq!(env.number("select count(*) from received_order where status = '0'").await, 5);
+    env.ok(&["run", "--level", "member", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from project").await, 6);
+}
+
+async fn unknown_levels_are_refused(kind: Kind) {
+    let env = world(kind).await;
+    let refused = async |args: &[&str], parts: &[&str]| env.run(args).await.assert_refused(127, parts);
+    let levels = "it has: member, free";
+    refused(&["send", "site", "{}", "--level", "membr"], &["no level `membr`; did you mean `member`?", levels]).await;
+    refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is no lane set", "there are: site"]).await;
+    refused(&["run", "ProjectCreation", "--level", "gold"], &["no level `gold`", levels]).await;
+    refused(&["run", "--level", "gold"], &["no action works on such a level", "there are: free, member"]).await;
+    env.reconfigure(|config| config.replace("level_by", "# level_by"));
+    refused(&["send", "site", "{}"], &["`site` needs a level", levels]).await;
+    assert_eq!(env.number("select count(*) from ichido_message").await, 0);
+    env.reconfigure(|config| config.replace(r#"from        = "site""#, r#"from        = "mail""#));
+    refused(&["run", "ProjectCreation", "--level", "free"], &["works on the queue `mail`, which has no levels"]).await;
+}
 
 const LANES: &str = r#"
 [lanes.site]

@@ -17,6 +17,7 @@ use crate::{
     Result, Store, Terms,
     batch::Batch,
     files::{FileSet, Stage},
+    lanes::Routes,
     life::Life,
     patience::Waited,
     pool::Work,
@@ -113,7 +114,9 @@ pub struct Context<S: Store> {
     pub(crate) slot: Slot<S>,
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
-    pub(crate) sent: BTreeSet<String>,
+    pub(crate) sent: BTreeSet<Arc<str>>,
+    /// The lane sets that can be sent to.
+    pub(crate) routes: Routes,
     /// Where files are kept until the transaction is committed, and those of the open one.
     pub(crate) stage: Option<Arc<Stage>>,
     pub(crate) files: Option<FileSet>,
@@ -141,6 +144,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            routes: Routes::default(),
             stage: None,
             files: None,
             values: BTreeMap::new(),
@@ -156,6 +160,7 @@ impl<S: Store> Context<S> {
             work: self.work.clone(),
             values: self.values.clone(),
             request: self.request.clone(),
+            routes: self.routes.clone(),
             in_worker: self.in_worker,
             ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default())
         }
@@ -179,7 +184,7 @@ impl<S: Store> Context<S> {
         Ok(S::connection(opened?))
     }
 
-    /// Sends a message in the business transaction: it is there if and only if this one is done.
+    /// Sends a message to a queue or a lane set, in the business transaction: it is there if and only if this one is done.
     ///
     /// # Errors
     /// When the message cannot be encoded or is refused, or the database fails.
@@ -187,15 +192,16 @@ impl<S: Store> Context<S> {
         self.send_new(queue, NewMessage::encode(message)?).await
     }
 
-    /// The same for a message with a delay, a unique key, a group or headers.
+    /// The same for a message with a level, a delay, a unique key, a group or headers.
     ///
     /// # Errors
     /// When the message is refused, or the database fails.
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
-        let ids = store.send(self.tx().await?, queue, &[message]).await?;
-        self.sent.insert(queue.to_owned());
-        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+        let routes = self.routes.clone();
+        let sent = routes.send(&store, self.tx().await?, queue, vec![message]).await?;
+        self.sent.extend(sent.queues);
+        sent.ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
     }
 
     /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has

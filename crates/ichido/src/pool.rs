@@ -110,17 +110,22 @@ impl Pool {
         }
     }
 
+    /// The lane set that its messages come from.
+    pub(crate) fn lanes(&self) -> Option<&LaneSet> {
+        match &self.from {
+            From::Lanes(set) => Some(set),
+            From::Queue(_) | From::Reader(_) => None,
+        }
+    }
+
     /// How many workers it has.
     pub(crate) fn workers(&self) -> usize {
-        match &self.from {
-            From::Lanes(set) => set.slots(self.concurrency),
-            From::Queue(_) | From::Reader(_) => self.concurrency,
-        }
+        self.lanes().map_or(self.concurrency, |set| set.slots(self.concurrency))
     }
 
     /// Can it work?
     pub(crate) fn check(&self) -> Result<()> {
-        let From::Lanes(set) = &self.from else { return Ok(()) };
+        let Some(set) = self.lanes() else { return Ok(()) };
         set.check(self.workers())?;
         if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
             return Err(Error::Setup(format!(

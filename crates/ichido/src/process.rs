@@ -10,6 +10,7 @@ use crate::{
     action::{Function, OneByOne},
     batch_action::Together,
     handlers::{self, Dispatch, Retry, Single},
+    lanes::{LaneSet, Routes},
     pool::Actions,
 };
 
@@ -35,6 +36,7 @@ pub struct Process<S: Store> {
     extend: Vec<Extend<S>>,
     own: BTreeMap<Arc<str>, Extend<S>>,
     paths: Paths,
+    routes: Routes,
 }
 
 impl<S: Store> Process<S> {
@@ -51,6 +53,7 @@ impl<S: Store> Process<S> {
             extend: Vec::new(),
             own: BTreeMap::new(),
             paths: Paths::default(),
+            routes: Routes::default(),
         }
     }
 
@@ -184,6 +187,13 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// A lane set that actions can send to; one that an action of this process works on is known.
+    #[must_use]
+    pub fn lanes(mut self, set: LaneSet) -> Self {
+        self.routes.add(set);
+        self
+    }
+
     /// The handler queue as it will run, checked; then those of the actions that have one of their own.
     ///
     /// # Errors
@@ -223,6 +233,8 @@ impl<S: Store> Process<S> {
         let single = request.action.as_deref().map(Arc::from).or(only);
         let (store, clock) = (self.store.clone(), self.clock.clone());
         let mut cx = Context::new(store, clock, std::mem::take(&mut self.stop), request);
+        cx.routes = std::mem::take(&mut self.routes);
+        self.actions.values().filter_map(|(pool, _)| pool.lanes()).for_each(|set| cx.routes.add(set.clone()));
         let HandlerQueues { common, mut own } = self.handler_queues()?;
         let queue = if let Some(action) = single {
             own.remove(&action).unwrap_or(common)

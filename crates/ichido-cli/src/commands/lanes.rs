@@ -12,7 +12,7 @@ use crate::{
     args::Simulate,
     config::{Config, parse_duration},
     failure::Failure,
-    lanes::{lane_set, unknown_level, unknown_set},
+    lanes::{lane_set, unknown_set},
     output,
 };
 
@@ -105,8 +105,8 @@ fn values<T: Clone>(
         let before = values.len();
         let levels = set.levels.iter().enumerate().filter(|(_, level)| meant(&level.name));
         values.extend(levels.map(|(at, _)| (at, value.clone())));
-        if values.len() == before {
-            return Err(unknown_level(level.unwrap_or_default(), set));
+        if let (Some(name), true) = (level, values.len() == before) {
+            set.find(name).map_err(|error| Failure::usage(error.to_string()))?;
         }
     }
     Ok(values)

@@ -19,6 +19,7 @@ use crate::{
     args::{Cli, Command, Lanes},
     config::Config,
     failure::Failure,
+    lanes::only_level,
     logging,
     open::on_store,
     own::Parts,
@@ -41,6 +42,11 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     let mut config = Config::load(&cli.config)?;
     if let Some(url) = &cli.database_url {
         config.override_url(url, "--database-url")?;
+    }
+    if let Command::Run(run) = &cli.command
+        && let Some(level) = &run.level
+    {
+        only_level(&mut config, level, run.path.as_deref().or(run.request_path.as_deref()))?;
     }
     logging::start(&config.log, cli.verbose, cli.quiet);
     match cli.command {

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use ichido::{Due, MessageId, NewMessage};
+use ichido::{
+    Due, NewMessage,
+    lanes::{Routes, Sent},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::value::RawValue;
 
@@ -15,6 +18,7 @@ use crate::{
     args::Send,
     config::Config,
     failure::Failure,
+    lanes::routes,
     open::{Backend, OnStore},
     output,
 };
@@ -26,7 +30,7 @@ type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Sen
 
 impl OnStore for Send {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
-        if !config.queues.contains_key(&self.queue) {
+        if !config.queues.contains_key(&self.queue) && !config.lanes.contains_key(&self.queue) {
             return Err(Failure::unknown_queue(&self.queue, config));
         }
         let lines: Lines = match (&self.file, self.message) {
@@ -34,20 +38,23 @@ impl OnStore for Send {
             (None, message) => Box::new(message.into_iter().map(Ok)),
         };
         // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
-        let like = like(self.delay, self.at, self.unique, self.group);
-        let messages = read_all(lines, &like)?;
+        let mut like = like(self.delay, self.at, self.unique, self.group);
+        like.level = self.level;
+        let (messages, routes) = (read_all(lines, &like)?, routes(config));
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let ids = match send_all(&store, &mut tx, &self.queue, &messages).await {
-            Ok(ids) => ids,
+        let sent = match send_all(&store, &mut tx, &self.queue, &routes, messages).await {
+            Ok(sent) => sent,
             Err(failure) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
                 return Err(failure);
             }
         };
         store.commit(tx).await.map_err(|error| Failure::of::<S>(&error))?;
-        store.bell().tell(&store, &self.queue).await;
-        ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
+        for queue in &sent.queues {
+            store.bell().tell(&store, queue).await;
+        }
+        sent.ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
         Ok(0)
     }
 }
@@ -86,21 +93,25 @@ fn read_all(lines: Lines, template: &NewMessage) -> Result<Vec<NewMessage>, Fail
 async fn send_all<S: Backend>(
     store: &S,
     tx: &mut S::Tx,
-    queue: &str,
-    messages: &[NewMessage],
-) -> Result<Vec<MessageId>, Failure> {
-    let mut ids = Vec::with_capacity(messages.len());
+    to: &str,
+    routes: &Routes,
+    mut messages: Vec<NewMessage>,
+) -> Result<Sent, Failure> {
+    let mut all = Sent::default();
     let bar = progress(messages.len());
-    for batch in messages.chunks(BATCH) {
-        bar.inc(batch.len() as u64);
-        let sent = store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
+    while !messages.is_empty() {
+        let rest = messages.split_off(messages.len().min(BATCH));
+        bar.inc(messages.len() as u64);
+        let sent = routes.send(store, S::connection(tx), to, messages).await.map_err(|error| match &error {
             error if error.is_fault::<S>() => Failure::of::<S>(error),
             error => Failure::usage(format!("{error}; nothing was sent")),
         })?;
-        ids.extend(sent);
+        all.ids.extend(sent.ids);
+        all.queues.extend(sent.queues);
+        messages = rest;
     }
     bar.finish_and_clear();
-    Ok(ids)
+    Ok(all)
 }
 
 /// A bar on a terminal, for what takes a while.

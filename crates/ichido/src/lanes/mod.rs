@@ -7,6 +7,7 @@ mod chooser;
 mod chooser_tests;
 mod cycle;
 mod forecast;
+mod routes;
 mod set;
 mod simulation;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod simulation_tests;
 pub use self::{
     chooser::{Chooser, Pick, Standing},
     forecast::{Forecast, LevelForecast},
+    routes::{LevelBy, Routes, Sent},
     set::{LaneSet, Level, MOST_LEVELS, Policy},
     simulation::{Load, Simulation, Spread, Start},
 };

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use super::LevelBy;
 use crate::{Error, Result};
 
 /// The most levels of a lane set.
@@ -27,6 +28,8 @@ pub struct LaneSet {
     pub look: Duration,
     /// After so long a wait the oldest message of a level competes one level higher.
     pub age_after: Option<Duration>,
+    /// How the level is read from a message whose sender names none.
+    pub level_by: Option<LevelBy>,
 }
 
 /// How levels share the slots of an action.
@@ -62,7 +65,7 @@ pub struct Level {
 impl LaneSet {
     /// A lane set without levels yet.
     pub fn new(name: impl Into<Arc<str>>, policy: Policy) -> Self {
-        LaneSet { name: name.into(), policy, levels: Vec::new(), look: LOOK, age_after: None }
+        LaneSet { name: name.into(), policy, levels: Vec::new(), look: LOOK, age_after: None, level_by: None }
     }
 
     /// Adds a level below those that are there.
@@ -93,6 +96,13 @@ impl LaneSet {
         self
     }
 
+    /// How the level is read from a message whose sender names none.
+    #[must_use]
+    pub fn level_by(mut self, by: LevelBy) -> Self {
+        self.level_by = Some(by);
+        self
+    }
+
     /// The slots of an action with this concurrency: with the policy `dedicated` those of its levels together.
     #[must_use]
     pub fn slots(&self, concurrency: usize) -> usize {
@@ -116,6 +126,9 @@ impl LaneSet {
             self.levels.iter().map(|level| (&level.name, &level.queue)).unzip();
         if names.len() < count || queues.len() < count {
             return refuse("has two levels with the same name or the same queue".into());
+        }
+        for name in self.level_by.iter().flat_map(|by| by.map.values().chain([&by.default])) {
+            self.find(name).map_err(|error| Error::Setup(error.to_string()))?;
         }
         for level in &self.levels {
             if level.concurrency == Some(0) || !(1..=LARGEST_WEIGHT).contains(&level.weight) {
