@@ -1,6 +1,8 @@
 //! One handing-over of a message, with the claim that makes it ours. Readers make deliveries, the transaction handler
 //! marks what became of them, and the reader settles them by that mark.
 
+use std::time::{Duration, Instant};
+
 use crate::{Message, ProcessId, life::Alone};
 
 /// A message in the hands of a worker.
@@ -19,6 +21,10 @@ pub struct Delivery {
     pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
+    /// For how long it had waited when it was claimed, by the database's clock; none where nothing says when it was sent.
+    pub waited: Option<Duration>,
+    /// When it was sent, by the clock of this process.
+    pub(crate) sent: Option<Instant>,
     /// Held while a suspect runs, so that a process runs one at a time.
     pub(crate) alone: Option<Alone>,
 }
@@ -55,7 +61,8 @@ impl Delivery {
     /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
     #[must_use]
     pub fn unclaimed(message: Message) -> Self {
-        Delivery { message, attempt: 1, claim: None, faults: 0, refused: None, mark: None, alone: None }
+        let (claim, refused, mark) = (None, None, None);
+        Delivery { message, attempt: 1, claim, faults: 0, refused, mark, waited: None, sent: None, alone: None }
     }
 
     /// A delivery of a claimed message that has failed `failures` times before.
@@ -72,6 +79,14 @@ impl Delivery {
             self.refused = Some(format!("{size} bytes are over the limit of {payload_limit}"));
             self.message.payload = [].into();
         }
+        self
+    }
+
+    /// The same delivery, of a message that had waited for so many milliseconds when it was claimed.
+    #[must_use]
+    pub fn after(mut self, waited: Option<i64>) -> Self {
+        // A message from the future has not waited yet.
+        self.waited = waited.map(|waited| Duration::from_millis(waited.max(0).unsigned_abs()));
         self
     }
 

@@ -4,7 +4,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
@@ -15,6 +15,9 @@ use crate::{
     queue_reader::{Look, Share},
     reader::DynReader,
 };
+
+/// The messages of a level that stay at hand while it waits to grow old.
+const KEPT: usize = 2;
 
 /// How a level stands, as its reader sees it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,6 +31,8 @@ pub(crate) struct Stance {
     pub(crate) failed: bool,
     /// It has a message that can start now.
     pub(crate) ready: bool,
+    /// When that was sent.
+    pub(crate) sent: Option<Instant>,
     /// It claims, if it may.
     pub(crate) reads: bool,
     /// So many messages it has claimed, in flight and not.
@@ -118,15 +123,20 @@ impl LaneReader {
     /// work, or may have some, and could still use a slot.
     fn view(&self, state: &State) -> View {
         let stances: Vec<_> = self.levels.iter().map(|level| level.stance()).collect();
-        let standing =
-            |(stance, running): (&Stance, &usize)| Standing { ready: stance.ready, running: *running, aged: false };
+        let (now, age_after) = (self.clock.now(), self.set.age_after.unwrap_or(Duration::MAX));
+        let aged = |sent: Instant| now.saturating_duration_since(sent) >= age_after;
+        let standing = |(stance, running): (&Stance, &usize)| Standing {
+            ready: stance.ready,
+            running: *running,
+            aged: stance.sent.is_some_and(aged),
+        };
         let standings: Vec<_> = stances.iter().zip(&state.running).map(standing).collect();
         let (mut doubts, mut blocked) = (Vec::new(), false);
         for (at, level) in self.levels.iter().enumerate() {
             // A level is emptied more slowly than a queue alone, and so claims with more left: it may have more, or its claims
             // would be smaller and come more often.
             let share = state.chooser.room(at, &standings) + self.ahead + self.ahead.div_ceil(4);
-            let share = if blocked { Share::NOTHING } else { Share::of(share) };
+            let share = if blocked { self.behind(state.running[at]) } else { Share::of(share) };
             level.allow(share);
             let doubt = self.doubt(state.claims[at], &stances[at], share);
             let wants = stances[at].ready || doubt == Doubt::Open;
@@ -134,6 +144,15 @@ impl LaneReader {
             doubts.push(doubt);
         }
         View { stances, standings, doubts }
+    }
+
+    /// What a level may claim while a higher one has work. If old messages compete one level higher, some are kept at hand, so that
+    /// their age is known.
+    fn behind(&self, running: usize) -> Share {
+        match self.set.age_after {
+            Some(_) => Share { claimed: running + KEPT.max(self.together), ready: KEPT.max(self.together) },
+            None => Share::NOTHING,
+        }
     }
 
     /// May this level have something that we do not know of? It had begun so many claims before the last start.

@@ -214,7 +214,8 @@ macro_rules! conformance {
             suspects_of_a_higher_level_run_one_at_a_time_and_the_lower_level_goes_on,
             a_stop_and_a_pause_free_what_no_level_has_begun,
             a_process_with_an_allowance_ends_and_frees_the_rest_of_all_levels,
-            two_levels_cost_hardly_more_claims_than_one_queue
+            two_levels_cost_hardly_more_claims_than_one_queue, an_old_message_takes_turns_with_the_level_above,
+            a_delivery_tells_how_long_its_message_has_waited, an_action_and_a_client_send_to_levels
         ]);
         $crate::reading!($fixture);
         mod over_lanes {

@@ -10,11 +10,12 @@ use std::{
 };
 
 use ichido::{
-    Action, BoxFuture, CancellationToken, Clock, Context, Error, Flag, Operate, Outcome, Pool, Process, Result,
-    RetryPolicy, Store,
-    lanes::{LaneSet, Level, Policy},
+    Action, BoxFuture, CancellationToken, Client, Clock, Context, Error, Flag, NewMessage, Operate, Outcome, Pool,
+    Process, Result, RetryPolicy, Store,
+    lanes::{LaneSet, Level, LevelBy, Policy},
 };
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 use super::reading::Inbox;
@@ -309,6 +310,73 @@ pub async fn a_higher_message_starts_next_once_it_has_waited_for_longer_than_the
     diary.until_done(4).await;
     assert_eq!(diary.queues(), ["mail", "mail", "orders", "mail"]);
     running.stop().await;
+}
+
+pub async fn an_old_message_takes_turns_with_the_level_above<F: Fixture>() {
+    let fixture = F::fresh().await;
+    put(&fixture, "orders", 1..=8).await;
+    put(&fixture, "mail", 1..=4).await;
+    let (diary, dial) = (Diary::new(&[("orders", 1..=1)], &[]), Dial::new(THIRD));
+    let store = Meddled::new(fixture.store(), Arc::new(Meddler::default()));
+    let process = Process::new(store).lease(LEASE).poll(LEASE).check(LEASE).clock(AsleepForEver(dial.clone()));
+    let set = lanes(Policy::Strict).age_after(Duration::from_hours(1));
+    let running = Running::start(process, pool(set, 1), &diary);
+    diary.until_started("orders", 1).await;
+    until(&fixture, "select count(*) from ichido_message where owner is not null", 2).await;
+    dial.pass(Duration::from_hours(2));
+    diary.let_go(1);
+    diary.until_done(12).await;
+    assert_eq!(diary.queues()[..5], ["orders", "mail", "orders", "mail", "orders"]);
+    running.stop().await;
+}
+
+pub async fn a_delivery_tells_how_long_its_message_has_waited<F: Fixture>() {
+    let fixture = F::fresh().await;
+    put(&fixture, "mail", 1..=2).await;
+    fixture.sql("update ichido_message set sent_at = '2020-01-01 00:00:00' where payload like '%\"id\":1,%'").await;
+    put(&fixture, "orders", 1..=1).await;
+    let player = Player::join(&fixture).await;
+    let waited: Vec<_> = player.claim("mail", 2).await.iter().map(|delivery| delivery.waited.unwrap()).collect();
+    assert!(waited[0] > Duration::from_hours(24 * 365 * 5) && waited[1] < Duration::from_hours(1), "{waited:?}");
+    assert_eq!(player.claim_one("orders").await.waited, None, "its table does not say");
+}
+
+pub async fn an_action_and_a_client_send_to_levels<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let by = LevelBy { field: "name".into(), map: [("gold".into(), "member".into())].into(), default: "free".into() };
+    let set = lanes(Policy::Strict).level_by(by);
+    let (store, client) = (fixture.store(), Client::new(fixture.store()).lanes(set.clone()));
+    let mut tx = store.begin().await.unwrap();
+    let connection = F::Store::connection(&mut tx);
+    let gold =
+        [json!({ "id": 1, "name": "gold" }), json!({ "id": 2, "name": "tin" }), json!({ "id": 3, "name": "gold" })];
+    let ids = client.queue("site").send_all(connection, &gold).await.unwrap();
+    let queues: Vec<_> = ids.iter().map(|id| &*id.queue).collect();
+    assert_eq!(queues, ["orders", "mail", "orders"]);
+    let named = client.queue("site").level("free").send(connection, &gold[0]).await.unwrap();
+    assert_eq!(&*named.queue, "mail");
+    let unknown = client.queue("site").level("fre").send(connection, &gold[0]).await.unwrap_err();
+    assert!(unknown.to_string().contains("no level `fre`; did you mean `free`?"), "{unknown}");
+    store.commit(tx).await.unwrap();
+    let process = Process::new(fixture.store()).drain();
+    assert_eq!(process.action_fn(pool(set, 1), forward::<F>).run().await.unwrap(), 0);
+    assert_eq!(
+        fixture.number("select count(*) from received_order where status = '1'").await,
+        4,
+        "with two golden ones"
+    );
+    assert_eq!(fixture.number("select count(*) from received_order where id in (101, 103)").await, 2);
+}
+
+/// What comes from a member is sent on to everybody, though it is golden; what comes from everybody is sent to its own level, once.
+async fn forward<F: Fixture>(cx: &mut Context<F::Store>, message: Numbered) -> Result<Outcome> {
+    let (from, id) = (cx.message()?.queue.clone(), message.id);
+    if id < 100 && &*from == "orders" {
+        cx.send_new("site", NewMessage::encode(&json!({ "id": id + 100, "name": "gold" }))?.level("free")).await?;
+    } else if id > 100 && &*from == "mail" {
+        cx.send("site", &json!({ "id": id, "name": "gold" })).await?;
+    }
+    Ok(Outcome::Done)
 }
 
 pub async fn a_message_that_fails_at_the_head_of_a_higher_level_holds_up_nobody<F: Fixture>() {

@@ -139,7 +139,7 @@ impl<S: Store> Claimer<S> {
         if count > 0 {
             self.held_up = None;
             for delivery in found {
-                buffer.put(delivery);
+                buffer.put(self.dated(delivery));
             }
         }
         if std::mem::take(&mut buffer.awaited) || count > 0 {
@@ -154,6 +154,12 @@ impl<S: Store> Claimer<S> {
         Look { at: self.shared.clock.now(), number: buffer.claims }
     }
 
+    /// The same delivery, with the time of its sending by our clock.
+    fn dated(&self, delivery: Delivery) -> Delivery {
+        let sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
+        Delivery { sent, ..delivery }
+    }
+
     /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
     /// been settled since.
     async fn find_own(&self, process: ProcessId) -> Result<()> {
@@ -165,7 +171,7 @@ impl<S: Store> Claimer<S> {
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
-            buffer.put(delivery);
+            buffer.put(self.dated(delivery));
         }
         self.shared.reading.changed.notify_one();
         Ok(())

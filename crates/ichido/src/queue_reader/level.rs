@@ -20,9 +20,10 @@ impl Buffer {
 }
 
 impl<S: Store> Shared<S> {
-    /// Is there a delivery that could be taken now?
-    fn at_hand(&self, buffer: &Buffer) -> bool {
-        !buffer.ready.is_empty() || (!buffer.suspects.is_empty() && !self.life.suspect_runs())
+    /// The delivery that would be taken now.
+    fn head<'a>(&self, buffer: &'a Buffer) -> Option<&'a Delivery> {
+        let suspect = buffer.suspects.front().filter(|_| !self.life.suspect_runs());
+        suspect.or(buffer.ready.front())
     }
 }
 
@@ -36,9 +37,10 @@ impl<S: Store> Lane for QueueReader<S> {
             ended,
             finished: buffer.finished,
             failed: buffer.error.is_some(),
-            ready: !paused && self.shared.at_hand(&buffer),
+            ready: !paused && self.shared.head(&buffer).is_some(),
             reads: !paused && !buffer.finished,
             held: buffer.claimed(),
+            sent: self.shared.head(&buffer).and_then(|head| head.sent),
             claims: buffer.claims,
             emptied: buffer.emptied,
         }
