@@ -164,12 +164,14 @@ impl LaneReader {
         if self.set.policy != Policy::Strict {
             return Doubt::None;
         }
-        let (age, look) = (self.clock.now().saturating_duration_since(emptied.at), self.set.look);
+        let (now, look) = (self.clock.now(), self.set.look);
+        // Where a look itself takes longer than that, lower messages must have a moment in which they may start.
+        let fresh = now <= (emptied.began + look).max(emptied.ended + look / 2);
         match look {
             Duration::ZERO if emptied.number <= before => Doubt::Stale,
             Duration::ZERO => Doubt::None,
-            _ if age > look => Doubt::Stale,
-            _ if age > look / 2 => Doubt::Soon,
+            _ if !fresh => Doubt::Stale,
+            _ if now > emptied.began + look / 2 => Doubt::Soon,
             _ => Doubt::None,
         }
     }
@@ -178,7 +180,8 @@ impl LaneReader {
         if let Some(level) = view.stances.iter().position(|level| level.failed) {
             return Move::Fail(level);
         }
-        if view.stances.iter().any(|level| level.ended) || view.stances.iter().all(|level| level.finished) {
+        // A level that has found itself drained has found all queues of the process drained.
+        if view.stances.iter().any(|level| level.ended || level.finished) {
             return Move::Finish;
         }
         let Some(pick) = state.chooser.choose(&view.standings) else {

@@ -76,8 +76,9 @@ struct Buffer {
 /// A claim, as a look at the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
-    /// When it began.
-    pub(crate) at: Instant,
+    /// When it began, and when its result was there.
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
     /// Which claim of its reader it was.
     pub(crate) number: u64,
 }

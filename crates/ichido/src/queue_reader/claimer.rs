@@ -131,11 +131,11 @@ impl<S: Store> Claimer<S> {
             self.asked = clock.now();
             self.find_own(process).await?;
         }
-        let look = self.begin_look();
+        let (number, began) = (self.shared.buffer().next_claim(), clock.now());
         let found = store.claim(process, &reading.queue, wanted).await?;
         let count = found.len();
         let mut buffer = self.shared.buffer();
-        buffer.emptied = (count < wanted).then_some(look);
+        buffer.emptied = (count < wanted).then(|| Look { began, ended: clock.now(), number });
         if count > 0 {
             self.held_up = None;
             for delivery in found {
@@ -146,12 +146,6 @@ impl<S: Store> Claimer<S> {
             reading.changed.notify_one();
         }
         Ok(count)
-    }
-
-    fn begin_look(&self) -> Look {
-        let mut buffer = self.shared.buffer();
-        buffer.claims += 1;
-        Look { at: self.shared.clock.now(), number: buffer.claims }
     }
 
     /// The same delivery, with the time of its sending by our clock.

@@ -8,6 +8,12 @@ use crate::{
 };
 
 impl Buffer {
+    /// Another claim begins: its number.
+    pub(super) fn next_claim(&mut self) -> u64 {
+        self.claims += 1;
+        self.claims
+    }
+
     /// Takes out what is at hand beyond the share, the last first. The rest of the queue is not known to be empty then.
     pub(super) fn take_surplus(&mut self) -> Vec<Delivery> {
         let keep = self.share.ready.min(self.ready.len());
