@@ -79,13 +79,9 @@ async fn busy_and_broken_servers_are_asked_again_with_the_same_key() {
         "503 Service Unavailable",
         "599 X",
     ] {
-        let server = Server::start(match &status[..3] {
-            "408" => |at| if at == 0 { answer("408 Request Timeout", "", "") } else { answer("200 OK", "", "") },
-            "425" => |at| if at == 0 { answer("425 Too Early", "", "") } else { answer("200 OK", "", "") },
-            "429" => |at| if at == 0 { answer("429 Too Many Requests", "", "") } else { answer("200 OK", "", "") },
-            "500" => |at| if at == 0 { answer("500 Oops", "", "") } else { answer("200 OK", "", "") },
-            "503" => |at| if at == 0 { answer("503 Service Unavailable", "", "") } else { answer("200 OK", "", "") },
-            _ => |at| if at == 0 { answer("599 X", "", "") } else { answer("201 Created", "", "") },
+        let server = Server::start(move |at| match at {
+            0 => answer(status, "", ""),
+            _ => answer("201 Created", "", ""),
         })
         .await;
         let env = posting(&server, "").await;
@@ -115,20 +111,21 @@ async fn a_server_that_is_broken_for_good_is_told_in_the_reason() {
 
 #[tokio::test]
 async fn what_the_server_refuses_and_redirects_are_parked_at_once() {
-    let answers: [(fn(usize) -> Option<String>, &str); 4] = [
-        (|_| answer("400 Bad Request", "", &"é".repeat(5000)), "answered 400 Bad Request: éé"),
-        (|_| answer("404 Not Found", "", ""), "answered 404 Not Found"),
+    let long = "é".repeat(5000);
+    let answers = [
+        ("400 Bad Request", "", &*long, "answered 400 Bad Request: éé"),
+        ("404 Not Found", "", "", "answered 404 Not Found"),
+        ("422 Unprocessable Entity", "", "no \x1b[31m name", "answered 422 Unprocessable Entity: no [31m name"),
         (
-            |_| answer("422 Unprocessable Entity", "", "no \x1b[31m name"),
-            "answered 422 Unprocessable Entity: no [31m name",
-        ),
-        (
-            |_| answer("302 Found", "location: http://u:p@other.example/login?token=x\r\n", ""),
+            "302 Found",
+            "location: http://u:p@other.example/login?token=x\r\n",
+            "",
             "answered 302 Found, a redirect to http://other.example/login; redirects are not followed",
         ),
     ];
-    for (answers, reason) in answers {
-        let server = Server::start(answers).await;
+    for (status, headers, body, reason) in answers {
+        let answered = answer(status, headers, body);
+        let server = Server::start(move |_| answered.clone()).await;
         let env = posting(&server, "").await;
         env.ok(&["send", "mail", "{}"]).await;
         env.ok(RUN).await;
@@ -174,7 +171,9 @@ async fn no_connection_and_no_answer_are_retried() {
         "{reasons:?}"
     );
 
-    let silent = Server::start(|_| None).await;
+    assert_eq!(env.number("select attempts from ichido_parked").await, 3);
+
+    let silent = Server::start(|_| String::new()).await;
     let env = posting(&silent, r#", timeout = "100ms""#).await;
     env.ok(&["send", "mail", "{}"]).await;
     env.ok(RUN).await;
@@ -184,10 +183,9 @@ async fn no_connection_and_no_answer_are_retried() {
 
 #[tokio::test]
 async fn an_answer_without_end_is_no_trap() {
-    let server = Server::start(|_| {
-        Some(format!("HTTP/1.1 400 No\r\ncontent-length: 9999999999\r\n\r\n{}", "x".repeat(1 << 20)))
-    })
-    .await;
+    let server =
+        Server::start(|_| format!("HTTP/1.1 400 No\r\ncontent-length: 9999999999\r\n\r\n{}", "x".repeat(1 << 20)))
+            .await;
     let env = posting(&server, r#", timeout = "20s""#).await;
     env.ok(&["send", "mail", "{}"]).await;
     env.ok(RUN).await;
@@ -196,7 +194,7 @@ async fn an_answer_without_end_is_no_trap() {
 
 #[tokio::test]
 async fn no_transaction_is_open_while_the_server_thinks() {
-    let server = Server::start(|_| None).await;
+    let server = Server::start(|_| String::new()).await;
     let env = posting(&server, "").await;
     env.ok(&["send", "mail", "{}"]).await;
     let process = env.start("log", &["run", "Post"]);

@@ -33,8 +33,8 @@ mod tests {
         assert_eq!(after("Sun, 06 Nov 1994 08:50:00 GMT"), Some(23));
         assert_eq!(after("Sunday, 06-Nov-94 08:50:00 GMT"), Some(23));
         assert_eq!(after("99999999999999999999999"), Some(86_400));
-        assert_eq!(after("Sun, 06 Nov 2094 08:50:00 GMT"), Some(86_400));
-        for text in ["0", "", "-1", "1.5", "soon", "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1990 08:49:37 GMT"] {
+        assert_eq!(after("Sat, 06 Nov 2094 08:50:00 GMT"), Some(86_400));
+        for text in ["0", "", "-1", "1.5", "soon", "Sun, 06 Nov 1994 08:49:37 GMT", "Tue, 06 Nov 1990 08:49:37 GMT"] {
             assert_eq!(after(text), None, "{text}");
         }
     }

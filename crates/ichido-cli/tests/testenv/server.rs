@@ -33,34 +33,34 @@ pub struct Server {
     posts: Arc<Mutex<Vec<Post>>>,
 }
 
-/// What is answered to the nth post, beginning with 0: the status line after `HTTP/1.1 `, headers and body; none: nothing, for ever.
-type Answer = fn(usize) -> Option<String>;
+/// What is answered to the nth post, beginning with 0; an empty answer: nothing, for ever.
+type Answer = Arc<dyn Fn(usize) -> String + Send + Sync>;
 
 /// A status with headers (each ending in `\r\n`) and a body.
-pub fn answer(status: &str, headers: &str, body: &str) -> Option<String> {
-    Some(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len()))
+pub fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
 }
 
 impl Server {
-    pub async fn start(answer: Answer) -> Self {
-        Server::listen(answer, None).await
+    pub async fn start(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
+        Server::listen(Arc::new(answer), None).await
     }
 
     /// The same with TLS, with the certificate in `tests/tls`.
-    pub async fn start_tls(answer: Answer) -> Self {
+    pub async fn start_tls(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         let cert = CertificateDer::from_pem_slice(include_bytes!("../tls/cert.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/key.pem")).unwrap();
         let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![cert], key).unwrap();
-        Server::listen(answer, Some(TlsAcceptor::from(Arc::new(config)))).await
+        Server::listen(Arc::new(answer), Some(TlsAcceptor::from(Arc::new(config)))).await
     }
 
     async fn listen(answer: Answer, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let server = Server { port: listener.local_addr().unwrap().port(), posts: Arc::default() };
-        let (own, tls) = (server.clone(), tls);
+        let own = server.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (own, tls) = (own.clone(), tls.clone());
+                let (own, tls, answer) = (own.clone(), tls.clone(), answer.clone());
                 tokio::spawn(async move {
                     match tls {
                         None => own.serve(stream, answer).await,
@@ -85,8 +85,8 @@ impl Server {
                 posts.len() - 1
             };
             match answer(at) {
-                Some(text) => stream.write_all(text.as_bytes()).await.ok()?,
-                None => std::future::pending().await,
+                silence if silence.is_empty() => std::future::pending().await,
+                text => stream.write_all(text.as_bytes()).await.ok()?,
             }
             stream.flush().await.ok()?;
         }
