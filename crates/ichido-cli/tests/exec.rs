@@ -143,7 +143,7 @@ async fn a_program_that_says_gigabytes_takes_no_memory() {
 
 #[tokio::test]
 async fn a_program_that_reads_nothing_holds_up_nobody() {
-    let env = running("exit 0", "").await;
+    let env = running("head -c 1000000 /dev/zero", "").await;
     env.reconfigure(|config| config.replace("[queues.mail]", "[queues.mail]\npayload_limit = \"4MiB\""));
     env.run_with_input(&["send", "mail", "--file", "-"], format!("\"{}\"", "x".repeat(3 << 20)).as_bytes()).await;
     env.ok(RUN).await;
