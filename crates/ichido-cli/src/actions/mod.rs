@@ -2,7 +2,7 @@
 //! transaction while they wait; what they do elsewhere happens at least once, with the message's id as the key.
 
 pub(crate) mod exec;
-pub(crate) mod groups;
+mod groups;
 pub(crate) mod http;
 mod output;
 mod retry_after;

@@ -82,7 +82,6 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), Failure> {
                 _ = interrupt.recv() => 2,
             };
             if stop.is_cancelled() {
-                crate::actions::groups::end_all();
                 std::process::exit(128 + number);
             }
             tracing::info!(
