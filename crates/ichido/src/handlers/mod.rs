@@ -1,6 +1,7 @@
 //! The built-in handlers, one file each, in the order of the minimal handler queue (spec.md, section 5).
 
 mod availability;
+mod callbacks;
 mod concurrency;
 mod connection;
 mod context;
@@ -8,6 +9,7 @@ mod context_clear;
 mod dispatch;
 mod each;
 mod elapsed;
+mod files;
 mod global_error;
 mod process_stop;
 mod rate_limit;
@@ -29,6 +31,7 @@ pub use self::{
     dispatch::Dispatch,
     each::Each,
     elapsed::Elapsed,
+    files::Files,
     global_error::GlobalError,
     process_stop::ProcessStop,
     rate_limit::RateLimit,
