@@ -16,7 +16,7 @@
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`lanes`] | priority by service level: levels, policies, and whose turn it is |
 //! | [`adopt`] | from a table that is there to a queue |
-//! | [`sql`] | the built-in action that needs no Rust |
+//! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
 
 #![forbid(unsafe_code)]
 
@@ -61,6 +61,7 @@ pub mod sql;
 mod store;
 mod terms;
 mod upkeep;
+mod whole;
 
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -77,14 +78,14 @@ pub use self::{
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result, Retryable},
+    error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
-    message::{Headers, Key, Message, MessageId},
+    message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
@@ -96,6 +97,7 @@ pub use self::{
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
     retry::RetryPolicy,
-    store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
+    store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
+    whole::Whole,
 };

@@ -16,8 +16,6 @@ const KEYS: &[(&str, When)] = &[
     ("lanes.*.levels.*.target", When::Written),
     ("lanes.*.levels.*.weight_range", When::Written),
     ("lanes.*.levels.*.reserve_range", When::Written),
-    ("actions.*.http", When::Written),
-    ("actions.*.exec", When::Written),
 ];
 
 /// In which case a key is refused.
