@@ -283,3 +283,6 @@ impl Reader for LaneReader {
         first
     }
 }
+
+#[cfg(test)]
+mod tests;
