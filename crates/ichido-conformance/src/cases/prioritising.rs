@@ -1,31 +1,22 @@
 //! Lanes: levels over managed queues and over tables of the user's own, mixed, and whose message starts when. Starts are written
 //! down in the order in which they are handed out: the process runs on one thread, where nothing comes between.
 
-use std::{
-    collections::BTreeSet,
-    marker::PhantomData,
-    ops::RangeInclusive,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+mod serving;
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use ichido::{
-    Action, BoxFuture, CancellationToken, Client, Clock, Context, Error, Flag, NewMessage, Operate, Outcome, Pool,
-    Process, Result, RetryPolicy, Store,
+    Client, Context, Flag, NewMessage, Operate, Outcome, Pool, Process, Result, RetryPolicy, Store,
     lanes::{LaneSet, Level, LevelBy, Policy},
 };
-use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{Semaphore, watch};
 
+use self::serving::{AsleepForEver, Diary, Numbered, Running, until};
 use super::reading::Inbox;
 use crate::{
     fixture::{Fixture, Player, send},
     meddling::{Dial, LEASE, Meddled, Meddler, THIRD, Verb},
 };
-
-/// Nobody waits longer than this for something that does not happen.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A table of the user's own above a managed queue.
 fn lanes(policy: Policy) -> LaneSet {
@@ -41,115 +32,6 @@ fn pool(set: LaneSet, concurrency: usize) -> Pool {
 async fn put<F: Fixture>(fixture: &F, queue: &str, ids: RangeInclusive<i64>) {
     let messages: Vec<_> = ids.map(|id| format!(r#"{{"id":{id},"name":"message {id}"}}"#)).collect();
     send(fixture, queue, &messages.iter().map(String::as_str).collect::<Vec<_>>()).await;
-}
-
-#[derive(Deserialize)]
-struct Numbered {
-    id: i64,
-}
-
-/// Writes down what starts; some messages are held until the test lets them go, and some fail.
-struct Serving<S> {
-    diary: Arc<Diary>,
-    _store: PhantomData<fn(S)>,
-}
-
-struct Diary {
-    /// Queue and id, by the number of the execution.
-    starts: watch::Sender<Vec<(u64, String, i64)>>,
-    done: watch::Sender<usize>,
-    held: Mutex<BTreeSet<(String, i64)>>,
-    fails: BTreeSet<(String, i64)>,
-    go: Semaphore,
-}
-
-impl Diary {
-    fn new(held: &[(&str, RangeInclusive<i64>)], fails: &[(&str, i64)]) -> Arc<Self> {
-        let each = held.iter().flat_map(|(queue, ids)| ids.clone().map(|id| ((*queue).to_owned(), id)));
-        Arc::new(Diary {
-            starts: watch::Sender::default(),
-            done: watch::Sender::default(),
-            held: Mutex::new(each.collect()),
-            fails: fails.iter().map(|(queue, id)| ((*queue).to_owned(), *id)).collect(),
-            go: Semaphore::new(0),
-        })
-    }
-
-    /// All starts so far, in order: the queue and the id.
-    fn starts(&self) -> Vec<(String, i64)> {
-        let mut starts = self.starts.borrow().clone();
-        starts.sort_unstable();
-        starts.into_iter().map(|(_, queue, id)| (queue, id)).collect()
-    }
-
-    fn queues(&self) -> Vec<String> {
-        self.starts().into_iter().map(|(queue, _)| queue).collect()
-    }
-
-    async fn until_started(&self, queue: &str, count: usize) {
-        let mut starts = self.starts.subscribe();
-        let there = starts.wait_for(|starts| starts.iter().filter(|start| start.1 == queue).count() >= count);
-        let there = tokio::time::timeout(PATIENCE, there).await.is_ok();
-        assert!(there, "not {count} of {queue} started: {:?}", self.starts());
-    }
-
-    async fn until_done(&self, count: usize) {
-        let mut done = self.done.subscribe();
-        let there = tokio::time::timeout(PATIENCE, done.wait_for(|done| *done >= count)).await.is_ok();
-        assert!(there, "not {count} are done: {:?}", self.starts());
-    }
-
-    /// So many of those that are held go on, those that are held later too.
-    fn let_go(&self, count: usize) {
-        self.go.add_permits(count);
-    }
-}
-
-impl<S: Store> Action<S> for Serving<S> {
-    type Message = Numbered;
-
-    async fn handle(&self, cx: &mut Context<S>, message: Numbered) -> Result<Outcome> {
-        let start = (cx.message()?.queue.to_string(), message.id);
-        self.diary.starts.send_modify(|starts| starts.push((cx.execution_number(), start.0.clone(), start.1)));
-        let held = self.diary.held.lock().unwrap().contains(&start);
-        if held {
-            self.diary.go.acquire().await?.forget();
-        }
-        if self.diary.fails.contains(&start) {
-            return Err(Error::Refused("this one never".into()));
-        }
-        self.diary.done.send_modify(|done| *done += 1);
-        Ok(Outcome::Done)
-    }
-}
-
-/// A process on a thread of its own.
-struct Running {
-    stop: CancellationToken,
-    thread: std::thread::JoinHandle<i32>,
-}
-
-impl Running {
-    fn start<S: Store>(process: Process<S>, pool: Pool, diary: &Arc<Diary>) -> Self {
-        let stop = CancellationToken::new();
-        let process = process.stop_on(stop.clone());
-        let process = process.action(pool, Serving { diary: diary.clone(), _store: PhantomData });
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, process.run()).await }).unwrap().unwrap()
-        });
-        Running { stop, thread }
-    }
-
-    async fn ends(self) {
-        let code = tokio::task::spawn_blocking(|| self.thread.join().unwrap()).await.unwrap();
-        assert_eq!(code, 0);
-    }
-
-    async fn stop(self) {
-        self.stop.cancel();
-        self.ends().await;
-    }
 }
 
 fn process<F: Fixture>(fixture: &F) -> Process<F::Store> {
@@ -245,16 +127,6 @@ pub async fn what_was_read_ahead_is_given_back_when_a_higher_one_shows_up<F: Fix
     assert_eq!(diary.starts().len(), 23);
 }
 
-/// Waits for a number that a query gives.
-async fn until<F: Fixture>(fixture: &F, query: &str, expected: i64) {
-    let there = async {
-        while fixture.number(query).await != expected {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, there).await.is_ok(), "{query}: not {expected}");
-}
-
 /// One worker and a clock of the test's, in the middle of the first of three low messages; nothing is found by polling.
 async fn in_the_first_of_three<F: Fixture>(look: Duration) -> (F, Arc<Diary>, Running, Dial) {
     let fixture = F::fresh().await;
@@ -265,20 +137,6 @@ async fn in_the_first_of_three<F: Fixture>(look: Duration) -> (F, Arc<Diary>, Ru
     let running = Running::start(process, pool(lanes(Policy::Strict).look(look), 1), &diary);
     diary.until_started("mail", 1).await;
     (fixture, diary, running, dial)
-}
-
-/// Only the test's hand moves it; who sleeps, sleeps on.
-#[derive(Clone, Debug)]
-struct AsleepForEver(Dial);
-
-impl Clock for AsleepForEver {
-    fn now(&self) -> std::time::Instant {
-        self.0.now()
-    }
-
-    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
-    }
 }
 
 /// A row that somebody inserts without a word to anybody.

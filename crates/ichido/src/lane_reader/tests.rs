@@ -138,6 +138,7 @@ fn a_lower_level_waits_for_the_first_claim_of_a_higher_one() {
     scene.ready(1);
     assert_eq!(scene.next(), None);
     assert_eq!(scene.looks(0), [false], "its claim is under way: it only has to tell");
+    assert_eq!(scene.share(1), Share::NOTHING, "nothing is read ahead meanwhile");
     scene.emptied(0);
     assert_eq!(scene.next().as_deref(), Some("middle"));
 }
