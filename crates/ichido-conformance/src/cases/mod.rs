@@ -147,7 +147,9 @@ macro_rules! conformance {
             a_process_that_counted_as_dead_ends_if_another_has_taken_its_place
         ]);
         $crate::conformance!(@ $fixture, migrating: [
-            many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_newer_schema_that_admits_us_is_used,
+            many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_schema_one_version_newer_is_used,
+            a_schema_two_versions_newer_is_refused,
+            every_version_admits_the_one_before,
             a_newer_schema_that_does_not_admit_us_is_refused, what_is_not_there_is_named_with_its_nearest_match
         ]);
         $crate::conformance!(@ $fixture, running: [
