@@ -19,6 +19,7 @@ use crate::{
     patience::Waited,
     pool::Work,
     slot::{Slot, undisturbed},
+    testing::Sent,
 };
 
 /// What was asked for on the command line.
@@ -112,6 +113,8 @@ pub struct Context<S: Store> {
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
+    /// What was sent, where a test wants to know.
+    pub(crate) noted: Option<Vec<Sent>>,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -136,6 +139,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            noted: None,
             values: BTreeMap::new(),
         }
     }
@@ -186,9 +190,13 @@ impl<S: Store> Context<S> {
     /// When the message is refused, or the database fails.
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
-        let ids = store.send(self.tx().await?, queue, &[message]).await?;
+        let sent = store.send(self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let id = sent.into_iter().next().ok_or("the store sent nothing")?;
         self.sent.insert(queue.to_owned());
-        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+        if let Some(noted) = &mut self.noted {
+            noted.push(Sent::new(queue, id.clone(), message));
+        }
+        Ok(id)
     }
 
     /// The delivery in hand; the first of them where there are several.

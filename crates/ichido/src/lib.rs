@@ -16,6 +16,7 @@
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`] | the built-in action that needs no Rust |
+//! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
 #![forbid(unsafe_code)]
 
@@ -55,6 +56,7 @@ mod slot;
 pub mod sql;
 mod store;
 mod terms;
+pub mod testing;
 mod upkeep;
 
 /// A boxed future that can be sent to another thread.

@@ -23,6 +23,7 @@ pub mod retrying;
 pub mod running;
 pub mod sending;
 pub mod stopping;
+pub mod testing;
 pub mod uniqueness;
 pub mod waking;
 
@@ -185,6 +186,10 @@ macro_rules! conformance {
             a_limit_by_time_allows_the_first_retry_and_those_within_the_time, after_the_window_the_count_starts_anew,
             it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
             a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
+        ]);
+        $crate::conformance!(@ $fixture, testing: [
+            what_a_run_writes_and_sends_is_seen_inside_and_then_gone, a_run_notices_what_a_worker_would_notice,
+            a_drain_says_what_became_of_each_message
         ]);
         $crate::reading!($fixture);
     };

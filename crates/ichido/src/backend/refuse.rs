@@ -139,6 +139,7 @@ mod tests {
         assert!(refusal(0, 0, 2).contains("are not there"));
         assert!(refusal(1, 1, 2).contains("have version 1, this binary needs 2; run `ichido migrate`"));
         assert!(refusal(4, 3, 2).contains("needs a binary that knows version 3; this one knows 2"));
+        assert!(refusal(4, 2, 2).contains("at most one version newer"));
         refuse_version(2, 1, 2).unwrap();
         refuse_version(3, 2, 2).unwrap();
     }
