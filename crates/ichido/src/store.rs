@@ -83,8 +83,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// not the transaction that was begun; the caller rolls back.
     fn complete(&self, tx: &mut Self::Tx, done: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Records in a business transaction that its message has failed for good: the other one-way door, for failures that
-    /// commit. The same errors as [`Store::complete`].
+    /// Records in a business transaction that its message has failed: the other door, for what is to be committed with a
+    /// failure. The same errors as [`Store::complete`].
     fn fail(
         &self,
         tx: &mut Self::Tx,

@@ -18,44 +18,51 @@ const MOST_FAULTS: u32 = 20;
 /// Marks the deliveries in hand with what became of them; the failure of one alone is written down. Several that are not
 /// done get no mark: each of them will run alone.
 pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
+    if let Some(failure) = verdict(cx, &result)? {
+        park(cx, failure).await?;
+    }
+    result
+}
+
+/// Marks the deliveries in hand; what is returned is still to be written down.
+pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<Option<Failure>> {
     if matches!(result, Ok(Outcome::Done)) {
         cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
         count(cx, cx.batch.window().len(), |life| &life.done);
-        return result;
+        return Ok(None);
     }
-    let Some(delivery) = cx.batch.only() else { return result };
-    match &result {
-        _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return result,
+    let Some(delivery) = cx.batch.only() else { return Ok(None) };
+    match result {
+        _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return Ok(None),
         Err(Error::LostClaim) => {
             tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
             delivery.mark = Some(Mark::Lost);
-            return result;
+            return Ok(None);
         }
         // A database that does not let us begin says nothing about this message, however often.
         Err(Error::Unreachable { .. }) => {
             delivery.mark = Some(Mark::Faulted);
-            return result;
+            return Ok(None);
         }
         Err(error) if error.is_fault::<S>() && delivery.faults + 1 < MOST_FAULTS => {
             delivery.faults += 1;
             delivery.mark = Some(Mark::Faulted);
-            return result;
+            return Ok(None);
         }
-        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return result,
-        _ if delivery.claim.is_none() => return result,
+        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return Ok(None),
+        _ if delivery.claim.is_none() => return Ok(None),
         _ => {}
     }
-    park(cx, &result).await?;
-    result
+    let policy = cx.work()?.pool.retry;
+    Ok(cx.batch.only().map(|delivery| failure::<S>(delivery, result, &policy)))
 }
 
 /// Writes the failure down. If the database is gone the message is still claimed and simply runs again; if it refuses what
 /// is written (a constraint on the failed value), the message waits where it can be seen.
-async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<()> {
+pub(super) async fn park<S: Store>(cx: &mut Context<S>, failure: Failure) -> Result<()> {
     let policy = cx.work()?.pool.retry;
     let store = cx.store.clone();
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
-    let failure = failure::<S>(delivery, result, &policy);
     tell(delivery, &failure);
     delivery.mark = Some(Mark::Faulted);
     let parked = match write(&store, delivery, failure.clone()).await {
