@@ -40,13 +40,14 @@ sql = ["insert into letter (n) values (:n)"]
 async fn a_rolling_deploy_loses_nothing_doubles_nothing_and_fails_nothing(kind: Kind) {
     let rounds = size(30, 300);
     let env = Env::new(kind).await;
+    let next = next_version(&env).await;
     env.sql("create table letter (n integer)").await;
     env.slow_down(2);
     env.reconfigure(|config| config + MAIL);
     let mut old = ["old 1", "old 2", "old 3"].map(|name| env.start(name, RUN));
     let deploy = async {
         env.until("select count(*) from project", 20).await;
-        let next = migrate(&env).await;
+        migrate(&env, &next).await;
         // One that dies and is started anew by its service manager while the deploy is under way.
         let restarted = env.start("restarted", RUN);
         until_it_serves(&env, &restarted).await;
@@ -118,22 +119,25 @@ async fn stop(process: &mut Process) {
     assert!(!log.contains("ERROR") && !log.contains("runs again"), "something failed:\n{log}");
 }
 
-/// Brings the tables to the next version, and says which program knows it.
-async fn migrate(env: &Env) -> PathBuf {
+/// The program that knows the next version; in the small size there is none.
+async fn next_version(env: &Env) -> PathBuf {
+    let known = env.number("select count(*) from ichido_schema").await;
+    if size(0, 1) == 0 { env!("CARGO_BIN_EXE_ichido").into() } else { built_next_version(known).await.into() }
+}
+
+/// Brings the tables to the next version.
+async fn migrate(env: &Env, next: &Path) {
     let known = env.number("select count(*) from ichido_schema").await;
     if size(0, 1) == 0 {
         let note = format!("insert into ichido_schema (version, oldest) values ({}, {known})", known + 1);
-        env.sql(&format!("{MIGRATION}{note}")).await;
-        return env!("CARGO_BIN_EXE_ichido").into();
+        return env.sql(&format!("{MIGRATION}{note}")).await;
     }
-    let next = built_next_version(known).await;
     let run = async |word| Command::new(next).arg(word).current_dir(env.folder()).output().await.unwrap();
     let version = run("--version").await;
     assert!(String::from_utf8_lossy(&version.stdout).contains(&format!("(schema {})", known + 1)), "{version:?}");
     let migrated = run("migrate").await;
     assert!(migrated.status.success(), "{migrated:?}");
     assert_eq!(env.number("select count(*) from ichido_schema").await, known + 1);
-    next.into()
 }
 
 /// This source with one migration more, built once in a folder of its own.

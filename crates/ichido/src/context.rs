@@ -337,6 +337,7 @@ impl<S: Store> Context<S> {
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.
     pub(crate) async fn roll_back(&mut self) {
         self.sent.clear();
+        self.noted.iter_mut().for_each(Vec::clear);
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
             if let Err(error) = undisturbed(async move { store.rollback(tx).await }).await {

@@ -1,7 +1,9 @@
 //! `ichido::testing` on each store: a run leaves nothing behind, and notices what a worker would notice.
 
+use std::marker::PhantomData;
+
 use ichido::{
-    Context, Error, Outcome, Pool, Process, Result, RetryPolicy,
+    Action, Context, Error, Failed, Outcome, Pool, Process, Result, RetryPolicy,
     testing::{Run, drain},
 };
 use serde::{Deserialize, Serialize};
@@ -80,6 +82,42 @@ pub async fn a_run_notices_what_a_worker_would_notice<F: Fixture>() {
     let ran = run().action_fn(deliver::<F>).await;
     assert!(ran.error().to_string().contains("give one with `message`"), "{ran:?}");
     assert_eq!(effects(&fixture).await, 0);
+}
+
+struct Careful<F>(PhantomData<fn() -> F>);
+
+impl<F: Fixture> Action<F::Store> for Careful<F> {
+    type Message = Letter;
+
+    async fn handle(&self, cx: &mut Context<F::Store>, letter: Letter) -> Result<Outcome> {
+        cx.send("mail", &letter).await?;
+        deliver::<F>(cx, letter).await
+    }
+
+    async fn transaction_success(&self, cx: &mut Context<F::Store>) -> Result<()> {
+        cx.send("mail", &"delivered").await?;
+        Ok(())
+    }
+
+    async fn transaction_failure(&self, cx: &mut Context<F::Store>, failed: Failed<'_>) -> Result<()> {
+        cx.send("mail", &failed.error.to_string()).await?;
+        Ok(())
+    }
+}
+
+pub async fn a_run_calls_the_action_back<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let run = |name| Run::new(fixture.store()).message(&Letter::to(name)).action(Careful::<F>(PhantomData));
+    let ran = run("anna").await;
+    assert_eq!(ran.outcome(), &Outcome::Done);
+    ran.assert_sent("mail").with(&"delivered").once();
+    ran.assert_sent("mail").with(&Letter::to("anna")).times(2);
+    ran.roll_back().await;
+    let ran = run("nobody").await;
+    assert_eq!(ran.outcome(), &Outcome::park("nobody lives there"));
+    ran.assert_sent("mail").with(&"nobody lives there").once();
+    assert_eq!(ran.sent().len(), 1, "what the action sent is rolled back: {ran:?}");
+    ran.roll_back().await;
 }
 
 pub async fn a_drain_says_what_became_of_each_message<F: Fixture>() {

@@ -101,7 +101,7 @@ pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
     count(cx, 1, |life| &life.failed);
 }
 
-fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
+pub(crate) fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
     let attempt = delivery.attempt;
     let (error, after) = match result {
         Ok(Outcome::Park(reason)) => (reason.clone(), None),

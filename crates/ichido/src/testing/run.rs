@@ -7,11 +7,12 @@ use serde::Serialize;
 
 use super::sent::{Expected, Sent};
 use crate::{
-    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Key, Message, Outcome, Payload,
-    Request, Result, Store, SystemClock,
+    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Failed, Failure, Key, Message,
+    Outcome, Payload, Request, Result, RetryPolicy, Store, SystemClock,
     action::{DynAction, Function, OneByOne},
     batch_action::Together,
-    handlers::record::caught,
+    callbacks::Callback,
+    handlers::record::{caught, failure},
     slot::Slot,
 };
 
@@ -53,7 +54,9 @@ use crate::{
 ///
 /// The action runs as it does in a worker, and when it says that it is done, the transaction must prove that it is still the
 /// one that was begun: an action that commits by itself, or goes on after an error that has broken its transaction, fails here too.
-/// Nothing is claimed and nothing is recorded; handlers, timeout and isolation level belong to a process: see [`drain`](super::drain).
+/// `transaction_success` runs in that transaction; after a failure it is rolled back, and what is seen is what `transaction_failure`
+/// writes. Nothing is claimed and nothing is recorded. Handlers, timeout, isolation level and the callbacks around the workers belong to
+/// a process: see [`drain`](super::drain).
 pub struct Run<S: Store> {
     store: S,
     queue: Arc<str>,
@@ -176,10 +179,14 @@ impl<S: Store> Run<S> {
 
     async fn run(self, action: &dyn DynAction<S>) -> Ran<S> {
         let mut cx = self.context();
-        let result = match caught(Box::pin(act(&mut cx, action))).await {
+        let mut result = match caught(Box::pin(act(&mut cx, action))).await {
             Ok(Outcome::Done) => prove(&mut cx).await.map(|()| Outcome::Done),
             other => other,
         };
+        if !matches!(result, Ok(Outcome::Done)) {
+            cx.roll_back().await;
+            result = tell(&mut cx, action, result).await;
+        }
         Ran { cx, result }
     }
 
@@ -195,19 +202,39 @@ impl<S: Store> Run<S> {
     }
 }
 
+/// Runs the action, and lets it object to its success.
 async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>) -> Result<Outcome> {
-    if action.takes_many() {
-        return action.run(cx).await;
-    }
-    let mut result = Err(Error::Setup("there is no message to run; give one with `message`".into()));
-    for place in 0..cx.batch.window().len() {
-        cx.batch.turn_to(Some(place));
-        result = action.run(cx).await;
-        if !matches!(result, Ok(Outcome::Done)) {
-            break;
+    let places: Vec<_> = match cx.batch.window().len() {
+        0 => return Err(Error::Setup("there is no message to run; give one with `message`".into())),
+        _ if action.takes_many() => vec![None],
+        many => (0..many).map(Some).collect(),
+    };
+    for place in &places {
+        cx.batch.turn_to(*place);
+        match action.run(cx).await {
+            Ok(Outcome::Done) => {}
+            other => return other,
         }
     }
-    result
+    for place in places {
+        cx.batch.turn_to(place);
+        action.call_back(cx, Callback::TransactionSuccess).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// What the action has to say about its failure, in a transaction of its own.
+async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: Result<Outcome>) -> Result<Outcome> {
+    let spared = matches!(&result, Err(error) if error.is_transient::<S>() || matches!(error, Error::Setup(_)));
+    let (Ok(delivery), false) = (cx.delivery(), spared) else { return result };
+    let Failure { error, retry_after, .. } = failure::<S>(delivery, &result, &RetryPolicy::default());
+    let said = Error::Failed(error.clone().into());
+    let failed = Failed { error: result.as_ref().err().unwrap_or(&said), retry_after };
+    let told = caught(action.call_back(cx, Callback::TransactionFailure(failed))).await;
+    match told {
+        Ok(()) => result,
+        Err(second) => Err(format!("{error}; and `transaction_failure` failed: {second}").into()),
+    }
 }
 
 /// What a worker asks of the transaction before it commits.
