@@ -83,3 +83,31 @@ async fn completions_and_manual_pages_name_every_command() {
     }
     assert!(env.folder().join("share/man/man1/ichido-failed-retry.1").exists());
 }
+
+const UNIT: &str = include_str!("../../../deploy/ichido@.service");
+
+#[test]
+fn the_unit_gives_running_messages_more_than_their_grace() {
+    let seconds = UNIT.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix('s')).unwrap();
+    let grace = ichido::Settings::default().grace.as_secs();
+    assert!(seconds.parse::<u64>().unwrap() > grace + 10, "{seconds}s after a grace of {grace}s");
+    for line in ["Type=exec", "KillSignal=SIGTERM", "Restart=on-failure", "RestartPreventExitStatus=13 127"] {
+        assert!(UNIT.lines().any(|there| there == line), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn systemd_understands_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ichido@.service");
+    std::fs::write(&file, UNIT.replace("/usr/local/bin/ichido", env!("CARGO_BIN_EXE_ichido"))).unwrap();
+    let mut verify = tokio::process::Command::new("systemd-analyze");
+    match verify.args(["verify", "--man=no"]).arg(&file).output().await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => println!("there is no systemd here to ask"),
+        said => {
+            let said = said.unwrap();
+            let text = String::from_utf8_lossy(&said.stderr);
+            assert!(said.status.success() && !text.contains(&*file.to_string_lossy()), "{text}");
+        }
+    }
+}
