@@ -32,6 +32,10 @@ pub enum Verb {
     Rollback,
     /// Look whether a COMMIT arrived.
     Probe,
+    /// Decide about files.
+    Decide,
+    /// Forget about files.
+    Forget,
     /// Claim messages.
     Claim,
     /// Give claims back.

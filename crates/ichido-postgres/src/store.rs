@@ -57,6 +57,18 @@ impl Store for Postgres {
         self.fail_in(tx, delivery, failure).await
     }
 
+    async fn note_files(&self, tx: &mut Tx, set: &str) -> Result<()> {
+        self.note_set(tx, set).await
+    }
+
+    async fn decide_files(&self, set: &str) -> Result<bool> {
+        self.decide_set(set).await
+    }
+
+    async fn forget_files(&self, set: &str) -> Result<()> {
+        self.forget_set(set).await
+    }
+
     async fn commit(&self, tx: Tx) -> Result<()> {
         Ok(tx.inner.commit().await?)
     }

@@ -4,6 +4,7 @@
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -15,6 +16,7 @@ use crate::{
     BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
     Result, Store, Terms,
     batch::Batch,
+    files::{FileSet, Stage},
     life::Life,
     patience::Waited,
     pool::Work,
@@ -115,6 +117,9 @@ pub struct Context<S: Store> {
     pub(crate) sent: BTreeSet<String>,
     /// What was sent, where a test wants to know.
     pub(crate) noted: Option<Vec<Sent>>,
+    /// Where files are kept until the transaction is committed, and those of the open one.
+    pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) files: Option<FileSet>,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -140,6 +145,8 @@ impl<S: Store> Context<S> {
             waited: Waited::default(),
             sent: BTreeSet::new(),
             noted: None,
+            stage: None,
+            files: None,
             values: BTreeMap::new(),
         }
     }
@@ -197,6 +204,28 @@ impl<S: Store> Context<S> {
             noted.push(Sent::new(queue, id.clone(), message));
         }
         Ok(id)
+    }
+
+    /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has
+    /// committed, in one piece, in the place of what was there before; if it is rolled back, it is never seen.
+    ///
+    /// ```
+    /// # use ichido::{Context, Result, Store};
+    /// use tokio::io::AsyncWriteExt as _;
+    /// # async fn report<S: Store>(cx: &mut Context<S>) -> Result<()> {
+    /// cx.file("reports/42.csv").await?.write_all(b"id,name\n").await?;
+    /// cx.file("reports/42.csv").await?.write_all(b"42,fish\n").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a path that leads out of the folder, [`Error::Setup`] without the handler; or what the file
+    /// system said.
+    pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<&mut tokio::fs::File> {
+        let Some(stage) = &self.stage else {
+            return Err(Error::Setup("`cx.file()` needs the handler `files` before it in the handler queue".into()));
+        };
+        self.files.get_or_insert_with(|| FileSet::new(stage.clone())).file(path.as_ref()).await
     }
 
     /// The delivery in hand; the first of them where there are several.
@@ -338,6 +367,9 @@ impl<S: Store> Context<S> {
     pub(crate) async fn roll_back(&mut self) {
         self.sent.clear();
         self.noted.iter_mut().for_each(Vec::clear);
+        if let Some(files) = self.files.take() {
+            files.remove().await;
+        }
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
             if let Err(error) = undisturbed(async move { store.rollback(tx).await }).await {

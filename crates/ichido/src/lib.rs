@@ -33,6 +33,7 @@ mod clock;
 mod context;
 mod delivery;
 mod error;
+mod files;
 mod flags;
 mod handler;
 pub mod handlers;

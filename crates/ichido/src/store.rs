@@ -92,6 +92,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         failure: &Failure,
     ) -> impl Future<Output = Result<()>> + Send;
 
+    /// Notes in a business transaction that a set of files belongs to it. Fails if it was decided that the set does not.
+    fn note_files(&self, tx: &mut Self::Tx, set: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// Is the transaction that this set belongs to committed? Waits for one that is about to be. If it is not, it never
+    /// will be: [`Store::note_files`] fails from now on.
+    fn decide_files(&self, set: &str) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The files of a committed set are in their places.
+    fn forget_files(&self, set: &str) -> impl Future<Output = Result<()>> + Send;
+
     /// Commits. An error means that the outcome is unknown.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
 

@@ -68,6 +68,18 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.fail(tx, delivery, failure).await
     }
 
+    async fn note_files(&self, tx: &mut S::Tx, set: &str) -> Result<()> {
+        self.inner.note_files(tx, set).await
+    }
+
+    async fn decide_files(&self, set: &str) -> Result<bool> {
+        self.meddler.meddle(Verb::Decide, None, self.inner.decide_files(set)).await
+    }
+
+    async fn forget_files(&self, set: &str) -> Result<()> {
+        self.meddler.meddle(Verb::Forget, None, self.inner.forget_files(set)).await
+    }
+
     async fn commit(&self, tx: S::Tx) -> Result<()> {
         self.meddler.meddle(Verb::Commit, None, self.inner.commit(tx)).await
     }

@@ -1,0 +1,6 @@
+-- Which files belong to which transaction: whoever finds them after a crash asks here whether it was committed.
+create table ichido_files (
+    name     text primary key not null,
+    revoked  integer not null,
+    noted_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) strict;
