@@ -157,9 +157,9 @@ async fn built_next_version(known: i64) -> &'static Path {
         for store in ["sqlite", "postgres", "mysql"] {
             add_migration(&source.join("crates").join(format!("ichido-{store}")).join("src"), known);
         }
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--locked", "--offline", "-p", "ichido-cli", "--target-dir"]).arg(own.join("target"));
-        let built = build.current_dir(&source).stdin(Stdio::null()).status().await.unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--locked", "--offline", "-p", "ichido-cli", "--target-dir"]).arg(own.join("target"));
+        let built = cargo.current_dir(&source).stdin(Stdio::null()).status().await.unwrap();
         assert!(built.success(), "the next version does not build");
         own.join("target/debug/ichido")
     };

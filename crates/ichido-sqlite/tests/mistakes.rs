@@ -24,8 +24,8 @@ fn built() -> PathBuf {
 /// What is built of a crate, the newest first: there may be older ones, or with other features.
 fn candidates(name: &str) -> Vec<PathBuf> {
     let of_crate = |path: &PathBuf| {
-        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
+        let file = path.file_stem().and_then(|file| file.to_str()).unwrap_or_default();
+        file.starts_with(&format!("lib{name}-")) && path.extension().is_some_and(|kind| kind == "rlib")
     };
     let mut found: Vec<_> = built().read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(of_crate).collect();
     found.sort_by_key(|path| {

@@ -207,7 +207,7 @@ macro_rules! conformance {
         ]);
         $crate::conformance!(@ $fixture, testing: [
             what_a_run_writes_and_sends_is_seen_inside_and_then_gone, a_run_notices_what_a_worker_would_notice,
-            a_run_calls_the_action_back,
+            a_run_calls_the_action_back, what_a_run_writes_to_files_is_told_and_then_gone,
             a_drain_says_what_became_of_each_message
         ]);
         $crate::reading!($fixture);

@@ -7,6 +7,7 @@ use ichido::{
     testing::{Run, drain},
 };
 use serde::{Deserialize, Serialize};
+use tokio::io::AsyncWriteExt;
 
 use crate::fixture::{Fixture, effect, effects, send};
 
@@ -82,6 +83,25 @@ pub async fn a_run_notices_what_a_worker_would_notice<F: Fixture>() {
     let ran = run().action_fn(deliver::<F>).await;
     assert!(ran.error().to_string().contains("give one with `message`"), "{ran:?}");
     assert_eq!(effects(&fixture).await, 0);
+}
+
+async fn report<F: Fixture>(cx: &mut Context<F::Store>, letter: Letter) -> Result<Outcome> {
+    cx.file("reports/1.txt").await?.write_all(letter.to.as_bytes()).await?;
+    Ok(Outcome::Done)
+}
+
+pub async fn what_a_run_writes_to_files_is_told_and_then_gone<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::new(fixture.store()).message(&Letter::to("anna")).files_below(folder.path());
+    let mut ran = run.action_fn(report::<F>).await;
+    assert_eq!(ran.outcome(), &Outcome::Done);
+    assert_eq!(ran.file("reports/1.txt").await.unwrap(), b"anna");
+    assert!(ran.file("reports/2.txt").await.is_err());
+    assert!(!folder.path().join("reports").exists(), "it is not seen");
+    ran.roll_back().await;
+    let left = std::fs::read_dir(folder.path().join(".ichido")).unwrap().count();
+    assert_eq!((left, folder.path().join("reports").exists()), (0, false), "nothing of it stays");
 }
 
 struct Careful<F>(PhantomData<fn() -> F>);

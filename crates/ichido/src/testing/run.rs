@@ -1,7 +1,12 @@
 //! One run of an action: the message, the context and the transaction of a worker, without the process around it. The
 //! transaction is never committed; the test looks at what was written through it.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::Serialize;
 
@@ -12,6 +17,7 @@ use crate::{
     action::{DynAction, Function, OneByOne},
     batch_action::Together,
     callbacks::Callback,
+    files::Stage,
     handlers::record::{caught, failure},
     slot::Slot,
 };
@@ -63,8 +69,11 @@ pub struct Run<S: Store> {
     messages: Vec<Delivery>,
     clock: Arc<dyn Clock>,
     request: Request,
-    prepare: Vec<Box<dyn FnOnce(&mut Context<S>) + Send>>,
+    prepare: Vec<Prepare<S>>,
+    folder: Option<PathBuf>,
 }
+
+type Prepare<S> = Box<dyn FnOnce(&mut Context<S>) + Send>;
 
 impl<S: Store> Run<S> {
     /// A run on this store, without a message yet.
@@ -76,6 +85,7 @@ impl<S: Store> Run<S> {
             clock: Arc::new(SystemClock),
             request: Request::path("test"),
             prepare: Vec::new(),
+            folder: None,
         }
     }
 
@@ -151,6 +161,13 @@ impl<S: Store> Run<S> {
         self
     }
 
+    /// The folder of the handler `files`, below which the action writes; [`Ran::file`] tells what, and nothing of it stays.
+    #[must_use]
+    pub fn files_below(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
     /// Another clock, such as a [`Dial`](super::Dial).
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -177,9 +194,10 @@ impl<S: Store> Run<S> {
         self.run(&Together(action)).await
     }
 
-    async fn run(self, action: &dyn DynAction<S>) -> Ran<S> {
+    async fn run(mut self, action: &dyn DynAction<S>) -> Ran<S> {
+        let folder = self.folder.take();
         let mut cx = self.context();
-        let mut result = match caught(Box::pin(act(&mut cx, action))).await {
+        let mut result = match caught(Box::pin(act(&mut cx, action, folder))).await {
             Ok(Outcome::Done) => prove(&mut cx).await.map(|()| Outcome::Done),
             other => other,
         };
@@ -203,7 +221,10 @@ impl<S: Store> Run<S> {
 }
 
 /// Runs the action, and lets it object to its success.
-async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>) -> Result<Outcome> {
+async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, folder: Option<PathBuf>) -> Result<Outcome> {
+    if let Some(folder) = folder {
+        cx.stage = Some(Arc::new(Stage::open(folder, false).await?));
+    }
     let places: Vec<_> = match cx.batch.window().len() {
         0 => return Err(Error::Setup("there is no message to run; give one with `message`".into())),
         _ if action.takes_many() => vec![None],
@@ -296,6 +317,17 @@ impl<S: Store> Ran<S> {
         !matches!(self.cx.slot, Slot::Closed)
     }
 
+    /// What the action wrote to this file, which appears only with a commit.
+    ///
+    /// # Errors
+    /// If it wrote nothing there, or it cannot be read.
+    pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        match &mut self.cx.files {
+            Some(files) => files.written(path.as_ref()).await,
+            None => Err(Error::Refused("no file was written".into())),
+        }
+    }
+
     /// What the action sent through its context, in order. What it sent through a [`Client`](crate::Client) of its own is in
     /// the tables only.
     #[must_use]
@@ -333,10 +365,13 @@ impl<S: Store> fmt::Debug for Ran<S> {
 
 impl<S: Store> Drop for Ran<S> {
     fn drop(&mut self) {
-        let slot = std::mem::replace(&mut self.cx.slot, Slot::Closed);
-        if let (Slot::Open(tx), Ok(runtime)) = (slot, tokio::runtime::Handle::try_current()) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if let Slot::Open(tx) = std::mem::replace(&mut self.cx.slot, Slot::Closed) {
             let store = self.cx.store.clone();
             runtime.spawn(async move { store.rollback(tx).await });
+        }
+        if let Some(files) = self.cx.files.take() {
+            runtime.spawn(files.remove());
         }
     }
 }
