@@ -69,6 +69,8 @@ pub enum Harm {
     Lie,
     /// It does not happen, and the answer is that this process is dead.
     Lost,
+    /// It happens, and this process dies before it knows.
+    Death,
 }
 
 /// Decides what befalls the verbs of a store and of its clones.
@@ -137,6 +139,7 @@ impl Meddler {
         let result = work.await;
         self.0.send_modify(|state| *state.ended.entry(verb).or_default() += 1);
         match harm {
+            Some(Harm::Death) => std::process::abort(),
             Some(Harm::Lie) => Ok(lie.expect("a verb that has another answer")),
             Some(_) => Err(silence()),
             None => result,

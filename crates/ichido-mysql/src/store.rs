@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store, Terms,
+    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store,
+    Terms,
 };
 use sqlx::MySqlConnection;
 
@@ -49,16 +50,16 @@ impl Store for MySql {
         self.fail_in(tx, delivery, failure).await
     }
 
-    async fn note_files(&self, tx: &mut Tx, set: &str) -> Result<()> {
+    async fn note_files(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
         self.note_set(tx, set).await
     }
 
-    async fn decide_files(&self, set: &str) -> Result<bool> {
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
         self.decide_set(set).await
     }
 
-    async fn forget_files(&self, set: &str) -> Result<()> {
-        self.forget_set(set).await
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+        self.forget_sets(stage, number).await
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {

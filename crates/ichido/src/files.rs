@@ -9,13 +9,13 @@ use std::{
     path::{Component, Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
 };
 
 use tokio::{fs::File, io::AsyncWriteExt as _, task::spawn_blocking};
 
-use crate::{Error, ProcessId, Result, Store};
+use crate::{Error, FileSetId, ProcessId, Result, Store};
 
 mod place;
 
@@ -27,16 +27,16 @@ pub(crate) struct Stage {
     folder: PathBuf,
     id: ProcessId,
     sync: bool,
-    sets: AtomicU64,
+    sets: AtomicI64,
     /// Sets of which nobody could tell whether they are committed, or that could not be moved.
-    undecided: Mutex<Vec<u64>>,
+    undecided: Mutex<Vec<i64>>,
     _lock: fs::File,
 }
 
 /// The files of one transaction.
 pub(crate) struct FileSet {
     stage: Arc<Stage>,
-    number: u64,
+    number: i64,
     files: BTreeMap<PathBuf, File>,
 }
 
@@ -62,7 +62,7 @@ impl Stage {
             Ok(file)
         });
         let lock = lock.await?;
-        Ok(Stage { folder, id, sync, sets: AtomicU64::new(1), undecided: Mutex::default(), _lock: lock })
+        Ok(Stage { folder, id, sync, sets: AtomicI64::new(1), undecided: Mutex::default(), _lock: lock })
     }
 
     /// Decides about what dead processes left behind, and about what we could not.
@@ -72,8 +72,10 @@ impl Stage {
         for (dead, lock) in blocking(move || place::dead(&folder, own)).await? {
             let below = set_folder(&self.folder, dead, None);
             for number in blocking(move || place::numbers(&below)).await? {
-                self.decide(store, dead, number).await?;
+                self.decide(store, FileSetId { stage: dead, number }).await?;
             }
+            // It may have died before it forgot what was in its place.
+            store.forget_files(dead, None).await?;
             let (own, file) = (set_folder(&self.folder, dead, None), lock_file(&self.folder, dead));
             blocking(move || {
                 fs::remove_dir_all(&own).map_err(|error| told("remove", &own, &error))?;
@@ -89,25 +91,25 @@ impl Stage {
     /// Decides about one of those that are open; false if there is none.
     async fn decide_one<S: Store>(&self, store: &S) -> Result<bool> {
         let Some(number) = self.undecided().first().copied() else { return Ok(false) };
-        self.decide(store, self.id, number).await?;
+        self.decide(store, FileSetId { stage: self.id, number }).await?;
         self.undecided().retain(|open| *open != number);
         Ok(true)
     }
 
     /// The database knows whether a set is committed; if it is not, it never will be from now on.
-    async fn decide<S: Store>(&self, store: &S, id: ProcessId, number: u64) -> Result<()> {
-        let name = name(id, number);
-        let (set, folder, sync) = (set_folder(&self.folder, id, Some(number)), self.folder.clone(), self.sync);
-        if store.decide_files(&name).await? {
+    async fn decide<S: Store>(&self, store: &S, id: FileSetId) -> Result<()> {
+        let FileSetId { stage, number } = id;
+        let (set, folder, sync) = (set_folder(&self.folder, stage, Some(number)), self.folder.clone(), self.sync);
+        if store.decide_files(id).await? {
             let moved = blocking(move || place::publish(&set, &folder, sync)).await?;
             tracing::info!(moved, "files of a committed transaction are put in their places now");
-            store.forget_files(&name).await
+            store.forget_files(stage, Some(number)).await
         } else {
             blocking(move || place::remove(&set)).await
         }
     }
 
-    fn undecided(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+    fn undecided(&self) -> std::sync::MutexGuard<'_, Vec<i64>> {
         self.undecided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -158,9 +160,8 @@ impl FileSet {
         blocking(move || fs::read(&hidden).map_err(|error| told("read", &hidden, &error))).await
     }
 
-    /// The name by which the database knows it.
-    pub(crate) fn name(&self) -> String {
-        name(self.stage.id, self.number)
+    pub(crate) fn id(&self) -> FileSetId {
+        FileSetId { stage: self.stage.id, number: self.number }
     }
 
     /// Everything that was written is on the disk, before the database says that it is.
@@ -199,7 +200,7 @@ impl FileSet {
             tracing::error!("committed files are not in their places: {error}; this is tried again");
             return false;
         }
-        if let Err(error) = store.forget_files(&self.name()).await {
+        if let Err(error) = store.forget_files(self.stage.id, Some(self.number)).await {
             tracing::debug!(%error, "what is known about files that are in their places is not forgotten");
         }
         true
@@ -218,11 +219,7 @@ impl FileSet {
     }
 }
 
-fn name(id: ProcessId, number: u64) -> String {
-    format!("{id}/{number}")
-}
-
-fn set_folder(folder: &Path, id: ProcessId, number: Option<u64>) -> PathBuf {
+fn set_folder(folder: &Path, id: ProcessId, number: Option<i64>) -> PathBuf {
     let own = folder.join(HIDDEN).join(id.to_string());
     number.map_or(own.clone(), |number| own.join(number.to_string()))
 }

@@ -95,6 +95,6 @@ pub use self::{
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
     retry::RetryPolicy,
-    store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
+    store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
 };

@@ -4,20 +4,23 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use ichido::{
-    Context, Outcome, Pool, Process, Result, RetryPolicy, Scope, Store,
+    Context, FileSetId, Outcome, Pool, Process, ProcessId, Result, RetryPolicy, Scope, Store,
     handlers::{Files, Limit, Retry},
 };
 use serde::Deserialize;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
+use super::crashing::{start, supervise};
 use crate::{
     fixture::{Connection, Fixture, effect, effects, failed, send, send_orders},
-    meddling::{Harm, Meddled, Scene, Verb},
+    meddling::{Harm, Meddled, Meddler, Scene, Verb},
+    size,
 };
 
 #[derive(Deserialize)]
@@ -200,27 +203,28 @@ pub async fn a_file_that_cannot_be_put_in_its_place_waits<F: Fixture>() {
 
 pub async fn what_is_decided_stays_decided<F: Fixture>() {
     let fixture = F::fresh().await;
-    let (one, other) = (fixture.store(), fixture.store());
+    let (one, other, stage) = (fixture.store(), fixture.store(), ProcessId::random());
+    let set = move |number| FileSetId { stage, number };
     let mut tx = one.begin().await.unwrap();
-    one.note_files(&mut tx, "a/1").await.unwrap();
+    one.note_files(&mut tx, set(1)).await.unwrap();
     one.complete(&mut tx, &[]).await.unwrap();
     one.commit(tx).await.unwrap();
-    assert!(other.decide_files("a/1").await.unwrap() && other.decide_files("a/1").await.unwrap());
-    assert!(!other.decide_files("a/2").await.unwrap() && !other.decide_files("a/2").await.unwrap());
+    assert!(other.decide_files(set(1)).await.unwrap() && other.decide_files(set(1)).await.unwrap());
+    assert!(!other.decide_files(set(2)).await.unwrap() && !other.decide_files(set(2)).await.unwrap());
     let mut tx = one.begin().await.unwrap();
-    one.note_files(&mut tx, "a/2").await.expect_err("it was decided that this is not committed");
+    one.note_files(&mut tx, set(2)).await.expect_err("it was decided that this is not committed");
     one.rollback(tx).await.unwrap();
-    other.forget_files("a/1").await.unwrap();
+    other.forget_files(stage, None).await.unwrap();
     assert_eq!(notes(&fixture).await, 1, "what was revoked stays: somebody may still try");
     // Whoever asks while a transaction is about to commit waits for it.
     let mut tx = one.begin().await.unwrap();
-    one.note_files(&mut tx, "a/3").await.unwrap();
-    let asked = tokio::spawn(async move { other.decide_files("a/3").await });
+    one.note_files(&mut tx, set(3)).await.unwrap();
+    let asked = tokio::spawn(async move { other.decide_files(set(3)).await });
     tokio::task::yield_now().await;
     one.complete(&mut tx, &[]).await.unwrap();
     one.commit(tx).await.unwrap();
     let committed = asked.await.unwrap().unwrap();
-    let noted = fixture.number("select count(*) from ichido_files where name = 'a/3'").await;
+    let noted = fixture.number("select count(*) from ichido_files where number = 3").await;
     assert!(committed && noted == 1);
 }
 
@@ -230,7 +234,7 @@ pub async fn a_start_cleans_up_after_the_dead_and_spares_the_living<F: Fixture>(
     let (living, spared) = left_behind(folder.path(), 2, true);
     let mut tx = fixture.store().begin().await.unwrap();
     let store = fixture.store();
-    store.note_files(&mut tx, &format!("{dead}/7")).await.unwrap();
+    store.note_files(&mut tx, FileSetId { stage: dead, number: 7 }).await.unwrap();
     store.complete(&mut tx, &[]).await.unwrap();
     store.commit(tx).await.unwrap();
     let process = filing(Process::new(fixture.store()), folder.path());
@@ -243,8 +247,8 @@ pub async fn a_start_cleans_up_after_the_dead_and_spares_the_living<F: Fixture>(
 }
 
 /// The hidden folder of another process, with a set that may be committed and one that is not, and its lock if it lives.
-fn left_behind(folder: &Path, order: i64, lives: bool) -> (ichido::ProcessId, Option<fs::File>) {
-    let id = ichido::ProcessId::random();
+fn left_behind(folder: &Path, order: i64, lives: bool) -> (ProcessId, Option<fs::File>) {
+    let id = ProcessId::random();
     let hidden = folder.join(".ichido");
     let put = |path: PathBuf, text: &str| {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -263,4 +267,72 @@ pub async fn without_the_handler_there_are_no_files<F: Fixture>() {
     let process = Process::new(fixture.store()).action_fn(orders(), write::<F, F::Store>);
     assert_ne!(drain(process).await, 0);
     assert_eq!(effects(&fixture).await, 0);
+}
+
+/// Writes its file, and dies with the fifth COMMIT if it is told to.
+struct Dies<F: Fixture> {
+    meddler: Arc<Meddler>,
+    at_commit: bool,
+    _of: std::marker::PhantomData<fn(F)>,
+}
+
+impl<F: Fixture> ichido::Action<Meddled<F::Store>> for Dies<F> {
+    type Message = Order;
+
+    async fn handle(&self, cx: &mut Context<Meddled<F::Store>>, order: Order) -> Result<Outcome> {
+        if self.at_commit && cx.execution_number() == 5 {
+            self.meddler.harm(Verb::Commit, Harm::Death, 1);
+        }
+        write::<F, _>(cx, order).await
+    }
+}
+
+/// What a process of these tests does: `files FOLDER` or `files, dying FOLDER`.
+pub(super) async fn child<F: Fixture>(fixture: F, role: &str) {
+    let (role, folder) = role.split_once(" /").expect("a role and a folder");
+    let meddler = Arc::<Meddler>::default();
+    let process = Process::new(Meddled::new(fixture.store(), meddler.clone())).lease(Duration::from_secs(1));
+    let action = Dies::<F> { meddler, at_commit: role == "files, dying", _of: std::marker::PhantomData };
+    let pool = orders().retry(RetryPolicy { attempts: 99, ..RetryPolicy::default() });
+    assert_eq!(drain(filing(process.action(pool, action), &Path::new("/").join(folder))).await, 0);
+}
+
+pub async fn a_death_after_commit_takes_no_file_away<F: Fixture>() {
+    let (fixture, folder): (F, _) = with_names(&[""; 12]).await;
+    let role = |role: &str| format!("{role} {}", folder.path().display());
+    assert!(!start(&fixture, &role("files, dying")).wait().await.unwrap().success(), "it died");
+    let hidden = seen(folder.path()).into_keys().filter(|name| name.starts_with(".ichido")).count();
+    assert!(hidden > 0, "what was committed last is not seen yet");
+    supervise(&fixture, &role("files"), 2).await;
+    assert_eq!(seen(folder.path()), files(&(1..=12).collect::<Vec<_>>()));
+    assert_eq!(effects(&fixture).await, 12);
+}
+
+/// Two processes, one of which is killed each time that some files more are seen.
+pub async fn there_is_a_file_for_each_effect_however_often_processes_are_killed<F: Fixture>() {
+    let count = i64::from(size(150, 3000));
+    let fixture = F::fresh().await;
+    send_orders(&fixture, count).await;
+    let folder = tempfile::tempdir().unwrap();
+    let role = format!("files {}", folder.path().display());
+    let appeared = || fs::read_dir(folder.path().join("orders")).map_or(0, Iterator::count);
+    let (mut processes, mut kills, mut next) = ([start(&fixture, &role), start(&fixture, &role)], 0, 20);
+    while next < usize::try_from(count).unwrap() {
+        while appeared() < next && processes.iter_mut().any(|process| process.try_wait().unwrap().is_none()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let killed = &mut processes[kills % 2];
+        killed.kill().await.unwrap();
+        *killed = start(&fixture, &role);
+        (kills, next) = (kills + 1, appeared() + 20);
+    }
+    for mut process in processes {
+        assert!(process.wait().await.unwrap().success());
+    }
+    supervise(&fixture, &role, 1).await;
+    assert_eq!(seen(folder.path()), files(&(1..=count).collect::<Vec<_>>()));
+    assert_eq!((effects(&fixture).await, failed(&fixture).await.len()), (count, 0));
+    let revoked = "select count(case when revoked then 1 end) from ichido_files";
+    assert_eq!(notes(&fixture).await, fixture.number(revoked).await, "what is in its place is forgotten");
+    println!("{kills} kills, {count} files");
 }

@@ -87,9 +87,9 @@ pub(super) fn dead(folder: &Path, own: ProcessId) -> Result<Vec<(ProcessId, fs::
 }
 
 /// The sets that are in a folder.
-pub(super) fn numbers(folder: &Path) -> Result<Vec<u64>> {
+pub(super) fn numbers(folder: &Path) -> Result<Vec<i64>> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
-    let mut numbers: Vec<u64> = listed(folder)?.iter().filter_map(number).collect();
+    let mut numbers: Vec<i64> = listed(folder)?.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }

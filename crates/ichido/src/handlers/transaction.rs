@@ -191,7 +191,7 @@ async fn pass<S: Store>(
 ) -> Result<()> {
     if let Some(files) = files {
         files.seal().await?;
-        store.note_files(tx, &files.name()).await?;
+        store.note_files(tx, files.id()).await?;
     }
     // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
     match failure {
