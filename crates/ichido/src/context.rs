@@ -21,6 +21,7 @@ use crate::{
     patience::Waited,
     pool::Work,
     slot::{Slot, undisturbed},
+    testing::Sent,
 };
 
 /// What was asked for on the command line.
@@ -114,6 +115,8 @@ pub struct Context<S: Store> {
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
+    /// What was sent, where a test wants to know.
+    pub(crate) noted: Option<Vec<Sent>>,
     /// Where files are kept until the transaction is committed, and those of the open one.
     pub(crate) stage: Option<Arc<Stage>>,
     pub(crate) files: Option<FileSet>,
@@ -141,6 +144,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            noted: None,
             stage: None,
             files: None,
             values: BTreeMap::new(),
@@ -193,9 +197,13 @@ impl<S: Store> Context<S> {
     /// When the message is refused, or the database fails.
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
-        let ids = store.send(self.tx().await?, queue, &[message]).await?;
+        let sent = store.send(self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let id = sent.into_iter().next().ok_or("the store sent nothing")?;
         self.sent.insert(queue.to_owned());
-        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+        if let Some(noted) = &mut self.noted {
+            noted.push(Sent::new(queue, id.clone(), message));
+        }
+        Ok(id)
     }
 
     /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has
@@ -358,6 +366,7 @@ impl<S: Store> Context<S> {
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.
     pub(crate) async fn roll_back(&mut self) {
         self.sent.clear();
+        self.noted.iter_mut().for_each(Vec::clear);
         if let Some(files) = self.files.take() {
             files.remove().await;
         }

@@ -16,6 +16,7 @@
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
+//! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
 #![forbid(unsafe_code)]
 
@@ -57,6 +58,7 @@ mod slot;
 pub mod sql;
 mod store;
 mod terms;
+pub mod testing;
 mod upkeep;
 mod whole;
 

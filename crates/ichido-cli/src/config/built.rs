@@ -7,7 +7,7 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
-const KEYS: &[(&str, When)] = &[
+pub(super) const KEYS: &[(&str, When)] = &[
     ("log.mask", When::Filled),
     ("retention.*", When::Written),
     ("queues.*.rabbitmq", When::Written),
@@ -17,7 +17,7 @@ const KEYS: &[(&str, When)] = &[
 
 /// In which case a key is refused.
 #[derive(Clone, Copy)]
-enum When {
+pub(super) enum When {
     /// Whatever its value is.
     Written,
     /// When its list has an element.

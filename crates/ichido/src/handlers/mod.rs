@@ -14,7 +14,7 @@ mod global_error;
 mod process_stop;
 mod rate_limit;
 mod read;
-mod record;
+pub(crate) mod record;
 mod repeat;
 mod retry;
 mod served;

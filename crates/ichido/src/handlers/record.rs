@@ -101,7 +101,7 @@ pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
     count(cx, 1, |life| &life.failed);
 }
 
-fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
+pub(crate) fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
     let attempt = delivery.attempt;
     let (error, after) = match result {
         Ok(Outcome::Park(reason)) => (reason.clone(), None),
@@ -136,7 +136,7 @@ fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Life) -> &At
 }
 
 /// Polls the future with unwinding caught, so that a panic is a failure like any other.
-pub(super) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
+pub(crate) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
     std::future::poll_fn(move |task| {
         std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
