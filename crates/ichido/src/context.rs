@@ -9,12 +9,15 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
     Result, Store, Terms,
     batch::Batch,
+    journal::Journal,
     life::Life,
     patience::Waited,
     pool::Work,
@@ -78,13 +81,23 @@ impl Request {
 }
 
 /// Who runs what for whom: on every log line, and readable by actions.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Identity {
     /// The request id, once `context` and `dispatch` have run.
     pub request_id: Arc<str>,
     /// On whose behalf.
     pub user_id: Arc<str>,
+    /// The language for people who read what is made, such as `ja` or `pt-BR`.
+    pub language: Arc<str>,
+    /// The time zone of days and times for them, such as `Asia/Tokyo`.
+    pub time_zone: Arc<str>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Identity { request_id: "".into(), user_id: "".into(), language: "en".into(), time_zone: "UTC".into() }
+    }
 }
 
 /// What one pass through the handler queue knows.
@@ -94,6 +107,7 @@ pub struct Context<S: Store> {
     pub(crate) stop: CancellationToken,
     pub(crate) request: Arc<Request>,
     pub(crate) identity: Identity,
+    pub(crate) journal: Arc<Journal>,
     pub(crate) life: Option<Arc<Life>>,
     /// Ids of this process that could not take leave because the database was gone.
     pub(crate) former: Vec<ProcessId>,
@@ -116,13 +130,20 @@ pub struct Context<S: Store> {
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, clock: Arc<dyn Clock>, stop: CancellationToken, request: Request) -> Self {
+    pub(crate) fn new(
+        store: S,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+        request: Request,
+        journal: Arc<Journal>,
+    ) -> Self {
         Context {
             store,
             clock,
             stop,
             request: Arc::new(request),
             identity: Identity::default(),
+            journal,
             life: None,
             former: Vec::new(),
             work: None,
@@ -150,7 +171,7 @@ impl<S: Store> Context<S> {
             values: self.values.clone(),
             request: self.request.clone(),
             in_worker: self.in_worker,
-            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default())
+            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default(), self.journal.clone())
         }
     }
 
@@ -241,6 +262,30 @@ impl<S: Store> Context<S> {
         self.execution
     }
 
+    /// The id of this execution: one per message and run, in no other process and on every log line about it. Empty before
+    /// anything was read.
+    #[must_use]
+    pub fn execution_id(&self) -> String {
+        match self.process_id() {
+            _ if self.execution == 0 => String::new(),
+            Some(process) => format!("{}-{}", process.short(), self.execution),
+            None => self.execution.to_string(),
+        }
+    }
+
+    pub(crate) fn next_execution(&mut self) {
+        self.execution = self.life.as_ref().map_or(self.execution + 1, |life| life.next_execution());
+    }
+
+    /// Runs a future in a task of its own, whose log lines carry the ids of this message. In other tasks
+    /// `tracing::Instrument` does it: `tokio::spawn(work.in_current_span())`.
+    ///
+    /// The task has no part in the transaction, and the message may be done, or run again, before it ends; wait for the handle
+    /// if that matters.
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        tokio::spawn(work.in_current_span())
+    }
+
     /// The store.
     pub fn store(&self) -> &S {
         &self.store
@@ -256,6 +301,18 @@ impl<S: Store> Context<S> {
     #[must_use]
     pub fn user_id(&self) -> &str {
         &self.identity.user_id
+    }
+
+    /// The language for people who read what is made.
+    #[must_use]
+    pub fn language(&self) -> &str {
+        &self.identity.language
+    }
+
+    /// The time zone of days and times for them.
+    #[must_use]
+    pub fn time_zone(&self) -> &str {
+        &self.identity.time_zone
     }
 
     /// What was said about this name on the command line, after `--`: `-- --name value`.

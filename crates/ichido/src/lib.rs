@@ -35,17 +35,21 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+mod journal;
 mod life;
 mod limited;
+mod masks;
 mod message;
 mod nearest;
 mod new_message;
 mod order;
 mod outcome;
+mod panics;
 mod path;
 mod patience;
 mod pool;
 mod process;
+mod progress;
 mod queue;
 mod queue_reader;
 mod reader;
@@ -78,10 +82,13 @@ pub use self::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
+    journal::{ANALYSIS, MONITOR},
+    masks::{MASK, Masks},
     message::{Headers, Key, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::{HandlerQueues, Process},

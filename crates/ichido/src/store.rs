@@ -132,6 +132,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
+    /// How many messages of the queue can be claimed now; at most [`crate::backend::MOST_COUNTED`] are counted. None if that
+    /// would cost too much.
+    fn backlog(&self, queue: &str) -> impl Future<Output = Result<Option<u64>>> + Send {
+        let _ = queue;
+        async { Ok(None) }
+    }
+
     /// Makes a process known, with its queues and request ids.
     ///
     /// [`crate::Error::Duplicate`] if another live process serves one that it must serve alone; of two that register at
@@ -179,6 +186,12 @@ impl ProcessId {
     #[must_use]
     pub fn random() -> Self {
         ProcessId(Uuid::now_v7())
+    }
+
+    /// Its last digits, which are random: enough to tell processes apart in a log.
+    pub(crate) fn short(self) -> String {
+        let mut digits = Uuid::encode_buffer();
+        self.0.simple().encode_lower(&mut digits)[20..].to_owned()
     }
 
     /// The id as UUID.

@@ -8,11 +8,12 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     DISPATCH,
     concurrency::commit_open,
-    served::{Served, registration, retire, served},
+    served::{Served, refuse_ids, registration, retire, served},
 };
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
@@ -58,7 +59,8 @@ impl<S: Store> Dispatch<S> {
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
-        let life = Arc::new(Life::new(registration, following));
+        let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone());
+        let life = Arc::new(life);
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
             Ok(upkeep) => Ok((life, upkeep)),
@@ -96,6 +98,8 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
+        refuse_ids(cx, &wanted)?;
+        cx.journal.start(cx);
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
         commit_open(cx).await?;
         cx.store.prepare().await?;
@@ -111,7 +115,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
-                let mut reader = self.open(cx, pool, &following, &life);
+                let mut reader = life.span().in_scope(|| self.open(cx, pool, &following, &life));
                 if let Some(allowance) = allowance.clone() {
                     reader = Arc::new(Limited { inner: reader, allowance });
                 }
@@ -121,7 +125,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
-        let result = run_all(cx, next, &works, &stop).await;
+        let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
@@ -131,7 +135,10 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             tell_longest(&cx.store, &life).await;
             tell_others(&cx.store, &life).await;
         }
-        report_end(&life, closed.and(left));
+        if let Err(error) = closed.and(left) {
+            // Worth a warning, not an error.
+            tracing::warn!(process_id = %life.id(), %error, "not everything could be released; others rescue it after the lease");
+        }
         life.displaced().map_or(result, Err)
     }
 
@@ -160,7 +167,8 @@ async fn run_all<S: Store>(
         cx.stop = outer;
         return result;
     }
-    let pools: Vec<_> = works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next))).collect();
+    let pools: Vec<_> =
+        works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next).in_current_span())).collect();
     let mut first = Ok(Outcome::Done);
     for pool in pools {
         let ended = pool.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())));
@@ -222,13 +230,4 @@ async fn close_all<S: Store>(works: &[Arc<Work<S>>]) -> Result<()> {
         first = first.and(closed);
     }
     first
-}
-
-/// What could not be released is rescued by others after the lease: worth a warning, not an error.
-fn report_end(life: &Life, closed: Result<()>) {
-    let (done, failed) = (&life.done, &life.failed);
-    if let Err(error) = closed {
-        tracing::warn!(%error, "not everything could be released; others rescue it after the lease");
-    }
-    tracing::info!(process_id = %life.id(), ?done, ?failed, "process ends");
 }

@@ -32,10 +32,7 @@ impl<S: Store> Handler<S> for Loop {
                     pass_over(cx, fault, faults).await?;
                 }
                 Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error),
-                Err(error) => {
-                    faults = 0;
-                    tracing::debug!(%error, "next");
-                }
+                Err(_) => faults = 0, // it is recorded and told
             }
         }
     }

@@ -87,7 +87,7 @@ enum Ending {
 /// database's and broke the transaction, is rolled back and recorded like any other failure.
 async fn fail<S: Store>(cx: &mut Context<S>, failure: Failure, result: Result<Outcome>) -> Result<Outcome> {
     match finish(cx, Some(failure.clone())).await {
-        Ok(()) => recorded(cx, &failure),
+        Ok(()) => recorded(cx, &failure, &result),
         Err(Error::BrokenTransaction(_)) if result.is_err() => {}
         Err(error) => return Err(error),
     }
