@@ -59,7 +59,7 @@ impl Journal {
             time_zone = cx.time_zone(),
             "ichido starts"
         );
-        tracing::info!(settings = self.settings, "settings");
+        tracing::info!("settings: {}", self.settings);
     }
 
     /// The line at the end of a process that has started.
@@ -68,9 +68,9 @@ impl Journal {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (done, failed) = (count(&self.done), count(&self.failed));
         let (retried, lost) = (count(&self.retried), count(&self.lost));
-        let elapsed = format!("{:.3}s", now.saturating_duration_since(self.begun).as_secs_f64());
+        let elapsed_seconds = (now.saturating_duration_since(self.begun).as_secs_f64() * 1000.0).round() / 1000.0;
         let request_id = named(request_id);
-        tracing::info!(exit_code, elapsed, done, failed, retried, lost, request_id, "ichido ends");
+        tracing::info!(exit_code, elapsed_seconds, done, failed, retried, lost, request_id, "ichido ends");
     }
 
     /// A message has failed.

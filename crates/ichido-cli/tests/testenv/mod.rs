@@ -127,7 +127,8 @@ impl Env {
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// The binary, to be run.
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ichido"));
         command.args(args).current_dir(self.folder()).stdin(Stdio::null()).kill_on_drop(true);
         for name in ["ICHIDO_CONFIG", "ICHIDO_DATABASE_URL", "ICHIDO_LOG"] {
@@ -306,7 +307,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
     flags::Following,
+    journal::named,
     life::Life,
     limited::{Allowance, Limited},
     pool::{Actions, From, PooledAction, Work},
@@ -57,7 +58,7 @@ impl<S: Store> Dispatch<S> {
         let registration = registration(cx, served, self.settings.lease)?;
         cx.store.register(&registration).await?;
         let request_id = registration.title();
-        tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
+        tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
         let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone());
         let life = Arc::new(life);
