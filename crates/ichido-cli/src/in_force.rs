@@ -1,6 +1,6 @@
 //! The settings in force, in one line for the log, by their names in `ichido.toml`. Nothing that may be a secret is in it.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use ichido::{MASK, Masks};
 
@@ -68,10 +68,10 @@ fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> Str
         action.commit_interval,
     );
     if let Some(limit) = action.timeout {
-        told += &format!(", timeout {}", spelled(limit));
+        let _ = write!(told, ", timeout {}", spelled(limit));
     }
     if let Some(handlers) = &action.handlers {
-        told += &format!(", handlers [{}]", entries(handlers, masks));
+        let _ = write!(told, ", handlers [{}]", entries(handlers, masks));
     }
     told + ")"
 }

@@ -2,14 +2,15 @@
 //! once for the monitor and once for analysis. The context carries it; handlers count in it.
 
 use std::{
+    fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{Context, Delivery, Error, Failure, Masks, Store};
+use crate::{Context, Delivery, Error, Masks, Store};
 
 /// The target of the lines for who watches: one per failure, with a code and the ids, without the message.
 pub const MONITOR: &str = "ichido::monitor";
@@ -73,19 +74,19 @@ impl Journal {
         tracing::info!(exit_code, elapsed_seconds, done, failed, retried, lost, request_id, "ichido ends");
     }
 
-    /// A message has failed.
-    pub(crate) fn failure(&self, delivery: &Delivery, failure: &Failure, code: &'static str) {
+    /// A message has failed; `fate` says what becomes of it.
+    pub(crate) fn failure(&self, delivery: &Delivery, error: &str, code: &'static str, fate: &Fate) {
         let (message, attempt) = (&delivery.message, delivery.attempt);
-        let (id, error) = (message.id(), &failure.error);
+        let id = message.id();
         let payload = shortened(&self.masks.payload(&message.payload));
         let headers = serde_json::to_string(&self.masks.headers(&message.headers)).ok();
         let headers = headers.filter(|_| !message.headers.is_empty());
-        if let Some(after) = failure.retry_after {
-            tracing::warn!(target: MONITOR, code, attempt, "{id} failed and runs again in {after:.1?}");
-            tracing::warn!(target: ANALYSIS, code, attempt, payload, headers, "{error}");
-        } else {
-            tracing::error!(target: MONITOR, code, attempt, "{id} failed for good");
+        if let Fate::Dead = fate {
+            tracing::error!(target: MONITOR, code, attempt, "{id} failed {fate}");
             tracing::error!(target: ANALYSIS, code, attempt, payload, headers, "{error}");
+        } else {
+            tracing::warn!(target: MONITOR, code, attempt, "{id} failed {fate}");
+            tracing::warn!(target: ANALYSIS, code, attempt, payload, headers, "{error}");
         }
     }
 
@@ -96,6 +97,24 @@ impl Journal {
         tracing::error!(target: MONITOR, code = "process", status, process_id, request_id, user_id, "the process fails");
         let process_id = cx.process_id().map(tracing::field::display);
         tracing::error!(target: ANALYSIS, code = "process", status, process_id, request_id, user_id, "{error}");
+    }
+}
+
+/// What becomes of a message that has failed.
+pub(crate) enum Fate {
+    Dead,
+    RunsAgain(Duration),
+    /// It was not claimed: its reader knows.
+    GoesBack,
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fate::Dead => f.write_str("for good"),
+            Fate::RunsAgain(after) => write!(f, "and runs again in {after:.1?}"),
+            Fate::GoesBack => f.write_str("and goes back to its reader"),
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl<S: Store> Registry<S> {
     pub fn built_in() -> Self {
         Registry { makers: BTreeMap::new() }
             .add("availability", |_| Ok(Availability))
-            .add("context", SetContext::from_options)
+            .add("context", |options| Ok(SetContext::from_options(options)))
             .add("elapsed", Elapsed::from_options)
             .add("rate limit", RateLimit::from_options)
     }

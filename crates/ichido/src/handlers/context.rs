@@ -31,8 +31,8 @@ impl SetContext {
         self
     }
 
-    pub(crate) fn from_options(options: &mut Options) -> Result<Self> {
-        Ok(SetContext { language: options.text("language"), time_zone: options.text("time_zone") })
+    pub(crate) fn from_options(options: &mut Options) -> Self {
+        SetContext { language: options.text("language"), time_zone: options.text("time_zone") }
     }
 }
 

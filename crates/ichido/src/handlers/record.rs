@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     BoxFuture, Context, Delivery, Error, Failure, Mark, Masks, Outcome, Result, RetryPolicy, Store,
-    journal::Journal,
+    journal::{Fate, Journal},
     panics::{self, Catching},
     slot::undisturbed,
 };
@@ -25,6 +25,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
         count(cx, cx.batch.window().len(), |journal| &journal.done);
         return result;
     }
+    let journal = cx.journal.clone();
     let Some(delivery) = cx.batch.only() else { return result };
     match &result {
         _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return result,
@@ -45,11 +46,22 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
             return result;
         }
         Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return result,
-        _ if delivery.claim.is_none() => return result,
+        _ if delivery.claim.is_none() => {
+            tell_unclaimed::<S>(&journal, delivery, &result);
+            return result;
+        }
         _ => {}
     }
     park(cx, &result).await?;
     result
+}
+
+/// What has no claim is not recorded. Nor is it marked, and `read` asks once more after `transaction` did.
+fn tell_unclaimed<S: Store>(journal: &Journal, delivery: &mut Delivery, result: &Result<Outcome>) {
+    if !std::mem::replace(&mut delivery.told, true) {
+        let failure = failure::<S>(delivery, result, &RetryPolicy::default(), &journal.masks);
+        journal.failure(delivery, &failure.error, code::<S>(result), &Fate::GoesBack);
+    }
 }
 
 /// Writes the failure down. If the database is gone the message is still claimed and simply runs again; if it refuses what
@@ -59,7 +71,7 @@ async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result
     let (store, journal) = (cx.store.clone(), cx.journal.clone());
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
     let failure = failure::<S>(delivery, result, &policy, &journal.masks);
-    journal.failure(delivery, &failure, code::<S>(result));
+    journal.failure(delivery, &failure.error, code::<S>(result), &fate(&failure));
     delivery.mark = Some(Mark::Faulted);
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
@@ -94,7 +106,7 @@ pub(super) fn committed_failure<S: Store>(cx: &mut Context<S>, result: &Result<O
 pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure, result: &Result<Outcome>) {
     let journal = cx.journal.clone();
     if let Some(delivery) = cx.batch.only() {
-        journal.failure(delivery, failure, code::<S>(result));
+        journal.failure(delivery, &failure.error, code::<S>(result), &fate(failure));
         delivery.mark = Some(Mark::Parked);
     }
     count_failure(cx, failure);
@@ -116,6 +128,10 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &Ret
         Err(error) => (error.to_string(), policy.wait_after(attempt)),
     };
     Failure { error: masked(masks, delivery, &error), failures: attempt, retry_after: after }
+}
+
+fn fate(failure: &Failure) -> Fate {
+    failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
 }
 
 /// What was said about a message, without what must not be seen of it.

@@ -23,8 +23,8 @@ pub(super) type Served<'a, S> = (&'a PooledAction<S>, Following);
 pub(super) fn refuse_ids<S: Store>(cx: &Context<S>, wanted: &[&PooledAction<S>]) -> Result<()> {
     let names = wanted.iter().map(|(pool, _)| &*pool.name);
     let given = Some(cx.request_id()).filter(|id| !id.is_empty());
-    let ids = names.map(|name| given.unwrap_or(name));
-    ids.map(refuse_request_id).collect::<Result<()>>().map_err(|error| Error::Setup(error.to_string()))
+    let mut ids = names.map(|name| given.unwrap_or(name));
+    ids.try_for_each(refuse_request_id).map_err(|error| Error::Setup(error.to_string()))
 }
 
 /// The pools that may start. `stop` stops them all.
