@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use crate::{BoxFuture, Context, Delivery, Error, Outcome, Result, Store};
+use crate::{
+    BoxFuture, Context, Delivery, Error, Failed, Outcome, Result, Store,
+    callbacks::{Callback, call_back, callbacks},
+};
 
 /// What an action can be handed: anything serde can read.
 #[diagnostic::on_unimplemented(
@@ -40,6 +43,8 @@ pub trait Action<S: Store>: Send + Sync + 'static {
 
     /// Runs one message. Everything written through `cx.tx()` is committed together with the message's completion.
     fn handle(&self, cx: &mut Context<S>, message: Self::Message) -> impl Future<Output = Result<Outcome>> + Send;
+
+    callbacks!();
 }
 
 /// One lifetime of an async function `fn(&mut Context<S>, T) -> Result<Outcome>`; `for<'a> ActionFn<'a, S, T>` is the function.
@@ -86,6 +91,8 @@ where
 pub(crate) trait DynAction<S: Store>: Send + Sync {
     fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>>;
 
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>>;
+
     /// Does it take all messages of a transaction together?
     fn takes_many(&self) -> bool;
 }
@@ -99,6 +106,10 @@ impl<S: Store, A: Action<S>> DynAction<S> for OneByOne<A> {
             let message = decode(cx.delivery()?)?;
             proper(self.0.handle(cx, message).await?)
         })
+    }
+
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>> {
+        call_back!(self.0, cx, callback)
     }
 
     fn takes_many(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Business code that gets all messages of a transaction together, for actions that write many rows with one statement.
 
 use crate::{
-    BoxFuture, Context, Outcome, Payload, Result, Store,
+    BoxFuture, Context, Error, Failed, Outcome, Payload, Result, Store,
     action::{DynAction, decode, proper},
+    callbacks::{Callback, call_back, callbacks},
 };
 
 /// Business code for several messages at once.
@@ -22,6 +23,8 @@ pub trait BatchAction<S: Store>: Send + Sync + 'static {
     /// Runs these messages. Everything written through `cx.tx()` is committed together with the completion of all of them.
     fn handle(&self, cx: &mut Context<S>, messages: Vec<Self::Message>)
     -> impl Future<Output = Result<Outcome>> + Send;
+
+    callbacks!();
 }
 
 /// An action that gets all messages of a transaction.
@@ -33,6 +36,10 @@ impl<S: Store, B: BatchAction<S>> DynAction<S> for Together<B> {
             let messages = cx.deliveries().iter().map(decode).collect::<Result<_>>()?;
             proper(self.0.handle(cx, messages).await?)
         })
+    }
+
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>> {
+        call_back!(self.0, cx, callback)
     }
 
     fn takes_many(&self) -> bool {

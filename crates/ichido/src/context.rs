@@ -259,22 +259,23 @@ impl<S: Store> Context<S> {
     /// The number of this execution in its process, beginning with 1; 0 before anything was read.
     #[must_use]
     pub fn execution_number(&self) -> u64 {
-        self.execution
+        self.batch.in_hand().first().map_or(self.execution, |delivery| delivery.execution)
     }
 
     /// The id of this execution: one per message and run, in no other process and on every log line about it. Empty before
     /// anything was read.
     #[must_use]
     pub fn execution_id(&self) -> String {
-        match self.process_id() {
-            _ if self.execution == 0 => String::new(),
-            Some(process) => format!("{}-{}", process.short(), self.execution),
-            None => self.execution.to_string(),
+        match (self.execution_number(), self.process_id()) {
+            (0, _) => String::new(),
+            (number, Some(process)) => format!("{}-{number}", process.short()),
+            (number, None) => number.to_string(),
         }
     }
 
     pub(crate) fn next_execution(&mut self) {
         self.execution = self.life.as_ref().map_or(self.execution + 1, |life| life.next_execution());
+        self.batch.execute(self.execution);
     }
 
     /// Runs a future in a task of its own, whose log lines carry the ids of this message. In other tasks

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Context, Delivery, Error, Masks, Store};
+use crate::{Context, Delivery, Error, Failure, Masks, Store};
 
 /// The target of the lines for who watches: one per failure, with a code and the ids, without the message.
 pub const MONITOR: &str = "ichido::monitor";
@@ -75,8 +75,9 @@ impl Journal {
     }
 
     /// A message has failed; `fate` says what becomes of it.
-    pub(crate) fn failure(&self, delivery: &Delivery, error: &str, code: &'static str, fate: &Fate) {
+    pub(crate) fn failure(&self, delivery: &Delivery, failure: &Failure, fate: &Fate) {
         let (message, attempt) = (&delivery.message, delivery.attempt);
+        let Failure { error, code, .. } = failure;
         let id = message.id();
         let payload = shortened(&self.masks.payload(&message.payload));
         let headers = serde_json::to_string(&self.masks.headers(&message.headers)).ok();

@@ -10,7 +10,7 @@
 //! | [`message`](Message), [`delivery`](Delivery), [`outcome`](Outcome) | what was sent, one handing-over of it, what became of it |
 //! | [`handlers`], [`Handler`], [`Next`] | the links of the chain, and the rest of it |
 //! | [`Registry`], [`Entry`] | handlers by name, with options, from a configuration |
-//! | [`Action`], [`ActionFn`], [`BatchAction`], [`Context`] | your code and what it knows |
+//! | [`Action`], [`ActionFn`], [`BatchAction`], [`Context`] | your code, its callbacks, and what it knows |
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
@@ -26,6 +26,7 @@ pub mod backend;
 mod batch;
 mod batch_action;
 mod bell;
+mod callbacks;
 mod client;
 mod clock;
 mod context;
@@ -71,6 +72,7 @@ pub use self::{
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
+    callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    flags::Following, patience::within, reader::DynReader, terms::Committing,
+    callbacks::Callback, flags::Following, patience::within, reader::DynReader, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -180,6 +180,13 @@ impl<S: Store> Work<S> {
         let Some(limit) = self.pool.timeout else { return self.action.run(cx).await };
         let (clock, waited) = (cx.clock.clone(), cx.waited.clone());
         within(limit, &*clock, &waited, self.action.run(cx)).await
+    }
+
+    /// Calls it back about what is in hand, under the same limit.
+    pub(crate) async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
+        let Some(limit) = self.pool.timeout else { return self.action.call_back(cx, callback).await };
+        let (clock, waited) = (cx.clock.clone(), cx.waited.clone());
+        within(limit, &*clock, &waited, self.action.call_back(cx, callback)).await
     }
 }
 

@@ -50,6 +50,8 @@ struct Shared<S: Store> {
     /// Workers wait here for deliveries; who takes one and leaves some wakes the next.
     changed: Arc<Notify>,
     closing: CancellationToken,
+    /// Nothing is claimed before the first worker asks: what starts before them may take its time.
+    asked: CancellationToken,
 }
 
 #[derive(Default)]
@@ -91,6 +93,7 @@ impl<S: Store> QueueReader<S> {
             wake: Arc::new(Notify::new()),
             changed: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
+            asked: CancellationToken::new(),
         });
         shared.life.tell(shared.changed.clone());
         shared.store.bell().join(&shared.reading.queue, &shared.wake);
@@ -145,6 +148,9 @@ impl<S: Store> Shared<S> {
 
 impl<S: Store> Reader for QueueReader<S> {
     fn try_next(&self) -> Result<Turn> {
+        if !self.shared.asked.is_cancelled() {
+            self.shared.asked.cancel();
+        }
         let mut buffer = self.shared.buffer();
         if let Some(error) = buffer.error.take() {
             return Err(error);

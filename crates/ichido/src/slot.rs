@@ -30,6 +30,11 @@ impl<S: Store> Slot<S> {
         }
     }
 
+    /// Has a transaction been asked for?
+    pub(crate) fn is_used(&self) -> bool {
+        !matches!(self, Slot::Closed)
+    }
+
     /// Takes the transaction out, waiting for one that is still being begun.
     pub(crate) async fn take(&mut self) -> Option<S::Tx> {
         match std::mem::replace(self, Slot::Closed) {

@@ -83,8 +83,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// not the transaction that was begun; the caller rolls back.
     fn complete(&self, tx: &mut Self::Tx, done: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Records in a business transaction that its message has failed for good: the other one-way door, for failures that
-    /// commit. The same errors as [`Store::complete`].
+    /// Records in a business transaction that its message has failed: the other door, for what is to be committed with a
+    /// failure. The same errors as [`Store::complete`].
     fn fail(
         &self,
         tx: &mut Self::Tx,
@@ -275,17 +275,19 @@ pub struct Failure {
     pub failures: u32,
     /// When it runs again; none: it has failed for good.
     pub retry_after: Option<Duration>,
+    /// What kind of failure it is, for the monitor.
+    pub(crate) code: &'static str,
 }
 
 impl Failure {
     /// A failure for good.
     pub fn dead(error: impl Into<String>, failures: u32) -> Self {
-        Failure { error: error.into(), failures, retry_after: None }
+        Failure { error: error.into(), failures, retry_after: None, code: "error" }
     }
 
     /// A failure that is tried again after this time.
     pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
-        Failure { error: error.into(), failures, retry_after: Some(retry_after) }
+        Failure { error: error.into(), failures, retry_after: Some(retry_after), code: "error" }
     }
 }
 

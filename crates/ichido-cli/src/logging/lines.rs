@@ -148,13 +148,14 @@ impl Line<'_> {
     }
 }
 
-/// A value as a word, or in quotes.
+/// A value as a word, as JSON, or in quotes.
 fn spelled(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '"') => {
-            on_one_line(text)
+        Value::String(text) if text.starts_with('{') => on_one_line(text),
+        Value::String(text) if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == '"') => {
+            format!("\"{}\"", on_one_line(&text.replace('"', "\\\"")))
         }
-        Value::String(text) => format!("\"{}\"", on_one_line(text)),
+        Value::String(text) => on_one_line(text),
         other => other.to_string(),
     }
 }

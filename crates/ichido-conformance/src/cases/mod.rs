@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
 
 pub mod batching;
+pub mod calling;
 pub mod claiming;
 pub mod committing;
 pub mod completing;
@@ -103,6 +104,15 @@ macro_rules! conformance {
             what_a_parked_message_has_written_is_committed_with_its_failure, an_error_of_the_action_commits_and_one_of_the_database_does_not,
             a_failure_that_commits_needs_its_claim, a_committed_failure_whose_reply_was_lost_is_recorded_once,
             an_error_type_commits_and_others_do_not, a_failure_that_commits_does_so_alone_in_a_batch
+        ]);
+        $crate::conformance!(@ $fixture, calling: [
+            each_callback_runs_in_the_transaction_that_is_its_own, a_failing_success_fails_its_message,
+            a_failing_failure_does_not_hide_the_first_one, what_is_said_about_a_failure_that_commits_is_committed_with_it,
+            a_failure_is_told_once_though_the_reply_to_its_commit_is_lost,
+            nothing_is_said_about_a_message_that_is_not_ours_any_more,
+            where_initialize_fails_no_worker_starts, a_failing_terminate_is_the_process_s_error,
+            workers_that_end_with_an_error_say_so_and_their_error_stays,
+            messages_that_share_a_transaction_are_told_one_by_one, several_actions_of_a_process_have_their_own
         ]);
         $crate::conformance!(@ $fixture, guarding: [
             a_row_that_was_done_by_hand_is_neither_parked_nor_released, what_was_taken_or_done_by_hand_while_it_waited_is_not_returned,

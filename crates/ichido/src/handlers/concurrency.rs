@@ -1,7 +1,7 @@
 //! `concurrency`: runs the rest of the queue in N workers, each with a copy of the context, and waits for all of them.
 //!
-//! Scope: process; what comes after it is in worker scope. In: what is open is committed, N workers start. Out: waits for all. On
-//! error: stops all, waits, passes the first cause on. It comes after `dispatch`. Options: `concurrency` = 4 of the action,
+//! Scope: process; what comes after it is in worker scope. In: what is open is committed, the action's `initialize` runs, N workers
+//! start. Out: waits for all, `terminate`. On error: stops all, waits, `error`, `terminate`, passes the first cause on. It comes after `dispatch`. Options: `concurrency` = 4 of the action,
 //! `[process] grace` = 25s for running messages after a stop.
 
 use std::{pin::pin, time::Duration};
@@ -9,8 +9,11 @@ use std::{pin::pin, time::Duration};
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
-use super::CONCURRENCY;
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store, slot::undisturbed};
+use super::{
+    CONCURRENCY,
+    callbacks::{self, commit_open},
+};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Runs the rest in N workers.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,21 @@ impl Concurrency {
 impl<S: Store> Handler<S> for Concurrency {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         commit_open(cx).await?;
+        callbacks::initialize(cx).await?;
+        let result = self.run_workers(cx, next).await;
+        callbacks::ended(cx, result).await
+    }
+
+    fn about(&self, _: Scope) -> About {
+        About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
+            .only(Scope::Process)
+            .once()
+            .after(Scope::Process, "dispatch", "there is no action to start workers for")
+    }
+}
+
+impl Concurrency {
+    async fn run_workers<S: Store>(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         // A stop of its own, so that `retry` can run the rest again after a fault stopped the workers.
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
@@ -67,22 +85,6 @@ impl<S: Store> Handler<S> for Concurrency {
         }
         first
     }
-
-    fn about(&self, _: Scope) -> About {
-        About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
-            .only(Scope::Process)
-            .once()
-            .after(Scope::Process, "dispatch", "there is no action to start workers for")
-    }
-}
-
-/// What handlers have written in process scope is committed before the workers start: they must see it.
-pub(super) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
-    if let Some(tx) = cx.slot.take().await {
-        let store = cx.store.clone();
-        undisturbed(async move { store.commit(tx).await }).await?;
-    }
-    Ok(())
 }
 
 /// A dropped action only borrows its transaction, and begin and commit run in tasks of their own: nothing is torn.

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use super::{
     DISPATCH,
-    concurrency::commit_open,
+    callbacks::commit_open,
     served::{Served, refuse_ids, registration, retire, served},
 };
 use crate::{
@@ -187,7 +187,9 @@ fn run_one<S: Store>(
     next: Next<'_, S>,
 ) -> impl Future<Output = Result<Outcome>> + Send + 'static {
     let rest = cx.own_rests.get(&work.pool.name).map_or_else(|| next.detach(), |own| own.next().detach());
+    let connected = cx.connected;
     let mut cx = cx.fork(work.following.stop.clone());
+    cx.connected = connected;
     cx.work = Some(work.clone());
     cx.identity.request_id = work.following.request_id.clone();
     let (work, stop_others) = (work.clone(), stop.clone());

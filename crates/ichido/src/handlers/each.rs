@@ -36,10 +36,10 @@ impl<S: Store> Handler<S> for Each {
 }
 
 /// The turn of one message. Whoever drops us, the next pass is about all of them again: none may be completed that did not run.
-struct Turn<'a, S: Store>(&'a mut Context<S>);
+pub(super) struct Turn<'a, S: Store>(pub(super) &'a mut Context<S>);
 
 impl<'a, S: Store> Turn<'a, S> {
-    fn to(cx: &'a mut Context<S>, place: usize) -> Self {
+    pub(super) fn to(cx: &'a mut Context<S>, place: usize) -> Self {
         cx.batch.turn_to(Some(place));
         Turn(cx)
     }

@@ -1,6 +1,7 @@
 //! The built-in handlers, one file each, in the order of the minimal handler queue (spec.md, section 5).
 
 mod availability;
+mod callbacks;
 mod concurrency;
 mod connection;
 mod context;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use tracing::Instrument;
 
 use super::{
-    record::{caught, record},
+    record::{caught, hidden, record},
     span::message_span,
 };
 use crate::{
@@ -122,13 +122,6 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
         life.took(&queue, cx.clock.now() - begun);
     }
     result
-}
-
-/// An error about several messages, without what must not be seen of any of them.
-fn hidden<S: Store>(cx: &Context<S>, error: &Error) -> String {
-    let masks = &cx.journal.masks;
-    let messages = cx.batch.window().iter().map(|delivery| &delivery.message);
-    messages.fold(error.to_string(), |text, message| masks.text(&text, &message.payload, &message.headers))
 }
 
 /// Runs the rest for what is in hand. What failed further out than `transaction` has no mark yet and is recorded here.

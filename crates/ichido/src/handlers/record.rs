@@ -20,58 +20,66 @@ const MOST_FAULTS: u32 = 20;
 /// Marks the deliveries in hand with what became of them; the failure of one alone is written down. Several that are not
 /// done get no mark: each of them will run alone.
 pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
+    if let Some(failure) = verdict(cx, &result)? {
+        park(cx, failure).await?;
+    }
+    result
+}
+
+/// Marks the deliveries in hand; what is returned is still to be written down.
+pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<Option<Failure>> {
     if matches!(result, Ok(Outcome::Done)) {
         cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
         count(cx, cx.batch.window().len(), |journal| &journal.done);
-        return result;
+        return Ok(None);
     }
     let journal = cx.journal.clone();
-    let Some(delivery) = cx.batch.only() else { return result };
-    match &result {
-        _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return result,
+    let Some(delivery) = cx.batch.only() else { return Ok(None) };
+    match result {
+        _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return Ok(None),
         Err(Error::LostClaim) => {
             tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
             delivery.mark = Some(Mark::Lost);
             count(cx, 1, |journal| &journal.lost);
-            return result;
+            return Ok(None);
         }
         // A database that does not let us begin says nothing about this message, however often.
         Err(Error::Unreachable { .. }) => {
             delivery.mark = Some(Mark::Faulted);
-            return result;
+            return Ok(None);
         }
         Err(error) if error.is_fault::<S>() && delivery.faults + 1 < MOST_FAULTS => {
             delivery.faults += 1;
             delivery.mark = Some(Mark::Faulted);
-            return result;
+            return Ok(None);
         }
-        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return result,
+        Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return Ok(None),
         _ if delivery.claim.is_none() => {
-            tell_unclaimed::<S>(&journal, delivery, &result);
-            return result;
+            tell_unclaimed::<S>(&journal, delivery, result);
+            return Ok(None);
         }
         _ => {}
     }
-    park(cx, &result).await?;
-    result
+    let policy = cx.work()?.pool.retry;
+    Ok(cx.batch.only().map(|delivery| failure::<S>(delivery, result, &policy, &journal.masks)))
 }
 
 /// What has no claim is not recorded. Nor is it marked, and `read` asks once more after `transaction` did.
 fn tell_unclaimed<S: Store>(journal: &Journal, delivery: &mut Delivery, result: &Result<Outcome>) {
     if !std::mem::replace(&mut delivery.told, true) {
         let failure = failure::<S>(delivery, result, &RetryPolicy::default(), &journal.masks);
-        journal.failure(delivery, &failure.error, code::<S>(result), &Fate::GoesBack);
+        journal.failure(delivery, &failure, &Fate::GoesBack);
     }
 }
 
 /// Writes the failure down. If the database is gone the message is still claimed and simply runs again; if it refuses what
 /// is written (a constraint on the failed value), the message waits where it can be seen.
-async fn park<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<()> {
+pub(super) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) -> Result<()> {
     let policy = cx.work()?.pool.retry;
     let (store, journal) = (cx.store.clone(), cx.journal.clone());
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
-    let failure = failure::<S>(delivery, result, &policy, &journal.masks);
-    journal.failure(delivery, &failure.error, code::<S>(result), &fate(&failure));
+    failure.error = masked(&journal.masks, delivery, &failure.error);
+    journal.failure(delivery, &failure, &fate(&failure));
     delivery.mark = Some(Mark::Faulted);
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
@@ -103,10 +111,10 @@ pub(super) fn committed_failure<S: Store>(cx: &mut Context<S>, result: &Result<O
 }
 
 /// The failure is recorded, in the transaction that was committed.
-pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure, result: &Result<Outcome>) {
+pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
     let journal = cx.journal.clone();
     if let Some(delivery) = cx.batch.only() {
-        journal.failure(delivery, &failure.error, code::<S>(result), &fate(failure));
+        journal.failure(delivery, failure, &fate(failure));
         delivery.mark = Some(Mark::Parked);
     }
     count_failure(cx, failure);
@@ -122,16 +130,23 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &Ret
         Ok(other) => (format!("ended with {other:?}"), policy.wait_after(attempt)),
         Err(error) if error.is_fault::<S>() => {
             let error = format!("the database failed {MOST_FAULTS} times in a row: {error}");
-            return Failure::dead(masked(masks, delivery, &error), attempt - 1);
+            return Failure { code: code::<S>(result), ..Failure::dead(masked(masks, delivery, &error), attempt - 1) };
         }
         Err(error) if error.is_hopeless() => (error.to_string(), None),
         Err(error) => (error.to_string(), policy.wait_after(attempt)),
     };
-    Failure { error: masked(masks, delivery, &error), failures: attempt, retry_after: after }
+    let error = masked(masks, delivery, &error);
+    Failure { error, failures: attempt, retry_after: after, code: code::<S>(result) }
 }
 
 fn fate(failure: &Failure) -> Fate {
     failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
+}
+
+/// An error about what is in hand, without what must not be seen of it.
+pub(super) fn hidden<S: Store>(cx: &Context<S>, error: &Error) -> String {
+    let deliveries = cx.batch.window().iter();
+    deliveries.fold(error.to_string(), |text, delivery| masked(&cx.journal.masks, delivery, &text))
 }
 
 /// What was said about a message, without what must not be seen of it.

@@ -6,7 +6,10 @@
 //! roll back; in a worker the failure is recorded in its own transaction. It comes after `connection` of its scope, in a worker
 //! also after `read`. Options: those of the action.
 
-use super::record::{caught, committed_failure, record, recorded};
+use super::{
+    callbacks::{self, commit_open},
+    record::{caught, committed_failure, hidden, park, record, recorded, verdict},
+};
 use crate::{
     About, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed,
 };
@@ -21,18 +24,14 @@ impl<S: Store> Handler<S> for Transaction {
             return around_workers(cx, next).await;
         }
         cx.roll_back().await; // left over when a handler further out dropped us
-        let result = match caught(next.run(cx)).await {
+        let result = match caught(Box::pin(run(cx, next))).await {
             Ok(Outcome::Done) => finish(cx, None).await.map(|()| Outcome::Done),
-            other => {
-                if let Some(failure) = committed_failure(cx, &other) {
-                    fail(cx, failure, other).await
-                } else {
-                    cx.roll_back().await;
-                    other
-                }
-            }
+            other => match committed_failure(cx, &other) {
+                Some(failure) => return commit_failure(cx, failure, other).await,
+                None => other,
+            },
         };
-        record(cx, result).await
+        conclude(cx, result).await
     }
 
     fn about(&self, scope: Scope) -> About {
@@ -61,19 +60,69 @@ impl<S: Store> Handler<S> for Transaction {
 /// Process scope: what is open on the way out is committed, or rolled back after an error.
 async fn around_workers<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
     let result = next.run(cx).await;
-    match (&result, cx.slot.take().await) {
-        (Ok(_), Some(tx)) => {
-            let store = cx.store.clone();
-            undisturbed(async move { store.commit(tx).await }).await?;
-            cx.ring();
-        }
-        (Err(_), Some(tx)) => {
-            let store = cx.store.clone();
-            undisturbed(async move { store.rollback(tx).await }).await?;
-        }
-        (_, None) => {}
+    match &result {
+        Ok(_) => commit_open(cx).await?,
+        Err(_) => cx.roll_back().await,
     }
     result
+}
+
+/// Runs the rest; if it is done, the action may still object.
+async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    let outcome = next.run(cx).await?;
+    if matches!(outcome, Outcome::Done) {
+        callbacks::succeeded(cx).await?;
+    }
+    Ok(outcome)
+}
+
+/// Rolls back, unless the message is done, and writes its failure down, together with what the action then has to say.
+async fn conclude<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
+    cx.roll_back().await;
+    let Some(mut failure) = verdict(cx, &result)? else { return result };
+    match tell_action(cx, &failure, &result).await {
+        Ok(true) => return result,
+        Ok(false) => {}
+        Err(error) if spares_the_message(cx, &error) => return record(cx, Err(error)).await,
+        Err(error) => failure.error = format!("{}; and `transaction_failure` failed: {error}", failure.error),
+    }
+    park(cx, failure).await?;
+    result
+}
+
+/// Commits what the action has written together with its failure. What cannot be committed, because the error was the
+/// database's and broke the transaction, is rolled back and recorded like any other failure.
+async fn commit_failure<S: Store>(cx: &mut Context<S>, failure: Failure, result: Result<Outcome>) -> Result<Outcome> {
+    match tell_action(cx, &failure, &result).await {
+        Ok(true) => result,
+        Ok(false) => park(cx, failure).await.and(result),
+        Err(error) if spares_the_message(cx, &error) => record(cx, Err(error)).await,
+        Err(error) => {
+            tracing::debug!(error = %hidden(cx, &error), "what was written before the failure is not committed");
+            conclude(cx, result).await
+        }
+    }
+}
+
+/// Lets the action have its say about a failure, and commits both together; false if nothing was written.
+async fn tell_action<S: Store>(cx: &mut Context<S>, failure: &Failure, result: &Result<Outcome>) -> Result<bool> {
+    let told = callbacks::failed(cx, result, failure).await;
+    if told.is_err() {
+        cx.roll_back().await;
+    }
+    told?;
+    if !cx.slot.is_used() {
+        return Ok(false);
+    }
+    finish(cx, Some(failure.clone())).await?;
+    recorded(cx, failure);
+    Ok(true)
+}
+
+/// Did recording fail in a way that says nothing about the message? It is not ours any more, or it runs again.
+fn spares_the_message<S: Store>(cx: &mut Context<S>, error: &Error) -> bool {
+    let unknown = cx.batch.only().is_some_and(|delivery| matches!(delivery.mark, Some(Mark::Unknown)));
+    unknown || error.is_transient::<S>()
 }
 
 /// How a business transaction ended.
@@ -81,17 +130,6 @@ enum Ending {
     Committed,
     RolledBack(Error),
     Unknown(Error),
-}
-
-/// Commits what the action has written together with its failure. What cannot be committed, because the error was the
-/// database's and broke the transaction, is rolled back and recorded like any other failure.
-async fn fail<S: Store>(cx: &mut Context<S>, failure: Failure, result: Result<Outcome>) -> Result<Outcome> {
-    match finish(cx, Some(failure.clone())).await {
-        Ok(()) => recorded(cx, &failure, &result),
-        Err(Error::BrokenTransaction(_)) if result.is_err() => {}
-        Err(error) => return Err(error),
-    }
-    result
 }
 
 /// Completes the messages, or records the failure of one, and commits; whoever drops us, it comes to an end.

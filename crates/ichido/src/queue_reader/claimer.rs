@@ -10,6 +10,10 @@ use crate::{Delivery, Error, Key, ProcessId, Result, Store};
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
 pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    tokio::select! {
+        () = shared.asked.cancelled() => {}
+        () = shared.closing.cancelled() => {}
+    }
     let mut claimer = Claimer { asked: shared.clock.now(), held_up: None, shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = claimer.turn().await {
