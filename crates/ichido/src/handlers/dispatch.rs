@@ -13,7 +13,7 @@ use tracing::Instrument;
 use super::{
     DISPATCH,
     callbacks::commit_open,
-    served::{Served, refuse_ids, registration, retire, served},
+    served::{Served, registration, retire, served},
 };
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
@@ -72,6 +72,18 @@ impl<S: Store> Dispatch<S> {
         }
     }
 
+    /// Looks at the database before anything starts: which of the pools may?
+    async fn look<'a>(
+        &self,
+        cx: &mut Context<S>,
+        wanted: Vec<&'a PooledAction<S>>,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Served<'a, S>>> {
+        cx.store.prepare().await?;
+        self.free_former(cx).await?;
+        served(cx, wanted, stop).await
+    }
+
     /// What this process had before the database went away is free again before it begins anew.
     async fn free_former(&self, cx: &mut Context<S>) -> Result<()> {
         while let Some(id) = cx.former.last() {
@@ -99,15 +111,16 @@ impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
-        refuse_ids(cx, &wanted)?;
-        cx.journal.start(cx);
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
         commit_open(cx).await?;
-        cx.store.prepare().await?;
-        self.free_former(cx).await?;
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
-        let served = served(cx, wanted, &stop).await?;
+        let served = self.look(cx, wanted, &stop).await;
+        // What is stopped or refused does not start.
+        if !matches!(&served, Err(Error::Setup(_))) && !served.as_ref().is_ok_and(Vec::is_empty) {
+            cx.journal.start(cx);
+        }
+        let served = served?;
         if served.is_empty() {
             return Ok(Outcome::Stop);
         }

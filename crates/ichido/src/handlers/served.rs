@@ -19,14 +19,6 @@ use crate::{
 /// A pool that is to start, and the flags that it follows.
 pub(super) type Served<'a, S> = (&'a PooledAction<S>, Following);
 
-/// Refuses request ids that no process can have.
-pub(super) fn refuse_ids<S: Store>(cx: &Context<S>, wanted: &[&PooledAction<S>]) -> Result<()> {
-    let names = wanted.iter().map(|(pool, _)| &*pool.name);
-    let given = Some(cx.request_id()).filter(|id| !id.is_empty());
-    let mut ids = names.map(|name| given.unwrap_or(name));
-    ids.try_for_each(refuse_request_id).map_err(|error| Error::Setup(error.to_string()))
-}
-
 /// The pools that may start. `stop` stops them all.
 pub(super) async fn served<'a, S: Store>(
     cx: &mut Context<S>,
@@ -36,6 +28,9 @@ pub(super) async fn served<'a, S: Store>(
     let given: Option<Arc<str>> = Some(cx.identity.request_id.clone()).filter(|id| !id.is_empty());
     let follow = |(pool, _): &PooledAction<S>| Following::new(given.as_ref().unwrap_or(&pool.name).clone(), stop);
     let mut served: Vec<_> = wanted.into_iter().map(|action| (action, follow(action))).collect();
+    for (_, following) in &served {
+        refuse_request_id(&following.request_id).map_err(|error| Error::Setup(error.to_string()))?;
+    }
     let mut flags = cx.store.look_around(&registration(cx, &served, Duration::ZERO)?).await?.flags;
     served.retain(|(_, following)| {
         let flags = flags.remove(&*following.request_id).unwrap_or_default();
