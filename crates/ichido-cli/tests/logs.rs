@@ -171,6 +171,23 @@ async fn a_failure_is_told_once_to_the_monitor_and_once_for_analysis(kind: Kind)
     assert_eq!((end["failed"].as_i64(), end["retried"].as_i64()), (Some(2), Some(2)), "{end}");
 }
 
+#[tokio::test]
+async fn a_process_without_a_server_tells_when_it_started_and_why_it_ends() {
+    let env = Env::bare(Kind::Sqlite).await;
+    env.reconfigure(|config| config.replace("count = 20", "count = 1") + "\n[log]\nformat = \"json\"\n");
+    let unreachable = format!("postgres://u:{CANARY}@127.0.0.1:1/x");
+    let ended = env.run(&["--database-url", &unreachable, "run", "ProjectCreation/R1", "-v"]).await;
+    assert!(ended.code == Some(180) && !ended.stderr.contains(CANARY), "{ended:?}");
+    let lines = lines(&ended);
+    assert_eq!(lines[0]["message"], "ichido starts");
+    let monitor: Vec<_> = lines.iter().filter(|line| line["target"] == "ichido::monitor").collect();
+    assert_eq!((monitor.len(), &monitor[0]["code"], monitor[0]["status"].as_i64()), (1, &"process".into(), Some(180)));
+    let analysis: Vec<_> = lines.iter().filter(|line| line["target"] == "ichido::analysis").collect();
+    assert!(analysis.len() == 1 && analysis[0]["message"].as_str().unwrap().contains("127.0.0.1:1"), "{ended:?}");
+    let end = lines.last().unwrap();
+    assert_eq!((end["message"].as_str(), end["exit_code"].as_i64()), (Some("ichido ends"), Some(180)));
+}
+
 /// Long payloads are cut, and whatever a message contains, a line of text stays one line.
 #[tokio::test]
 async fn a_line_stays_a_line_and_is_not_too_long() {
