@@ -34,6 +34,10 @@ pub enum Verb {
     Rollback,
     /// Look whether a COMMIT arrived.
     Probe,
+    /// Decide about files.
+    Decide,
+    /// Forget about files.
+    Forget,
     /// Claim messages.
     Claim,
     /// Give claims back.
@@ -67,6 +71,8 @@ pub enum Harm {
     Lie,
     /// It does not happen, and the answer is that this process is dead.
     Lost,
+    /// It happens, and this process dies before it knows.
+    Death,
 }
 
 /// Decides what befalls the verbs of a store and of its clones.
@@ -135,6 +141,7 @@ impl Meddler {
         let result = work.await;
         self.0.send_modify(|state| *state.ended.entry(verb).or_default() += 1);
         match harm {
+            Some(Harm::Death) => std::process::abort(),
             Some(Harm::Lie) => Ok(lie.expect("a verb that has another answer")),
             Some(_) => Err(silence()),
             None => result,

@@ -26,6 +26,7 @@ mod adopt;
 mod catalog;
 mod connect;
 mod fault;
+mod files;
 mod flags;
 mod groups;
 mod inspect;

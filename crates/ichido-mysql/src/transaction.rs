@@ -118,7 +118,7 @@ fn isolation(isolation: Isolation) -> String {
     }
 }
 
-fn broken(error: sqlx::Error) -> Error {
+pub(crate) fn broken(error: sqlx::Error) -> Error {
     if fault::number(&error) == Some(NO_SAVEPOINT) {
         let how = "it ended before its completion: by the action, by DDL, or by an error that the action swallowed";
         return Error::BrokenTransaction(how.into());

@@ -28,6 +28,7 @@ mod adopt;
 mod catalog;
 mod connect;
 mod fault;
+mod files;
 mod flags;
 mod groups;
 mod inspect;

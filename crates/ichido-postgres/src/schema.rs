@@ -10,13 +10,14 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::{Postgres, connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 3] = [
+const MIGRATIONS: [(u32, u32, &str); 4] = [
     (1, 1, include_str!("migrations/0001.sql")),
     (2, 2, include_str!("migrations/0002.sql")),
     (3, 2, include_str!("migrations/0003.sql")),
+    (4, 3, include_str!("migrations/0004.sql")),
 ];
 
 /// Any number that nobody else uses: migrations of one database wait for each other.
@@ -34,6 +35,7 @@ pub(crate) struct Schema {
     pub(crate) audit: String,
     pub(crate) longest: String,
     pub(crate) group: String,
+    pub(crate) files: String,
     version: String,
 }
 
@@ -54,6 +56,7 @@ impl Schema {
             audit: table("ichido_audit"),
             longest: table("ichido_longest"),
             group: table("ichido_group"),
+            files: table("ichido_files"),
             version: table("ichido_schema"),
             name,
         })

@@ -159,13 +159,13 @@ fn limit(limit: Duration) -> String {
 }
 
 /// Why a completion did not complete.
-enum Completion {
+pub(crate) enum Completion {
     Lost,
     Ended,
     Failed(sqlx::Error),
 }
 
-fn broken(why: Completion) -> Error {
+pub(crate) fn broken(why: Completion) -> Error {
     let ended = || Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
     match why {
         Completion::Lost => Error::LostClaim,

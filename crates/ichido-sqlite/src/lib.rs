@@ -32,6 +32,7 @@ mod alive;
 mod catalog;
 mod connect;
 mod fault;
+mod files;
 mod flags;
 mod groups;
 mod inspect;

@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Error, Failure, Isolation, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
-    Store, Terms,
+    Around, Bell, Delivery, Error, Failure, FileSetId, Isolation, MessageId, NewMessage, ProcessId, Registration,
+    Rescued, Result, Store, Terms,
 };
 use sqlx::SqliteConnection;
 
@@ -64,6 +64,18 @@ impl Store for Sqlite {
 
     async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         self.fail_in(tx, delivery, failure).await
+    }
+
+    async fn note_files(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
+        self.note_set(tx, set).await
+    }
+
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
+        self.decide_set(set).await
+    }
+
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+        self.forget_sets(stage, number).await
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {

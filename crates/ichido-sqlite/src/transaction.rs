@@ -154,7 +154,7 @@ async fn complete_some(tx: &mut Tx, queue: &Statements, owner: ProcessId, some: 
     }
 }
 
-fn broken(error: sqlx::Error) -> Error {
+pub(crate) fn broken(error: sqlx::Error) -> Error {
     if fault::code(&error) == Some(VETOED) {
         return Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
     }

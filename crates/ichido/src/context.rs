@@ -4,6 +4,7 @@
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -14,91 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
-    Result, Store, Terms,
+    BoxFuture, Clock, Delivery, Error, Headers, Identity, Message, MessageId, NewMessage, Outcome, ProcessId, Request,
+    Rest, Result, Store, Terms,
     batch::Batch,
+    files::{FileSet, Stage},
     journal::Journal,
     life::Life,
     patience::Waited,
     pool::Work,
     slot::{Slot, undisturbed},
 };
-
-/// What was asked for on the command line.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Request {
-    /// The action to run; none: all of them.
-    pub action: Option<String>,
-    /// The request id; none: the action's name.
-    pub request_id: Option<String>,
-    /// On whose behalf.
-    pub user_id: Option<String>,
-    /// The whole path, before any rule; `action` and `request_id` are read from it again if the process has rules.
-    pub path: Option<String>,
-    /// What else was said, by name: everything after `--` on the command line.
-    pub arguments: BTreeMap<String, String>,
-}
-
-impl Request {
-    /// Reads `ACTION/REQUEST_ID` or `ACTION`.
-    #[must_use]
-    pub fn path(path: &str) -> Self {
-        let (action, request_id) = match path.split_once('/') {
-            Some((action, id)) => (action, Some(id).filter(|id| !id.is_empty())),
-            None => (path, None),
-        };
-        Request {
-            action: Some(action.into()),
-            request_id: request_id.map(Into::into),
-            path: Some(path.into()),
-            ..Request::default()
-        }
-    }
-
-    /// With an argument for handlers and actions.
-    #[must_use]
-    pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.arguments.insert(name.into(), value.into());
-        self
-    }
-
-    /// Reads the path again, by these rules.
-    pub(crate) fn resolve(&mut self, paths: &Paths, is_action: impl Fn(&str) -> bool) {
-        if let Some(path) = &self.path {
-            let (action, request_id) = paths.resolve(path, is_action);
-            self.action = Some(action);
-            self.request_id = request_id;
-        }
-    }
-
-    /// On behalf of this user.
-    #[must_use]
-    pub fn user_id(mut self, user_id: impl Into<String>) -> Self {
-        self.user_id = Some(user_id.into());
-        self
-    }
-}
-
-/// Who runs what for whom: on every log line, and readable by actions.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Identity {
-    /// The request id, once `context` and `dispatch` have run.
-    pub request_id: Arc<str>,
-    /// On whose behalf.
-    pub user_id: Arc<str>,
-    /// The language for people who read what is made, such as `ja` or `pt-BR`.
-    pub language: Arc<str>,
-    /// The time zone of days and times for them, such as `Asia/Tokyo`.
-    pub time_zone: Arc<str>,
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Identity { request_id: "".into(), user_id: "".into(), language: "en".into(), time_zone: "UTC".into() }
-    }
-}
 
 /// What one pass through the handler queue knows.
 pub struct Context<S: Store> {
@@ -126,6 +52,9 @@ pub struct Context<S: Store> {
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
+    /// Where files are kept until the transaction is committed, and those of the open one.
+    pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) files: Option<FileSet>,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -157,6 +86,8 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            stage: None,
+            files: None,
             values: BTreeMap::new(),
         }
     }
@@ -210,6 +141,28 @@ impl<S: Store> Context<S> {
         let ids = store.send(self.tx().await?, queue, &[message]).await?;
         self.sent.insert(queue.to_owned());
         ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+    }
+
+    /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has
+    /// committed, in one piece, in the place of what was there before; if it is rolled back, it is never seen.
+    ///
+    /// ```
+    /// # use ichido::{Context, Result, Store};
+    /// use tokio::io::AsyncWriteExt as _;
+    /// # async fn report<S: Store>(cx: &mut Context<S>) -> Result<()> {
+    /// cx.file("reports/42.csv").await?.write_all(b"id,name\n").await?;
+    /// cx.file("reports/42.csv").await?.write_all(b"42,fish\n").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a path that leads out of the folder, [`Error::Setup`] without the handler; or what the file
+    /// system said.
+    pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<&mut tokio::fs::File> {
+        let Some(stage) = &self.stage else {
+            return Err(Error::Setup("`cx.file()` needs the handler `files` before it in the handler queue".into()));
+        };
+        self.files.get_or_insert_with(|| FileSet::new(stage.clone())).file(path.as_ref()).await
     }
 
     /// The delivery in hand; the first of them where there are several.
@@ -387,6 +340,9 @@ impl<S: Store> Context<S> {
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.
     pub(crate) async fn roll_back(&mut self) {
         self.sent.clear();
+        if let Some(files) = self.files.take() {
+            files.remove().await;
+        }
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
             if let Err(error) = undisturbed(async move { store.rollback(tx).await }).await {

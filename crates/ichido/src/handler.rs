@@ -33,6 +33,13 @@ pub trait Handler<S: Store>: Send + Sync + 'static {
     /// Runs the rest of the queue through `next`, or does not.
     fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> impl Future<Output = Result<Outcome>> + Send;
 
+    /// Runs before the workers start, for handlers that stand in them; again each time the process's `retry` handler starts
+    /// them anew.
+    fn start(&self, cx: &mut Context<S>) -> impl Future<Output = Result<()>> + Send {
+        let _ = cx;
+        async { Ok(()) }
+    }
+
     /// What `ichido check` prints about it where it stands, and what must come before it there.
     fn about(&self, _scope: Scope) -> About {
         About::named(short_name::<Self>())
@@ -48,12 +55,17 @@ fn short_name<T: ?Sized>() -> &'static str {
 /// The boxed twin of [`Handler`]; implemented for every handler, never by hand.
 pub(crate) trait DynHandler<S: Store>: Send + Sync {
     fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, Result<Outcome>>;
+    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<()>>;
     fn about(&self, scope: Scope) -> About;
 }
 
 impl<S: Store, H: Handler<S>> DynHandler<S> for H {
     fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(Handler::handle(self, cx, next))
+    }
+
+    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(Handler::start(self, cx))
     }
 
     fn about(&self, scope: Scope) -> About {
@@ -89,6 +101,14 @@ impl<'a, S: Store> Next<'a, S> {
             None if cx.one_by_one() => DynHandler::handle(&Each, cx, self),
             None => cx.run_action(),
         }
+    }
+
+    /// Lets the handlers of the rest get ready.
+    pub(crate) async fn start(self, cx: &mut Context<S>) -> Result<()> {
+        for handler in &self.links[self.at..] {
+            handler.start(cx).await?;
+        }
+        Ok(())
     }
 
     /// The same rest, owned, for another task.

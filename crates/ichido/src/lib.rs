@@ -32,6 +32,7 @@ mod clock;
 mod context;
 mod delivery;
 mod error;
+mod files;
 mod flags;
 mod handler;
 pub mod handlers;
@@ -55,6 +56,7 @@ mod queue;
 mod queue_reader;
 mod reader;
 mod registry;
+mod request;
 mod retry;
 mod slot;
 pub mod sql;
@@ -75,7 +77,7 @@ pub use self::{
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
-    context::{Context, Identity, Request},
+    context::Context,
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result, Retryable},
     flags::{Flag, Flags, RequestState},
@@ -98,7 +100,8 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
+    request::{Identity, Request},
     retry::RetryPolicy,
-    store::{Around, Failure, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
+    store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
 };

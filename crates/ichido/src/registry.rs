@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, str::FromStr
 use crate::{
     About, Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Scope, Store,
     handler::Link,
-    handlers::{Availability, Elapsed, RateLimit, SetContext},
+    handlers::{Availability, Elapsed, Files, RateLimit, SetContext},
     suggestion,
 };
 
@@ -93,6 +93,7 @@ impl<S: Store> Registry<S> {
             .add("availability", |_| Ok(Availability))
             .add("context", |options| Ok(SetContext::from_options(options)))
             .add("elapsed", Elapsed::from_options)
+            .add("files", Files::from_options)
             .add("rate limit", RateLimit::from_options)
     }
 
@@ -200,6 +201,10 @@ struct Named<H> {
 impl<S: Store, H: Handler<S>> Handler<S> for Named<H> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         self.handler.handle(cx, next).await
+    }
+
+    async fn start(&self, cx: &mut Context<S>) -> Result<()> {
+        self.handler.start(cx).await
     }
 
     fn about(&self, scope: Scope) -> About {

@@ -92,6 +92,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         failure: &Failure,
     ) -> impl Future<Output = Result<()>> + Send;
 
+    /// Notes in a business transaction that a set of files belongs to it. Fails if it was decided that the set does not.
+    fn note_files(&self, tx: &mut Self::Tx, set: FileSetId) -> impl Future<Output = Result<()>> + Send;
+
+    /// Is the transaction that this set belongs to committed? Waits for one that is about to be. If it is not, it never
+    /// will be: [`Store::note_files`] fails from now on.
+    fn decide_files(&self, set: FileSetId) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The files of a committed set are in their places; without a number, those of all committed sets of that stage.
+    fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> impl Future<Output = Result<()>> + Send;
+
     /// Commits. An error means that the outcome is unknown.
     fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
 
@@ -172,6 +182,15 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Forgets what is known about messages that are gone or were set to new by hand.
     fn tidy(&self, by: &Registration) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// A set of files that belongs to one transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSetId {
+    /// Where it waits until it is seen.
+    pub stage: ProcessId,
+    /// Its number there.
+    pub number: i64,
 }
 
 /// A process, new at each start.

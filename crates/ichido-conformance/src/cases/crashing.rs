@@ -31,6 +31,17 @@ macro_rules! crashing {
                 $crate::cases::crashing::an_abort_before_and_after_commit_leaves_each_effect_once::<$fixture>().await;
             }
 
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_death_after_commit_takes_no_file_away() {
+                $crate::cases::filing::a_death_after_commit_takes_no_file_away::<$fixture>().await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn there_is_a_file_for_each_effect_however_often_processes_are_killed() {
+                $crate::cases::filing::there_is_a_file_for_each_effect_however_often_processes_are_killed::<$fixture>()
+                    .await;
+            }
+
             /// Not a test: what the processes of the tests above run.
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             #[ignore = "run by other tests, in processes of their own"]
@@ -78,6 +89,9 @@ impl<S: Store> Handler<S> for DiesAfterCommit {
 pub async fn child<F: Fixture>() {
     let Ok(place) = std::env::var(PLACE) else { return };
     let fixture = F::at(&place).await;
+    if let Some(role) = std::env::var(ROLE).ok().filter(|role| role.starts_with("files")) {
+        return super::filing::child(fixture, &role).await;
+    }
     let retry =
         RetryPolicy { attempts: 3, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
     let pool = Pool::new("Deadly").from("orders").concurrency(2).retry(retry);
@@ -89,14 +103,15 @@ pub async fn child<F: Fixture>() {
     assert_eq!(process.run().await.unwrap(), 0);
 }
 
-fn start<F: Fixture>(fixture: &F, role: &str) -> Child {
+/// A process of the test's own.
+pub(super) fn start<F: Fixture>(fixture: &F, role: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "crashing::child"]).env(PLACE, fixture.place()).env(ROLE, role);
     command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
 }
 
 /// Starts a process again until it ends well; says how often it died.
-async fn supervise<F: Fixture>(fixture: &F, role: &str, most: u32) -> u32 {
+pub(super) async fn supervise<F: Fixture>(fixture: &F, role: &str, most: u32) -> u32 {
     for deaths in 0..most {
         if start(fixture, role).wait().await.unwrap().success() {
             return deaths;

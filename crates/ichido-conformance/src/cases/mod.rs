@@ -11,6 +11,7 @@ pub mod crashing;
 pub mod delaying;
 pub mod doubting;
 pub mod failing;
+pub mod filing;
 pub mod flagging;
 pub mod grouping;
 pub mod guarding;
@@ -113,6 +114,13 @@ macro_rules! conformance {
             where_initialize_fails_no_worker_starts, a_failing_terminate_is_the_process_s_error,
             workers_that_end_with_an_error_say_so_and_their_error_stays,
             messages_that_share_a_transaction_are_told_one_by_one, several_actions_of_a_process_have_their_own
+        ]);
+        $crate::conformance!(@ $fixture, filing: [
+            a_file_is_seen_when_its_message_is_done_and_not_before, a_file_of_a_failed_message_is_never_seen,
+            a_path_from_a_message_does_not_lead_out_of_the_folder, files_of_messages_that_share_a_transaction_appear_together,
+            a_file_appears_though_the_reply_to_its_commit_is_lost, a_file_whose_fate_nobody_could_tell_waits_for_the_next_start,
+            a_file_that_cannot_be_put_in_its_place_waits, what_is_decided_stays_decided,
+            a_start_cleans_up_after_the_dead_and_spares_the_living, without_the_handler_there_are_no_files
         ]);
         $crate::conformance!(@ $fixture, guarding: [
             a_row_that_was_done_by_hand_is_neither_parked_nor_released, what_was_taken_or_done_by_hand_while_it_waited_is_not_returned,

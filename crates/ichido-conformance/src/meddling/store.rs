@@ -3,7 +3,8 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store, Terms,
+    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store,
+    Terms,
 };
 
 use super::{Meddler, Verb};
@@ -66,6 +67,18 @@ impl<S: Store> Store for Meddled<S> {
 
     async fn fail(&self, tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         self.inner.fail(tx, delivery, failure).await
+    }
+
+    async fn note_files(&self, tx: &mut S::Tx, set: FileSetId) -> Result<()> {
+        self.inner.note_files(tx, set).await
+    }
+
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
+        self.meddler.meddle(Verb::Decide, None, self.inner.decide_files(set)).await
+    }
+
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+        self.meddler.meddle(Verb::Forget, None, self.inner.forget_files(stage, number)).await
     }
 
     async fn commit(&self, tx: S::Tx) -> Result<()> {

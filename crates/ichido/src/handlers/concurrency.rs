@@ -32,6 +32,7 @@ impl Concurrency {
 impl<S: Store> Handler<S> for Concurrency {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         commit_open(cx).await?;
+        next.start(cx).await?;
         callbacks::initialize(cx).await?;
         let result = self.run_workers(cx, next).await;
         callbacks::ended(cx, result).await

@@ -9,6 +9,7 @@ mod context_clear;
 mod dispatch;
 mod each;
 mod elapsed;
+mod files;
 mod global_error;
 mod process_stop;
 mod rate_limit;
@@ -31,6 +32,7 @@ pub use self::{
     dispatch::Dispatch,
     each::Each,
     elapsed::Elapsed,
+    files::Files,
     global_error::GlobalError,
     process_stop::ProcessStop,
     rate_limit::RateLimit,

@@ -11,7 +11,9 @@ use super::{
     record::{caught, committed_failure, hidden, park, record, recorded, verdict},
 };
 use crate::{
-    About, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store, slot::undisturbed,
+    About, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store,
+    files::{Fate, FileSet},
+    slot::undisturbed,
 };
 
 /// Completes and commits, or rolls back and records.
@@ -111,7 +113,7 @@ async fn tell_action<S: Store>(cx: &mut Context<S>, failure: &Failure, result: &
         cx.roll_back().await;
     }
     told?;
-    if !cx.slot.is_used() {
+    if !cx.slot.is_used() && cx.files.is_none() {
         return Ok(false);
     }
     finish(cx, Some(failure.clone())).await?;
@@ -139,8 +141,8 @@ async fn finish<S: Store>(cx: &mut Context<S>, failure: Option<Failure>) -> Resu
     let Some(tx) = cx.slot.take().await.filter(|_| !copies.is_empty()) else {
         return Err(Error::Setup("the handler `read` must come before `transaction`".into()));
     };
-    let store = cx.store.clone();
-    match undisturbed(async move { Ok(end(&store, tx, copies, failure).await) }).await? {
+    let (store, files) = (cx.store.clone(), cx.files.take());
+    match undisturbed(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
         Ending::Committed => {
             cx.ring();
             Ok(())
@@ -153,20 +155,49 @@ async fn finish<S: Store>(cx: &mut Context<S>, failure: Option<Failure>) -> Resu
     }
 }
 
-async fn end<S: Store>(store: &S, mut tx: S::Tx, deliveries: Vec<Delivery>, failure: Option<Failure>) -> Ending {
-    // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
-    let passed = match &failure {
-        None => store.complete(&mut tx, &deliveries).await,
-        Some(failure) => store.fail(&mut tx, &deliveries[0], failure).await,
-    };
-    if let Err(error) = passed {
-        if let Err(error) = store.rollback(tx).await {
-            tracing::debug!(%error, "rollback failed");
+async fn end<S: Store>(
+    store: &S,
+    mut tx: S::Tx,
+    deliveries: Vec<Delivery>,
+    failure: Option<Failure>,
+    mut files: Option<FileSet>,
+) -> Ending {
+    let (ending, fate) = match pass(store, &mut tx, &deliveries, failure, files.as_mut()).await {
+        Ok(()) => match store.commit(tx).await {
+            Ok(()) => (Ending::Committed, Fate::Committed),
+            // A message may be out of our hands for another reason; files have a row of their own.
+            Err(error) => (look(store, &deliveries, error).await, Fate::Unknown),
+        },
+        Err(error) => {
+            if let Err(error) = store.rollback(tx).await {
+                tracing::debug!(%error, "rollback failed");
+            }
+            (Ending::RolledBack(error), Fate::RolledBack)
         }
-        return Ending::RolledBack(error);
+    };
+    if let Some(files) = files {
+        files.end(store, fate).await;
     }
-    let Err(error) = store.commit(tx).await else { return Ending::Committed };
-    look(store, &deliveries, error).await
+    ending
+}
+
+/// The last statements of a business transaction: its files belong to it, and its messages go through the door.
+async fn pass<S: Store>(
+    store: &S,
+    tx: &mut S::Tx,
+    deliveries: &[Delivery],
+    failure: Option<Failure>,
+    files: Option<&mut FileSet>,
+) -> Result<()> {
+    if let Some(files) = files {
+        files.seal().await?;
+        store.note_files(tx, files.id()).await?;
+    }
+    // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
+    match failure {
+        None => store.complete(tx, deliveries).await,
+        Some(failure) => store.fail(tx, &deliveries[0], &failure).await,
+    }
 }
 
 /// The rows tell: whoever still has one claim of a transaction has not committed it. Nothing is written on a guess.
