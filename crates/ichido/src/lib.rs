@@ -38,21 +38,26 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+mod journal;
 mod life;
 mod limited;
+mod masks;
 mod message;
 mod nearest;
 mod new_message;
 mod order;
 mod outcome;
+mod panics;
 mod path;
 mod patience;
 mod pool;
 mod process;
+mod progress;
 mod queue;
 mod queue_reader;
 mod reader;
 mod registry;
+mod request;
 mod retry;
 mod slot;
 pub mod sql;
@@ -75,7 +80,7 @@ pub use self::{
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
-    context::{Context, Identity, Request},
+    context::Context,
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
@@ -84,10 +89,13 @@ pub use self::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
+    journal::{ANALYSIS, MONITOR},
+    masks::{MASK, Masks},
     message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::{HandlerQueues, Process},
@@ -95,6 +103,7 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
+    request::{Identity, Request},
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},

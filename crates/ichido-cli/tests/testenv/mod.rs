@@ -127,7 +127,8 @@ impl Env {
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// The binary, to be run.
+    pub fn command(&self, args: &[&str]) -> Command {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_ichido")), args)
     }
 
@@ -320,7 +321,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

@@ -34,7 +34,7 @@ pub mod waking;
 macro_rules! conformance {
     ($fixture:ty) => {
         $crate::conformance!(@ $fixture, claiming: [
-            claims_come_in_order_and_no_more_than_asked_for, a_claimed_message_is_not_claimed_again,
+            claims_come_in_order_and_no_more_than_asked_for, what_is_left_is_what_can_be_claimed, a_claimed_message_is_not_claimed_again,
             two_processes_share_a_queue_and_never_a_message, a_queue_has_its_own_order_and_its_own_part_of_a_table,
             a_released_message_is_claimable_and_nothing_is_counted, release_leaves_alone_what_is_not_ours,
             a_process_that_is_not_alive_claims_nothing, a_claim_whose_reply_was_lost_is_found,

@@ -19,6 +19,7 @@ mod repeat;
 mod retry;
 mod served;
 mod single;
+mod span;
 mod status_code;
 mod transaction;
 
@@ -67,7 +68,7 @@ pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, settings: &
         .then(StatusCode)
         .then(ContextClear)
         .then(GlobalError)
-        .then(SetContext)
+        .then(SetContext::default())
         .then(retry)
         .then(Connection)
         .then(Transaction)

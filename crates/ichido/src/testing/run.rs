@@ -12,13 +12,14 @@ use serde::Serialize;
 
 use super::sent::{Expected, Sent};
 use crate::{
-    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Failed, Failure, Key, Message,
-    Outcome, Payload, Request, Result, RetryPolicy, Store, SystemClock,
+    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Failed, Failure, Key, Masks,
+    Message, Outcome, Payload, Request, Result, RetryPolicy, Store, SystemClock,
     action::{DynAction, Function, OneByOne},
     batch_action::Together,
     callbacks::Callback,
     files::Stage,
     handlers::record::{caught, failure},
+    journal::Journal,
     slot::Slot,
 };
 
@@ -211,7 +212,8 @@ impl<S: Store> Run<S> {
     /// The context of a worker with these messages in hand.
     fn context(self) -> Context<S> {
         let user = self.request.user_id.clone().unwrap_or_default();
-        let mut cx = Context::new(self.store, self.clock, CancellationToken::new(), self.request);
+        let journal = Arc::new(Journal::new(Masks::default(), String::new(), self.clock.now()));
+        let mut cx = Context::new(self.store, self.clock, CancellationToken::new(), self.request, journal);
         (cx.connected, cx.in_worker, cx.noted) = (true, true, Some(Vec::new()));
         (cx.identity.request_id, cx.identity.user_id) = ("test".into(), user.into());
         self.messages.into_iter().for_each(|delivery| cx.batch.push(delivery));
@@ -248,7 +250,8 @@ async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, folder: O
 async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: Result<Outcome>) -> Result<Outcome> {
     let spared = matches!(&result, Err(error) if error.is_transient::<S>() || matches!(error, Error::Setup(_)));
     let (Ok(delivery), false) = (cx.delivery(), spared) else { return result };
-    let Failure { error, retry_after, .. } = failure::<S>(delivery, &result, &RetryPolicy::default());
+    let Failure { error, retry_after, .. } =
+        failure::<S>(delivery, &result, &RetryPolicy::default(), &cx.journal.masks);
     let said = Error::Failed(error.clone().into());
     let failed = Failed { error: result.as_ref().err().unwrap_or(&said), retry_after };
     let told = caught(action.call_back(cx, Callback::TransactionFailure(failed))).await;
