@@ -15,7 +15,7 @@
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`adopt`] | from a table that is there to a queue |
-//! | [`sql`] | the built-in action that needs no Rust |
+//! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
 //! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
 #![forbid(unsafe_code)]
@@ -60,6 +60,7 @@ mod store;
 mod terms;
 pub mod testing;
 mod upkeep;
+mod whole;
 
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -76,14 +77,14 @@ pub use self::{
     clock::{Clock, SystemClock},
     context::{Context, Identity, Request},
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result, Retryable},
+    error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
-    message::{Headers, Key, Message, MessageId},
+    message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
@@ -97,4 +98,5 @@ pub use self::{
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
+    whole::Whole,
 };

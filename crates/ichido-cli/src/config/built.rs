@@ -13,8 +13,6 @@ pub(super) const KEYS: &[(&str, When)] = &[
     ("queues.*.rabbitmq", When::Written),
     ("queues.*.sqs", When::Written),
     ("lanes.*", When::Written),
-    ("actions.*.http", When::Written),
-    ("actions.*.exec", When::Written),
 ];
 
 /// In which case a key is refused.

@@ -113,7 +113,9 @@ pub(crate) fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, p
             return Failure::dead(format!("the database failed {MOST_FAULTS} times in a row: {error}"), attempt - 1);
         }
         Err(error) if error.is_hopeless() => (error.to_string(), None),
-        Err(error) => (error.to_string(), policy.wait_after(attempt)),
+        Err(error) => {
+            (error.to_string(), policy.wait_after(attempt).map(|backoff| error.retry_after().unwrap_or(backoff)))
+        }
     };
     Failure { error, failures: attempt, retry_after: after }
 }
