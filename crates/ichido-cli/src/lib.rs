@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 mod args;
 mod commands;
 pub mod config;

@@ -1,6 +1,6 @@
 //! From the configuration to a process: its actions, their pools, the process's settings.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use ichido::{
     Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
@@ -9,6 +9,7 @@ use ichido::{
 };
 
 use crate::{
+    actions::{exec::ExecAction, http::HttpAction},
     config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
     open::Backend,
@@ -26,10 +27,16 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
     }
     for (name, action) in &config.actions {
         let pool = pool(name, action, config);
+        let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
         process = match (&action.kind, actions.remove(name)) {
             (ActionKind::Sql(texts), _) => {
-                let sql = SqlAction::new(texts);
-                process.action(pool, sql.map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?)
+                process.action(pool, SqlAction::new(texts).map_err(|error| refused("sql", &error))?)
+            }
+            (ActionKind::Http(http), _) => {
+                process.action(pool, HttpAction::new(http).map_err(|why| refused("http", &why))?)
+            }
+            (ActionKind::Exec(argv), _) => {
+                process.action(pool, ExecAction::new(argv).map_err(|why| refused("exec", &why))?)
             }
             (_, Some(add)) => add(process, pool),
             (_, None) => return Err(no_rust_action(name, &registered)),
@@ -41,7 +48,7 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
 
 fn no_rust_action(name: &str, registered: &str) -> Failure {
     let there = if registered.is_empty() { "it has none".into() } else { format!("it has: {registered}") };
-    let way_out = "give it `sql`, or register it in a program of your own";
+    let way_out = "give it `sql`, `http` or `exec`, or register it in a program of your own";
     Failure::usage(format!("actions.{name}: this program has no Rust action of that name ({there}); {way_out}"))
 }
 

@@ -57,7 +57,12 @@ async fn a_managed_queue_needs_only_a_name(kind: Kind) {
 async fn check_prints_the_handler_queue_and_the_statements(kind: Kind) {
     let env = Env::new(kind).await;
     let table = env.ok(&["check"]).await;
-    let names: Vec<_> = table.lines().skip(1).map(|line| line[4..].split("  ").next().unwrap().trim()).collect();
+    let names: Vec<_> = table
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line[4..].split("  ").next().unwrap().trim())
+        .collect();
     let expected = [
         "status code",
         "context clear",

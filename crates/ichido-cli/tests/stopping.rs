@@ -182,6 +182,9 @@ async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_n
         process.signal("-TERM").await;
         assert_eq!(process.exit_code().await, 0, "{}", process.log());
     }
+    let by_name = r#"{ name = "single", after = "context", options = { exit = 51, exempt = "R8, R9" } }"#;
+    env.configure(|config| config.replace("[process]", &format!("[process]\nhandlers = [{by_name}]")));
+    assert_duplicate(&env.run(RUN).await, 51, &first);
     single(&env, "");
     first.kill().await;
     let mut next = env.start("next", RUN);

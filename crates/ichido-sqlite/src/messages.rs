@@ -187,5 +187,7 @@ fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Me
     let mut columns = value::object(row, rows.key.len(), &rows.columns)?;
     // The row was read just before it was claimed; the action sees it as it is now.
     columns.insert(rows.owner.name.clone(), process.to_string().into());
-    Ok(Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?))
+    let mut message = Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?);
+    message.kinds = value::kinds(row, rows.key.len(), &rows.columns)?;
+    Ok(message)
 }

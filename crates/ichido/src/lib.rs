@@ -15,7 +15,7 @@
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`adopt`] | from a table that is there to a queue |
-//! | [`sql`] | the built-in action that needs no Rust |
+//! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
 
 #![forbid(unsafe_code)]
 
@@ -63,6 +63,7 @@ pub mod sql;
 mod store;
 mod terms;
 mod upkeep;
+mod whole;
 
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -79,7 +80,7 @@ pub use self::{
     clock::{Clock, SystemClock},
     context::Context,
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result, Retryable},
+    error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
@@ -88,7 +89,7 @@ pub use self::{
     },
     journal::{ANALYSIS, MONITOR},
     masks::{MASK, Masks},
-    message::{Headers, Key, Message, MessageId},
+    message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
@@ -104,4 +105,5 @@ pub use self::{
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
+    whole::Whole,
 };

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, str::FromStr
 use crate::{
     About, Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Scope, Store,
     handler::Link,
-    handlers::{Availability, Elapsed, Files, RateLimit, SetContext},
+    handlers::{Availability, Elapsed, Files, RateLimit, SetContext, Single},
     suggestion,
 };
 
@@ -95,6 +95,7 @@ impl<S: Store> Registry<S> {
             .add("elapsed", Elapsed::from_options)
             .add("files", Files::from_options)
             .add("rate limit", RateLimit::from_options)
+            .add("single", Single::from_options)
     }
 
     /// Adds a handler of your own under this name.

@@ -6,8 +6,7 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
-const KEYS: [&str; 6] =
-    ["retention.*", "queues.*.rabbitmq", "queues.*.sqs", "lanes.*", "actions.*.http", "actions.*.exec"];
+const KEYS: [&str; 4] = ["retention.*", "queues.*.rabbitmq", "queues.*.sqs", "lanes.*"];
 
 /// Refuses the first key that is not built.
 pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {

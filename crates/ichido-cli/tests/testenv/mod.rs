@@ -142,6 +142,11 @@ impl Env {
         Ended::of(self.command(args).output().await.unwrap())
     }
 
+    /// Runs the binary with these variables in its environment.
+    pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Ended::of(self.command(args).envs(variables.iter().copied()).output().await.unwrap())
+    }
+
     /// Runs the binary with this standard input.
     pub async fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ended {
         let file = self.folder().join("input");

@@ -167,8 +167,8 @@ pub async fn a_failure_is_told_once_though_the_reply_to_its_commit_is_lost<F: Fi
         let scene = Scene::<F>::new(1).await;
         scene.fixture.sql("update received_order set name = 'park'").await;
         let action = Diarist { write: diary::<F>, fails: "" };
-        let harmed = scene.meddler.clone();
-        let process = scene.process().action(orders().concurrency(1), Harmed { action, harmed, harm });
+        let meddler = scene.meddler.clone();
+        let process = scene.process().action(orders().concurrency(1), Harmed { action, meddler, harm });
         scene.drain(process).await;
         assert_eq!(lines(&scene.fixture, "failure").await, 1, "{harm:?}");
         assert_eq!(failed(&scene.fixture).await, [("orders/1".to_owned(), 1, "an odd order".to_owned())]);
@@ -179,7 +179,7 @@ pub async fn a_failure_is_told_once_though_the_reply_to_its_commit_is_lost<F: Fi
 /// An action in whose failure the next COMMIT comes to harm.
 struct Harmed<S: Store> {
     action: Diarist<S>,
-    harmed: Arc<crate::meddling::Meddler>,
+    meddler: Arc<crate::meddling::Meddler>,
     harm: Harm,
 }
 
@@ -187,8 +187,8 @@ impl<S: Store> Action<S> for Harmed<S> {
     type Message = Order;
 
     async fn handle(&self, cx: &mut Context<S>, order: Order) -> Result<Outcome> {
-        if self.harmed.begun(Verb::Commit) == 0 {
-            self.harmed.harm(Verb::Commit, self.harm, 1);
+        if self.meddler.begun(Verb::Commit) == 0 {
+            self.meddler.harm(Verb::Commit, self.harm, 1);
         }
         self.action.handle(cx, order).await
     }

@@ -272,7 +272,7 @@ pub async fn without_the_handler_there_are_no_files<F: Fixture>() {
 /// Writes its file, and dies with the fifth COMMIT if it is told to.
 struct Dies<F: Fixture> {
     meddler: Arc<Meddler>,
-    dies: bool,
+    at_commit: bool,
     _of: std::marker::PhantomData<fn(F)>,
 }
 
@@ -280,7 +280,7 @@ impl<F: Fixture> ichido::Action<Meddled<F::Store>> for Dies<F> {
     type Message = Order;
 
     async fn handle(&self, cx: &mut Context<Meddled<F::Store>>, order: Order) -> Result<Outcome> {
-        if self.dies && cx.execution_number() == 5 {
+        if self.at_commit && cx.execution_number() == 5 {
             self.meddler.harm(Verb::Commit, Harm::Death, 1);
         }
         write::<F, _>(cx, order).await
@@ -292,7 +292,7 @@ pub(super) async fn child<F: Fixture>(fixture: F, role: &str) {
     let (role, folder) = role.split_once(" /").expect("a role and a folder");
     let meddler = Arc::<Meddler>::default();
     let process = Process::new(Meddled::new(fixture.store(), meddler.clone())).lease(Duration::from_secs(1));
-    let action = Dies::<F> { meddler, dies: role == "files, dying", _of: std::marker::PhantomData };
+    let action = Dies::<F> { meddler, at_commit: role == "files, dying", _of: std::marker::PhantomData };
     let pool = orders().retry(RetryPolicy { attempts: 99, ..RetryPolicy::default() });
     assert_eq!(drain(filing(process.action(pool, action), &Path::new("/").join(folder))).await, 0);
 }

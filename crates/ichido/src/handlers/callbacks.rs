@@ -46,12 +46,11 @@ pub(super) async fn succeeded<S: Store>(cx: &mut Context<S>) -> Result<()> {
 pub(super) async fn failed<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>, failure: &Failure) -> Result<()> {
     let work = cx.work()?;
     let said;
-    let error = match result {
-        Err(error) => error,
-        Ok(_) => {
-            said = Error::Failed(failure.error.clone().into());
-            &said
-        }
+    let error = if let Err(error) = result {
+        error
+    } else {
+        said = Error::Failed(failure.error.clone().into());
+        &said
     };
     let failed = Failed { error, retry_after: failure.retry_after };
     caught(Box::pin(work.call_back(cx, Callback::TransactionFailure(failed)))).await

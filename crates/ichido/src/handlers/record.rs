@@ -133,7 +133,9 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &Ret
             return Failure { code: code::<S>(result), ..Failure::dead(masked(masks, delivery, &error), attempt - 1) };
         }
         Err(error) if error.is_hopeless() => (error.to_string(), None),
-        Err(error) => (error.to_string(), policy.wait_after(attempt)),
+        Err(error) => {
+            (error.to_string(), policy.wait_after(attempt).map(|backoff| error.retry_after().unwrap_or(backoff)))
+        }
     };
     let error = masked(masks, delivery, &error);
     Failure { error, failures: attempt, retry_after: after, code: code::<S>(result) }
@@ -141,12 +143,6 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &Ret
 
 fn fate(failure: &Failure) -> Fate {
     failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
-}
-
-/// An error about what is in hand, without what must not be seen of it.
-pub(super) fn hidden<S: Store>(cx: &Context<S>, error: &Error) -> String {
-    let deliveries = cx.batch.window().iter();
-    deliveries.fold(error.to_string(), |text, delivery| masked(&cx.journal.masks, delivery, &text))
 }
 
 /// What was said about a message, without what must not be seen of it.

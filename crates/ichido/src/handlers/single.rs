@@ -3,12 +3,12 @@
 //! In the process, after `context` and before `dispatch`. On the way in it asks for it; `dispatch` registers the process and
 //! looks for others in one transaction, so that of two that start at the same moment one is refused. On the way out it does
 //! nothing. On the error that another process is there it waits for that one's next sign of life: who gives none is dead
-//! when its lease is over, and blocks nobody. Options: `exempt` (none), request ids that several may serve; `exit` (409, which
-//! is exit code 14), the status of who is refused.
+//! when its lease is over, and blocks nobody. Options: `exempt` (none), request ids that several may serve, with commas between;
+//! `exit` (409, which is exit code 14), the status of who is refused.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{About, Context, Error, Handler, Next, Options, Outcome, Result, Scope, Store};
 
 /// How often it looks for a sign of life of the other process.
 const LOOK: Duration = Duration::from_millis(250);
@@ -39,6 +39,18 @@ impl Single {
     pub fn exit(mut self, status: u8) -> Self {
         self.exit = status.into();
         self
+    }
+}
+
+impl Single {
+    pub(crate) fn from_options(options: &mut Options) -> Result<Self> {
+        let exempt = options.text("exempt").unwrap_or_default();
+        let single =
+            Single::default().exempt(exempt.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()));
+        Ok(match options.parsed("exit")? {
+            Some(exit) => single.exit(exit),
+            None => single,
+        })
     }
 }
 
