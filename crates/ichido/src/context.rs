@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Identity, Message, MessageId, NewMessage, Outcome, ProcessId, Request,
-    Rest, Result, Store, Terms,
+    BoxFuture, Clock, Delivery, Error, Headers, Identity, Masks, Message, MessageId, NewMessage, Outcome, ProcessId,
+    Request, Rest, Result, Store, Terms,
     batch::Batch,
     files::{FileSet, Stage},
     journal::Journal,
@@ -237,6 +237,20 @@ impl<S: Store> Context<S> {
     pub(crate) fn next_execution(&mut self) {
         self.execution = self.life.as_ref().map_or(self.execution + 1, |life| life.next_execution());
         self.batch.execute(self.execution);
+    }
+
+    /// The names whose values must not be seen.
+    #[must_use]
+    pub fn masks(&self) -> &Masks {
+        &self.journal.masks
+    }
+
+    /// A text about the messages in hand, without the values that must not be seen ([`Process::mask`](crate::Process::mask)).
+    #[must_use]
+    pub fn masked(&self, text: &str) -> String {
+        let messages = self.batch.window().iter().map(|delivery| &delivery.message);
+        let masks = &self.journal.masks;
+        messages.fold(text.to_owned(), |text, message| masks.text(&text, &message.payload, &message.headers))
     }
 
     /// Runs a future in a task of its own, whose log lines carry the ids of this message. In other tasks

@@ -9,7 +9,7 @@ use std::ops::Range;
 use tracing::Instrument;
 
 use super::{
-    record::{caught, hidden, record},
+    record::{caught, record},
     span::message_span,
 };
 use crate::{
@@ -88,7 +88,9 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Ok(Outcome::Done) if cx.batch.all().len() == together => return result,
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
-            Err(error) => tracing::debug!(error = %hidden(cx, error), together, "not done together; each alone"),
+            Err(error) => {
+                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone")
+            }
         }
     }
     for at in 0..cx.batch.all().len() {

@@ -150,12 +150,6 @@ fn fate(failure: &Failure) -> Fate {
     failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
 }
 
-/// An error about what is in hand, without what must not be seen of it.
-pub(super) fn hidden<S: Store>(cx: &Context<S>, error: &Error) -> String {
-    let deliveries = cx.batch.window().iter();
-    deliveries.fold(error.to_string(), |text, delivery| masked(&cx.journal.masks, delivery, &text))
-}
-
 /// What was said about a message, without what must not be seen of it.
 fn masked(masks: &Masks, delivery: &Delivery, text: &str) -> String {
     masks.text(text, &delivery.message.payload, &delivery.message.headers)
