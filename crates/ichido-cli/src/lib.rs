@@ -9,6 +9,7 @@ mod args;
 mod commands;
 pub mod config;
 mod failure;
+mod in_force;
 mod lanes;
 mod logging;
 mod open;

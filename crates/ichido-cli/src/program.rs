@@ -3,14 +3,14 @@
 use std::{fmt, sync::Arc};
 
 use ichido::{
-    Entry, Error, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
+    Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
     handlers::{Limit, Retry, Single},
     sql::SqlAction,
 };
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
-    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, RetryLimit},
+    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
     lanes::{lane_set, lane_sets},
     open::Backend,
@@ -21,7 +21,8 @@ use crate::{
 pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut process = Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config));
+    let mut process =
+        Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config)).mask(masks(config));
     if let Some(single) = single(config) {
         process = process.single(single);
     }
@@ -89,6 +90,27 @@ fn paths(config: &Config) -> Paths {
     let Dispatch { base, prefix, suffix, patterns } = config.dispatch.clone();
     let pattern = |own: config::Pattern| Pattern { pattern: own.pattern, base: own.base };
     Paths { base, prefix, suffix, patterns: patterns.into_iter().map(pattern).collect() }
+}
+
+/// What must not be seen.
+pub(crate) fn masks(config: &Config) -> Masks {
+    Masks::new(&config.log.mask)
+}
+
+/// An id is shown everywhere, or nobody could ask for a message; a key column in it cannot be masked.
+pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
+    let masks = masks(config);
+    let keys = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
+        QueueKind::Table(table) => table.key.as_ref().map(|key| (name, key)),
+        _ => None,
+    });
+    let told = |(name, column): (&String, &String)| {
+        format!(
+            "log.mask: `{column}` is in the key of the queue `{name}`; it is masked in messages, and shown in their ids"
+        )
+    };
+    let columns = keys.flat_map(|(name, key)| key.iter().map(move |column| (name, column)));
+    columns.filter(|(_, column)| masks.covers(column)).map(told).collect()
 }
 
 /// Workers wait for each other when there are more of them than connections for their transactions.

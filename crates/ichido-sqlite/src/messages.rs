@@ -101,6 +101,12 @@ impl Sqlite {
         Ok(drained.try_get(0)?)
     }
 
+    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.readers).await?;
+        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
+    }
+
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         for ((queue, owner), freed) in backend::by_owner(deliveries) {

@@ -98,7 +98,7 @@ impl<S: Store> Sender<'_, S> {
             .iter()
             .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
-        let sent = self.routes.send(self.store, tx, self.to, encoded).await?;
+        let sent = self.routes.send(self.store, tx, self.to, &encoded).await?;
         sent.queues.iter().for_each(|queue| self.store.bell().sent(self.store, queue, false));
         Ok(sent.ids)
     }

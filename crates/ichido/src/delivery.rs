@@ -25,6 +25,10 @@ pub struct Delivery {
     pub waited: Option<Duration>,
     /// When it was sent, by the clock of this process.
     pub(crate) sent: Option<Instant>,
+    /// The number of its execution in this process.
+    pub(crate) execution: u64,
+    /// Its failure has been logged.
+    pub(crate) told: bool,
     /// Held while a suspect runs, so that a process runs one at a time.
     pub(crate) alone: Option<Alone>,
 }
@@ -61,8 +65,19 @@ impl Delivery {
     /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
     #[must_use]
     pub fn unclaimed(message: Message) -> Self {
-        let (claim, refused, mark) = (None, None, None);
-        Delivery { message, attempt: 1, claim, faults: 0, refused, mark, waited: None, sent: None, alone: None }
+        Delivery {
+            message,
+            attempt: 1,
+            claim: None,
+            faults: 0,
+            refused: None,
+            mark: None,
+            waited: None,
+            sent: None,
+            execution: 0,
+            told: false,
+            alone: None,
+        }
     }
 
     /// A delivery of a claimed message that has failed `failures` times before.

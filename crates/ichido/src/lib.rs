@@ -17,6 +17,7 @@
 //! | [`lanes`] | priority by service level: levels, policies, and whose turn it is |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
+//! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
 #![forbid(unsafe_code)]
 
@@ -38,28 +39,34 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+mod journal;
 mod lane_reader;
 pub mod lanes;
 mod life;
 mod limited;
+mod masks;
 mod message;
 mod nearest;
 mod new_message;
 mod order;
 mod outcome;
+mod panics;
 mod path;
 mod patience;
 mod pool;
 mod process;
+mod progress;
 mod queue;
 mod queue_reader;
 mod reader;
 mod registry;
+mod request;
 mod retry;
 mod slot;
 pub mod sql;
 mod store;
 mod terms;
+pub mod testing;
 mod upkeep;
 mod whole;
 
@@ -76,7 +83,7 @@ pub use self::{
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
-    context::{Context, Identity, Request},
+    context::Context,
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
@@ -85,10 +92,13 @@ pub use self::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
+    journal::{ANALYSIS, MONITOR},
+    masks::{MASK, Masks},
     message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::{HandlerQueues, Process},
@@ -96,6 +106,7 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
+    request::{Identity, Request},
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},

@@ -182,6 +182,16 @@ impl Pool {
         self.terms
     }
 
+    /// What is in force, for the log.
+    pub(crate) fn described(&self) -> String {
+        let from = match &self.from {
+            From::Queue(queue) => queue,
+            From::Lanes(set) => &set.name,
+            From::Reader(_) => "a reader of its own",
+        };
+        format!("{} from {from}, {} workers, {:?}", self.name, self.workers(), self.retry)
+    }
+
     pub(crate) fn ahead(&self) -> usize {
         let ahead = self.read_ahead.unwrap_or_else(|| self.workers()).min(MOST_READ_AHEAD);
         match self.commit_interval {

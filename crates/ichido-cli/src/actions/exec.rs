@@ -67,11 +67,13 @@ impl<S: Store> Action<S> for ExecAction {
         let json = message.json(cx.attempt())?;
         let started = Group::spawn(&mut self.command(cx)?);
         let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
+        let (masks, about) = (cx.masks().clone(), cx.message()?.clone());
+        let hide = |line: &str| masks.text(line, &about.payload, &about.headers);
         let (mut said, mut unkept) = (Tail::default(), Tail::default());
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let status = {
-            let out = follow(out, &mut unkept, |line| tracing::debug!("stdout: {line}"));
-            let err = follow(err, &mut said, |line| tracing::info!("stderr: {line}"));
+            let out = follow(out, &mut unkept, |line| tracing::debug!("stdout: {}", hide(line)));
+            let err = follow(err, &mut said, |line| tracing::info!("stderr: {}", hide(line)));
             let mut talk = std::pin::pin!(async { tokio::join!(write(input, json), out, err) });
             let (status, all_said) = tokio::select! {
                 status = child.wait() => (status, false),
@@ -84,12 +86,12 @@ impl<S: Store> Action<S> for ExecAction {
             }
             status.map_err(|why| format!("how `{}` has ended cannot be known: {why}", self.name()))?
         };
-        self.outcome(status, &said.text())
+        self.outcome(cx, status, &said.text())
     }
 }
 
 impl ExecAction {
-    fn outcome(&self, status: ExitStatus, said: &str) -> Result<Outcome> {
+    fn outcome<S: Store>(&self, cx: &Context<S>, status: ExitStatus, said: &str) -> Result<Outcome> {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("ended with code {code}"),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
@@ -100,7 +102,7 @@ impl ExecAction {
             Some(0) => Ok(Outcome::Done),
             Some(PARK) => Ok(Outcome::Park(text)),
             Some(code @ 100..=119) => {
-                tracing::error!("{text}");
+                tracing::error!("{}", cx.masked(&text));
                 Ok(Outcome::Abort(u8::try_from(code)?))
             }
             _ => Err(text.into()),

@@ -55,6 +55,7 @@ impl OnStore for With<Check> {
         program::check_statements(&store, config).await.map_err(of)?;
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
+        warnings.extend(program::masked_keys(config));
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
         let actions = config.actions.iter().map(|(name, action)| action_line(name, action)).collect();
@@ -129,6 +130,6 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    eprintln!("everything is in place");
+    output::talk("everything is in place");
     Ok(())
 }

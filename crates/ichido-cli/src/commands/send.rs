@@ -8,7 +8,7 @@ use std::{
 };
 
 use ichido::{
-    Due, NewMessage,
+    Due, Error, Headers, Masks, NewMessage,
     lanes::{Routes, Sent},
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
     lanes::routes,
     open::{Backend, OnStore},
-    output,
+    output, program,
 };
 
 /// Messages per statement.
@@ -43,7 +43,8 @@ impl OnStore for Send {
         let (messages, routes) = (read_all(lines, &like)?, routes(config));
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let sent = match send_all(&store, &mut tx, &self.queue, &routes, messages).await {
+        let masks = program::masks(config);
+        let sent = match send_all(&store, &mut tx, &self.queue, &routes, &messages, &masks).await {
             Ok(sent) => sent,
             Err(failure) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
@@ -95,23 +96,28 @@ async fn send_all<S: Backend>(
     tx: &mut S::Tx,
     to: &str,
     routes: &Routes,
-    mut messages: Vec<NewMessage>,
+    messages: &[NewMessage],
+    masks: &Masks,
 ) -> Result<Sent, Failure> {
     let mut all = Sent::default();
     let bar = progress(messages.len());
-    while !messages.is_empty() {
-        let rest = messages.split_off(messages.len().min(BATCH));
-        bar.inc(messages.len() as u64);
-        let sent = routes.send(store, S::connection(tx), to, messages).await.map_err(|error| match &error {
+    for batch in messages.chunks(BATCH) {
+        bar.inc(batch.len() as u64);
+        let sent = routes.send(store, S::connection(tx), to, batch).await.map_err(|error| match &error {
             error if error.is_fault::<S>() => Failure::of::<S>(error),
-            error => Failure::usage(format!("{error}; nothing was sent")),
+            error => Failure::usage(format!("{}; nothing was sent", hidden(masks, batch, error))),
         })?;
         all.ids.extend(sent.ids);
         all.queues.extend(sent.queues);
-        messages = rest;
     }
     bar.finish_and_clear();
     Ok(all)
+}
+
+/// What the database said about these messages, without what must not be seen of any of them.
+fn hidden(masks: &Masks, messages: &[NewMessage], error: &Error) -> String {
+    let hide = |text: String, message: &NewMessage| masks.text(&text, &message.payload, &Headers::new());
+    messages.iter().fold(error.to_string(), hide)
 }
 
 /// A bar on a terminal, for what takes a while.

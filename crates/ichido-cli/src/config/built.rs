@@ -7,62 +7,40 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
-const KEYS: &[(&str, When)] = &[
-    ("log.mask", When::Filled),
-    ("retention.*", When::Written),
-    ("queues.*.rabbitmq", When::Written),
-    ("queues.*.sqs", When::Written),
-    ("lanes.*.auto", When::True),
-    ("lanes.*.levels.*.target", When::Written),
-    ("lanes.*.levels.*.weight_range", When::Written),
-    ("lanes.*.levels.*.reserve_range", When::Written),
+pub(super) const KEYS: [&str; 7] = [
+    "retention.*",
+    "queues.*.rabbitmq",
+    "queues.*.sqs",
+    "lanes.*.auto",
+    "lanes.*.levels.*.target",
+    "lanes.*.levels.*.weight_range",
+    "lanes.*.levels.*.reserve_range",
 ];
-
-/// In which case a key is refused.
-#[derive(Clone, Copy)]
-enum When {
-    /// Whatever its value is.
-    Written,
-    /// When it is on.
-    True,
-    /// When its list has an element.
-    Filled,
-}
 
 /// Refuses the first key that is not built.
 pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {
-    for (path, when) in KEYS.iter().copied() {
+    for path in KEYS {
         let parts: Vec<&str> = path.split('.').collect();
-        if let Some(field) = find(root, &parts, when) {
+        if let Some(field) = find(root, &parts) {
             return Err(ConfigError::NotBuilt { file: field.file.to_owned(), line: Some(field.line), key: field.path });
         }
     }
     Ok(())
 }
 
-fn find<'a>(section: &Section<'a>, parts: &[&str], when: When) -> Option<Field<'a>> {
+fn find<'a>(section: &Section<'a>, parts: &[&str]) -> Option<Field<'a>> {
     let (first, rest) = parts.split_first()?;
     let keys = section.table.keys().filter(|key| *first == "*" || key == first);
     let mut fields = keys.filter_map(|key| section.field(key));
     if rest.is_empty() {
-        return fields.find(|field| when.refuses(field));
+        // What is switched off is not asked for.
+        return fields.find(|field| !matches!(field.flag(), Ok(false)));
     }
     fields.find_map(|field| match rest {
         ["*", rest @ ..] if matches!(field.node, Node::List(_)) => {
-            let elements =
-                field.list(|element| Ok(element.section().ok().and_then(|it| find(&it, rest, when)))).ok()?;
+            let elements = field.list(|element| Ok(element.section().ok().and_then(|it| find(&it, rest)))).ok()?;
             elements.into_iter().flatten().next()
         }
-        _ => find(&field.section().ok()?, rest, when),
+        _ => find(&field.section().ok()?, rest),
     })
-}
-
-impl When {
-    fn refuses(self, field: &Field) -> bool {
-        match self {
-            Self::Written => true,
-            Self::True => field.flag().unwrap_or(true),
-            Self::Filled => matches!(field.node, Node::List(list) if !list.is_empty()),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use super::names;
 use super::queue::Queue;
 use super::section::Section;
 
-const KEYS: [&str; 7] = ["policy", "levels", "look", "borrow", "age_after", "level_by", "auto"];
+pub(super) const KEYS: [&str; 7] = ["policy", "levels", "look", "borrow", "age_after", "level_by", "auto"];
 const POLICIES: [(&str, Policy); 3] =
     [("dedicated", Policy::Dedicated), ("strict", Policy::Strict), ("weighted", Policy::Weighted)];
 

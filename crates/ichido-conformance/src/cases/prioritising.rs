@@ -8,6 +8,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 use ichido::{
     Client, Context, Flag, NewMessage, Operate, Outcome, Pool, Process, Result, RetryPolicy, Store,
     lanes::{LaneSet, Level, LevelBy, Policy},
+    testing::Dial,
 };
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use self::serving::{AsleepForEver, Diary, Numbered, Running, until};
 use super::reading::Inbox;
 use crate::{
     fixture::{Fixture, Player, send},
-    meddling::{Dial, LEASE, Meddled, Meddler, THIRD, Verb},
+    meddling::{LEASE, Meddled, Meddler, Verb},
 };
 
 /// A table of the user's own above a managed queue.
@@ -131,7 +132,7 @@ pub async fn what_was_read_ahead_is_given_back_when_a_higher_one_shows_up<F: Fix
 async fn in_the_first_of_three<F: Fixture>(look: Duration) -> (F, Arc<Diary>, Running, Dial) {
     let fixture = F::fresh().await;
     put(&fixture, "mail", 1..=3).await;
-    let (diary, dial) = (Diary::new(&[("mail", 1..=3)], &[]), Dial::new(THIRD));
+    let (diary, dial) = (Diary::new(&[("mail", 1..=3)], &[]), Dial::new());
     let store = Meddled::new(fixture.store(), Arc::new(Meddler::default()));
     let process = Process::new(store).lease(LEASE).poll(LEASE).check(LEASE).clock(AsleepForEver(dial.clone()));
     let running = Running::start(process, pool(lanes(Policy::Strict).look(look), 1), &diary);
@@ -174,7 +175,7 @@ pub async fn an_old_message_takes_turns_with_the_level_above<F: Fixture>() {
     let fixture = F::fresh().await;
     put(&fixture, "orders", 1..=8).await;
     put(&fixture, "mail", 1..=4).await;
-    let (diary, dial) = (Diary::new(&[("orders", 1..=1)], &[]), Dial::new(THIRD));
+    let (diary, dial) = (Diary::new(&[("orders", 1..=1)], &[]), Dial::new());
     let store = Meddled::new(fixture.store(), Arc::new(Meddler::default()));
     let process = Process::new(store).lease(LEASE).poll(LEASE).check(LEASE).clock(AsleepForEver(dial.clone()));
     let set = lanes(Policy::Strict).age_after(Duration::from_hours(1));

@@ -91,13 +91,16 @@ impl Routes {
         store: &S,
         connection: &mut S::Connection,
         to: &str,
-        messages: Vec<NewMessage>,
+        messages: &[NewMessage],
     ) -> Result<Sent> {
+        if !self.0.contains_key(to) && messages.iter().all(|message| message.level.is_none()) {
+            return Ok(Sent { ids: store.send(connection, to, messages).await?, queues: [to.into()].into() });
+        }
         let mut places: BTreeMap<Arc<str>, (Vec<usize>, Vec<NewMessage>)> = BTreeMap::new();
-        for (at, message) in messages.into_iter().enumerate() {
-            let place = places.entry(self.queue(to, &message)?).or_default();
+        for (at, message) in messages.iter().enumerate() {
+            let place = places.entry(self.queue(to, message)?).or_default();
             place.0.push(at);
-            place.1.push(message);
+            place.1.push(message.clone());
         }
         let (mut ids, mut queues) = (BTreeMap::new(), BTreeSet::new());
         for (queue, (places, messages)) in places {

@@ -9,11 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::{Action, BoxFuture, CancellationToken, Clock, Context, Error, Outcome, Pool, Process, Result, Store};
+use ichido::{
+    Action, BoxFuture, CancellationToken, Clock, Context, Error, Outcome, Pool, Process, Result, Store, testing::Dial,
+};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 
-use crate::{fixture::Fixture, meddling::Dial};
+use crate::fixture::Fixture;
 
 /// Nobody waits longer than this for something that does not happen.
 const PATIENCE: Duration = Duration::from_secs(30);
