@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ichido::{
     Key, Queue, Result,
     backend::{self, Conditions, LowerBound, Mapping},
+    stat::{MOST_COUNTED, WINDOW},
 };
 
 use crate::{groups::Groups, quote, schema::Schema};
@@ -106,7 +107,19 @@ impl Rows {
     pub(crate) fn message(&self) -> String {
         let headers = if self.managed { "t.headers" } else { "'{}'" };
         let group = self.group_out();
-        format!("{}, {} as payload, {headers} as headers, {group} as group_key", self.key_out(), self.payload())
+        let (payload, waited) = (self.payload(), self.waited());
+        format!(
+            "{}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited_us",
+            self.key_out()
+        )
+    }
+
+    /// For how many microseconds a row has waited; what was never sent, or at the end of all days, has not.
+    fn waited(&self) -> String {
+        let Some(sent_at) = &self.mapping.sent_at else { return "null::bigint".into() };
+        format!(
+            "case when isfinite(t.{sent_at}) then (greatest(extract(epoch from clock_timestamp() - t.{sent_at}), 0) * 1000000)::bigint end"
+        )
     }
 
     /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.
@@ -227,11 +240,7 @@ impl Statements {
                  and not exists (select 1 from {parked} where queue = $1 and state = 'waiting' and attempts > 0)"
             )
             .into(),
-            counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
-                oldest(&rows)
-            )
-            .into(),
+            counts: counts(&rows, &conditions).into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             rows,
@@ -288,11 +297,23 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, fro
     ))
 }
 
-/// For how many seconds the oldest claimable row has waited.
-fn oldest(rows: &Rows) -> String {
-    let Some(sent_at) = &rows.mapping.sent_at else { return "null::bigint".into() };
-    let owner = &rows.owner.quoted;
-    format!("extract(epoch from clock_timestamp() - min(t.{sent_at}) filter (where t.{owner} is null))::bigint")
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent. Bounded: who looks at a long backlog must not read all of it.
+fn counts(rows: &Rows, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
+        None => ("null".into(), "null::bigint".into(), "null::bigint".into()),
+        Some(sent_at) => (
+            format!("t.{sent_at}"),
+            "extract(epoch from clock_timestamp() - min(s) filter (where isfinite(s)))::bigint".to_owned(),
+            format!("count(*) filter (where s >= clock_timestamp() - interval '{} seconds')", WINDOW.as_secs()),
+        ),
+    };
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
+    )
 }
 
 /// The own process row, locked, if the process counts as alive.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ichido::{
     Key, Queue, Result,
     backend::{self, Conditions, LowerBound, Mapping},
+    stat::{MOST_COUNTED, WINDOW},
 };
 
 use crate::{groups::Groups, quote};
@@ -137,10 +138,17 @@ impl Rows {
         self.each_key(", ", |_, column| column.out("t."))
     }
 
-    /// What is read of a message: the key as text, then every column, then the group.
+    /// What is read of a message: the key as text, then every column, then the group and the time it has waited.
     pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
-        format!("{}, {}, {} as ichido_group_key", self.key_out(), columns.join(", "), self.group_out())
+        let (key, columns, group) = (self.key_out(), columns.join(", "), self.group_out());
+        format!("{key}, {columns}, {group} as ichido_group_key, {} as ichido_waited_us", self.waited())
+    }
+
+    /// For how many microseconds a row has waited.
+    fn waited(&self) -> String {
+        let Some(sent_at) = &self.mapping.sent_at else { return "null".into() };
+        format!("cast((julianday('now') - julianday(t.{sent_at}, 'auto')) * 86400000000 as integer)")
     }
 
     /// A group as `ichido_group` has it.
@@ -226,11 +234,7 @@ impl Statements {
                  and not exists (select 1 from ichido_parked where queue = ?1 and state = 'waiting' and attempts > 0)"
             )
             .into(),
-            counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
-                oldest(&rows)
-            )
-            .into(),
+            counts: counts(&rows, &conditions).into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             rows,
@@ -269,11 +273,23 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
     format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
 }
 
-/// For how many seconds the oldest claimable row has waited; times are text as SQLite writes it, or seconds since 1970.
-fn oldest(rows: &Rows) -> String {
-    let Some(sent_at) = &rows.mapping.sent_at else { return "null".into() };
-    let oldest = format!("min(t.{sent_at}) filter (where t.{} is null)", rows.owner.quoted);
-    format!("cast(round((julianday('now') - julianday({oldest}, 'auto')) * 86400) as integer)")
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent; times are text as SQLite writes it, or seconds since 1970. Bounded: who looks at a long backlog must not read all of it.
+fn counts(rows: &Rows, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
+        None => ("null".into(), "null", "null".into()),
+        Some(sent_at) => (
+            format!("julianday(t.{sent_at}, 'auto')"),
+            "cast(round((julianday('now') - min(s)) * 86400) as integer)",
+            format!("count(*) filter (where s >= julianday('now', '-{} seconds'))", WINDOW.as_secs()),
+        ),
+    };
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED})), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED})"
+    )
 }
 
 /// The claim order.

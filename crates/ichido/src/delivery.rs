@@ -1,6 +1,8 @@
 //! One handing-over of a message, with the claim that makes it ours. Readers make deliveries, the transaction handler
 //! marks what became of them, and the reader settles them by that mark.
 
+use std::time::{Duration, Instant};
+
 use crate::{Message, ProcessId, life::Alone};
 
 /// A message in the hands of a worker.
@@ -13,6 +15,10 @@ pub struct Delivery {
     pub attempt: u32,
     /// The right to complete the message; a reader of the user's own may hand out deliveries without one.
     pub claim: Option<Claim>,
+    /// For how long it had waited when it was claimed, by the database's clock; none if nothing tells when it was sent.
+    pub waited: Option<Duration>,
+    /// When it came into this process.
+    pub(crate) claimed_at: Option<Instant>,
     /// How often the database failed under this delivery, in this process.
     pub faults: u32,
     /// Why no action may see the payload.
@@ -55,7 +61,17 @@ impl Delivery {
     /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
     #[must_use]
     pub fn unclaimed(message: Message) -> Self {
-        Delivery { message, attempt: 1, claim: None, faults: 0, refused: None, mark: None, alone: None }
+        Delivery {
+            message,
+            attempt: 1,
+            claim: None,
+            waited: None,
+            claimed_at: None,
+            faults: 0,
+            refused: None,
+            mark: None,
+            alone: None,
+        }
     }
 
     /// A delivery of a claimed message that has failed `failures` times before.
@@ -73,6 +89,21 @@ impl Delivery {
             self.message.payload = [].into();
         }
         self
+    }
+
+    /// The same delivery, claimed so many microseconds after its message was sent.
+    #[must_use]
+    pub fn after(mut self, waited_us: Option<i64>) -> Self {
+        self.waited = waited_us.map(|micros| Duration::from_micros(micros.try_into().unwrap_or_default()));
+        self
+    }
+
+    /// For how long its message has waited for its first start, at this moment. What was delayed, retried, rescued or has run
+    /// into a fault has not only waited.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let first = self.attempt == 1 && self.faults == 0 && self.claim.as_ref().is_none_or(|claim| !claim.parked);
+        let since = self.claimed_at.map_or(Duration::ZERO, |claimed| now.saturating_duration_since(claimed));
+        self.waited.filter(|_| first).map(|waited| waited + since)
     }
 
     /// The process that has it claimed.

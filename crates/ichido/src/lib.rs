@@ -14,6 +14,7 @@
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
+//! | [`stat`] | what is measured, and what to tune |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`] | the built-in action that needs no Rust |
 
@@ -55,6 +56,7 @@ mod registry;
 mod retry;
 mod slot;
 pub mod sql;
+pub mod stat;
 mod store;
 mod terms;
 mod upkeep;
@@ -86,7 +88,7 @@ pub use self::{
     new_message::{Due, NewMessage},
     outcome::Outcome,
     path::{Paths, Pattern},
-    pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
+    pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
     queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,

@@ -7,12 +7,16 @@ use std::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
 
-use crate::{Error, Flags, ProcessId, Registration, flags::Following};
+use crate::{
+    Error, Flags, ProcessId, Registration, Result, Store,
+    flags::Following,
+    stat::{Flush, Meters},
+};
 
 pub(crate) struct Life {
     registration: RwLock<Registration>,
@@ -32,10 +36,13 @@ pub(crate) struct Life {
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
+    pub(crate) meters: Meters,
+    /// What of that is in the store.
+    pub(crate) flush: tokio::sync::Mutex<Flush>,
 }
 
 impl Life {
-    pub(crate) fn new(registration: Registration, following: Vec<Following>) -> Self {
+    pub(crate) fn new(registration: Registration, following: Vec<Following>, now: Instant) -> Self {
         Life {
             registration: RwLock::new(registration),
             following,
@@ -48,6 +55,8 @@ impl Life {
             longest: Mutex::default(),
             done: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            meters: Meters::new(now),
+            flush: tokio::sync::Mutex::default(),
         }
     }
 
@@ -140,6 +149,11 @@ impl Life {
                 (queue.clone(), *time)
             })
             .collect()
+    }
+
+    /// Stores what was counted, if anything is new, under this minute of the database's clock.
+    pub(crate) async fn note_stats<S: Store>(&self, store: &S, minute: i64) -> Result<()> {
+        self.flush.lock().await.run(store, self.id(), minute, &self.meters).await
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    callbacks::Callback, flags::Following, patience::within, reader::DynReader, terms::Committing,
+    callbacks::Callback, flags::Following, patience::within, reader::DynReader, stat::Lane, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -90,6 +90,11 @@ impl Pool {
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
+    }
+
+    /// How many workers run messages of this queue, and which level of a lane set it is.
+    pub(crate) fn place(&self, _queue: &str) -> (u32, Option<Lane>) {
+        (u32::try_from(self.concurrency).unwrap_or(u32::MAX), None)
     }
 
     pub(crate) fn queue(&self) -> Option<&Arc<str>> {
@@ -203,6 +208,23 @@ pub struct Settings {
     pub max_messages: Option<u64>,
     /// How often a line about the progress is logged; zero: never.
     pub progress: Duration,
+    /// How long records are kept.
+    pub retention: Retention,
+}
+
+/// How long ichido's own records are kept; messages that are not done are never among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// What processes have counted.
+    pub stats: Duration,
+    /// What operators did by hand.
+    pub audit: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { stats: Duration::from_hours(7 * 24), audit: Duration::from_hours(90 * 24) }
+    }
 }
 
 impl Default for Settings {
@@ -216,6 +238,7 @@ impl Default for Settings {
             drain: false,
             max_messages: None,
             progress: Duration::from_secs(10),
+            retention: Retention::default(),
         }
     }
 }

@@ -99,7 +99,8 @@ impl<S: Store> Chores<S> {
     }
 
     async fn tick(&mut self, doubted: bool) {
-        if doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3 {
+        let beats = doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3;
+        if beats {
             self.beat().await;
         }
         let by = self.life.registration();
@@ -116,10 +117,19 @@ impl<S: Store> Chores<S> {
         if around.due {
             self.return_due(&by).await;
         }
+        if beats
+            && around.minute > 0
+            && let Err(error) = self.life.note_stats(&self.store, around.minute).await
+        {
+            tracing::debug!(%error, "what was counted is not stored yet");
+        }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
             if let Err(error) = self.store.tidy(&by).await {
                 tracing::warn!(%error, "cannot tidy up parked messages");
+            }
+            if let Err(error) = self.store.prune(self.settings.retention).await {
+                tracing::warn!(%error, "cannot forget what is old");
             }
         }
         if around.dead && self.is_steady() {

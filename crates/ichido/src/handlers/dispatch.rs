@@ -58,7 +58,7 @@ impl<S: Store> Dispatch<S> {
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
-        let life = Arc::new(Life::new(registration, following));
+        let life = Arc::new(Life::new(registration, following, cx.clock.now()));
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
             Ok(upkeep) => Ok((life, upkeep)),
@@ -129,6 +129,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             cx.former.push(life.id());
         } else {
             tell_longest(&cx.store, &life).await;
+            tell_stats(&cx.store, &life).await;
             tell_others(&cx.store, &life).await;
         }
         report_end(&life, closed.and(left));
@@ -207,6 +208,14 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
         if let Err(error) = store.note_longest(&queue, time).await {
             tracing::debug!(%error, "the longest time is not noted");
         }
+    }
+}
+
+/// The last counts: nothing is lost but what a process has counted that was killed.
+async fn tell_stats<S: Store>(store: &S, life: &Life) {
+    let told = async { life.note_stats(store, store.look_around(&life.registration()).await?.minute).await };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "the last counts are not stored");
     }
 }
 

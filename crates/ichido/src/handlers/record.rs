@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     BoxFuture, Context, Delivery, Error, Failure, Mark, Outcome, Result, RetryPolicy, Store, life::Life,
-    slot::undisturbed,
+    slot::undisturbed, stat::Meter,
 };
 
 /// A message under which the database fails this often in a row is put aside.
@@ -29,6 +29,7 @@ pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
     if matches!(result, Ok(Outcome::Done)) {
         cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
         count(cx, cx.batch.window().len(), |life| &life.done);
+        meter(cx, Meter::done);
         return Ok(None);
     }
     let Some(delivery) = cx.batch.only() else { return Ok(None) };
@@ -65,16 +66,21 @@ pub(super) async fn park<S: Store>(cx: &mut Context<S>, failure: Failure) -> Res
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
     tell(delivery, &failure);
     delivery.mark = Some(Mark::Faulted);
+    let mut for_good = failure.retry_after.is_none();
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
             let text = format!("{}; and this could not be recorded as it should: {error}", failure.error);
             tracing::error!("{}: {text}", delivery.message.id());
+            for_good = false;
             write(&store, delivery, Failure::waiting(text, failure.failures, policy.max)).await?
         }
         parked => parked?,
     };
     delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
     count(cx, 1, |life| &life.failed);
+    if parked {
+        meter(cx, |meter| meter.failed(for_good));
+    }
     Ok(())
 }
 
@@ -99,6 +105,7 @@ pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
         delivery.mark = Some(Mark::Parked);
     }
     count(cx, 1, |life| &life.failed);
+    meter(cx, |meter| meter.failed(failure.retry_after.is_none()));
 }
 
 fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
@@ -130,6 +137,16 @@ fn tell(delivery: &Delivery, failure: &Failure) {
 fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Life) -> &AtomicU64) {
     if let Some(life) = &cx.life {
         what(life).fetch_add(messages as u64, Ordering::Relaxed);
+    }
+}
+
+/// Counts for each message that the transaction was about.
+fn meter<S: Store>(cx: &Context<S>, count: impl Fn(&Meter)) {
+    let Some(life) = &cx.life else { return };
+    for delivery in cx.batch.window() {
+        if let Some(meter) = life.meters.find(&delivery.message.queue) {
+            count(&meter);
+        }
     }
 }
 

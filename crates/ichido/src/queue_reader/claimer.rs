@@ -117,9 +117,10 @@ impl<S: Store> Claimer<S> {
         let count = found.len();
         if count > 0 {
             self.held_up = None;
+            let claimed_at = Some(clock.now());
             let mut buffer = self.shared.buffer();
             for delivery in found {
-                buffer.put(delivery);
+                buffer.put(Delivery { claimed_at, ..delivery });
             }
             self.shared.changed.notify_one();
         }
@@ -136,8 +137,9 @@ impl<S: Store> Claimer<S> {
         };
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
+        let claimed_at = Some(self.shared.clock.now());
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
-            buffer.put(delivery);
+            buffer.put(Delivery { claimed_at, ..delivery });
         }
         self.shared.changed.notify_one();
         Ok(())
