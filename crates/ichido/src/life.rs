@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    Error, Flags, ProcessId, Registration, Result, Store,
+    Error, Flags, ProcessId, Registration,
     flags::Following,
     stat::{Flush, Meters},
 };
@@ -149,11 +149,6 @@ impl Life {
                 (queue.clone(), *time)
             })
             .collect()
-    }
-
-    /// Stores what was counted, if anything is new, under this minute of the database's clock.
-    pub(crate) async fn note_stats<S: Store>(&self, store: &S, minute: i64) -> Result<()> {
-        self.flush.lock().await.run(store, self.id(), minute, &self.meters).await
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

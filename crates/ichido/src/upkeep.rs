@@ -117,11 +117,8 @@ impl<S: Store> Chores<S> {
         if around.due {
             self.return_due(&by).await;
         }
-        if beats
-            && around.minute > 0
-            && let Err(error) = self.life.note_stats(&self.store, around.minute).await
-        {
-            tracing::debug!(%error, "what was counted is not stored yet");
+        if beats && around.minute > 0 {
+            self.note_stats(around.minute);
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
@@ -135,6 +132,17 @@ impl<S: Store> Chores<S> {
         if around.dead && self.is_steady() {
             self.rescue(&by).await;
         }
+    }
+
+    /// In a task of its own: on SQLite it waits for its turn to write, and what operators ask must not wait with it.
+    fn note_stats(&self, minute: i64) {
+        let (store, life) = (self.store.clone(), self.life.clone());
+        tokio::spawn(async move {
+            let Ok(mut flush) = life.flush.try_lock() else { return };
+            if let Err(error) = flush.run(&store, life.id(), minute, &life.meters).await {
+                tracing::debug!(%error, "what was counted is not stored yet");
+            }
+        });
     }
 
     async fn return_due(&self, by: &Registration) {

@@ -9,7 +9,7 @@ use super::section::Section;
 /// The keys that are not built; `*` is any name.
 const KEYS: &[(&str, When)] = &[
     ("log.mask", When::Filled),
-    ("retention.*", When::Written),
+    ("retention.inbox", When::Written),
     ("queues.*.rabbitmq", When::Written),
     ("queues.*.sqs", When::Written),
     ("lanes.*", When::Written),

@@ -213,7 +213,10 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
 
 /// The last counts: nothing is lost but what a process has counted that was killed.
 async fn tell_stats<S: Store>(store: &S, life: &Life) {
-    let told = async { life.note_stats(store, store.look_around(&life.registration()).await?.minute).await };
+    let told = async {
+        let minute = store.look_around(&life.registration()).await?.minute;
+        life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
+    };
     if let Err(error) = told.await {
         tracing::debug!(%error, "the last counts are not stored");
     }

@@ -233,7 +233,8 @@ fn percent(part: f64) -> String {
 }
 
 /// A time as people say it, with about two digits.
-pub(super) fn spell(time: Duration) -> String {
+#[must_use]
+pub fn spell(time: Duration) -> String {
     match time.as_secs_f64() {
         seconds if seconds >= 5400.0 => format!("{:.1} h", seconds / 3600.0),
         seconds if seconds >= 90.0 => format!("{:.0} min", seconds / 60.0),

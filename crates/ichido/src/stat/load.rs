@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use super::{Histogram, Lane, MOST_COUNTED, StatRow, Tally};
-use crate::{ProcessId, QueueCounts};
+use super::{Histogram, Lane, MOST_COUNTED, StatRow, Tally, WINDOW};
+use crate::{Overview, ProcessId, QueueCounts};
 
 /// A row's minute is this long, and what is in it happened half of it later than it began.
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
@@ -80,6 +80,16 @@ pub fn loads(
         Load::of(queue.clone(), &own, *backlog, alive, (span, window))
     };
     queues.iter().map(load).collect()
+}
+
+/// The same for all queues of an overview.
+#[must_use]
+pub fn loads_of(overview: &Overview, rows: &[StatRow]) -> Vec<Load> {
+    let queues: Vec<_> = overview.queues.iter().map(|counts| (counts.queue.clone(), Backlog::of(counts))).collect();
+    let age = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+    let alive = overview.processes.iter().filter(|process| process.alive);
+    let alive = alive.filter_map(|process| Some((process.id.parse().ok()?, age(process.age_seconds))));
+    loads(rows, &queues, &alive.collect(), WINDOW)
 }
 
 impl Load {

@@ -15,10 +15,10 @@ mod simulated;
 mod tally;
 
 pub use self::{
-    advice::{Advice, advise},
+    advice::{Advice, advise, spell},
     erlang::slots_for,
     histogram::{ERROR, Histogram},
-    load::{Backlog, Load, loads},
+    load::{Backlog, Load, Quantiles, Summary, loads, loads_of},
     tally::{Lane, Stat, StatRow, Tally},
 };
 pub(crate) use self::{
