@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, LowerBound, Mapping},
-    stat::{MOST_COUNTED, WINDOW},
+    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
+    stat::WINDOW,
 };
 
 use crate::{groups::Groups, quote, schema::Schema};
@@ -180,6 +180,7 @@ pub(crate) struct Statements {
     pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
     pub(crate) drained: Arc<str>,
+    pub(crate) backlog: Arc<str>,
     pub(crate) counts: Arc<str>,
 }
 
@@ -238,6 +239,11 @@ impl Statements {
             drained: format!(
                 "select not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
                  and not exists (select 1 from {parked} where queue = $1 and state = 'waiting' and attempts > 0)"
+            )
+            .into(),
+            backlog: format!(
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
+                MOST_COUNTED
             )
             .into(),
             counts: counts(&rows, &conditions).into(),

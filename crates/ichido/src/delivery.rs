@@ -25,6 +25,10 @@ pub struct Delivery {
     pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
+    /// The number of its execution in this process.
+    pub(crate) execution: u64,
+    /// Its failure has been logged.
+    pub(crate) told: bool,
     /// Held while a suspect runs, so that a process runs one at a time.
     pub(crate) alone: Option<Alone>,
 }
@@ -70,6 +74,8 @@ impl Delivery {
             faults: 0,
             refused: None,
             mark: None,
+            execution: 0,
+            told: false,
             alone: None,
         }
     }

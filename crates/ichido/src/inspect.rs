@@ -78,7 +78,7 @@ impl Overview {
 pub struct QueueCounts {
     /// The queue.
     pub queue: String,
-    /// Claimable now; no more than [`crate::stat::MOST_COUNTED`] are counted.
+    /// Claimable now; no more than [`crate::backend::MOST_COUNTED`] are counted.
     pub ready: i64,
     /// Those of them that were sent within [`crate::stat::WINDOW`]; none if nothing tells when a message was sent.
     pub recent: Option<i64>,

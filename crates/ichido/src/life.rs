@@ -11,15 +11,19 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use tracing::Span;
 
 use crate::{
     Error, Flags, ProcessId, Registration,
     flags::Following,
+    journal::{Journal, named},
     stat::{Flush, Meters},
 };
 
 pub(crate) struct Life {
     registration: RwLock<Registration>,
+    user_id: Arc<str>,
+    pub(crate) journal: Arc<Journal>,
     /// Its pools.
     following: Vec<Following>,
     /// Why it must end: another process serves what it is to serve alone.
@@ -34,17 +38,23 @@ pub(crate) struct Life {
     executions: AtomicU64,
     /// The longest time that a message of each queue has taken, and whether it has been told.
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
-    pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicU64,
     pub(crate) meters: Meters,
     /// What of that is in the store.
     pub(crate) flush: tokio::sync::Mutex<Flush>,
 }
 
 impl Life {
-    pub(crate) fn new(registration: Registration, following: Vec<Following>, now: Instant) -> Self {
+    pub(crate) fn new(
+        registration: Registration,
+        following: Vec<Following>,
+        user_id: Arc<str>,
+        journal: Arc<Journal>,
+        now: Instant,
+    ) -> Self {
         Life {
             registration: RwLock::new(registration),
+            user_id,
+            journal,
             following,
             displaced: Mutex::default(),
             claiming: AtomicBool::new(true),
@@ -53,8 +63,6 @@ impl Life {
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),
-            done: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
             meters: Meters::new(now),
             flush: tokio::sync::Mutex::default(),
         }
@@ -66,6 +74,13 @@ impl Life {
 
     pub(crate) fn registration(&self) -> Registration {
         self.registration.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The ids for log lines that are about no message. Of the highest level, so that lines of every level carry them.
+    pub(crate) fn span(&self) -> Span {
+        let registration = self.registration();
+        let (process_id, request_id) = (registration.id, registration.title());
+        tracing::error_span!("process", %process_id, request_id, user_id = named(&self.user_id))
     }
 
     /// From now on the process claims under another id.

@@ -4,7 +4,8 @@ use std::{io::IsTerminal, time::Duration};
 
 use ichido::{
     Overview, QueueCounts, RequestState,
-    stat::{self, Advice, Histogram, Lane, Load, MOST_COUNTED, Summary, WINDOW},
+    backend::MOST_COUNTED,
+    stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
 };
 use serde::Serialize;
 
@@ -96,7 +97,8 @@ fn name_level(load: &mut Load, config: &Config) {
 }
 
 fn counts(queue: &QueueCounts) -> [String; 6] {
-    let counted = |count: i64| if count >= MOST_COUNTED { format!("{count}+") } else { count.to_string() };
+    let cut = |count: i64| u64::try_from(count).is_ok_and(|count| count >= MOST_COUNTED);
+    let counted = |count: i64| format!("{count}{}", if cut(count) { "+" } else { "" });
     let oldest = queue.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
     let [ready, claimed] = [queue.ready, queue.claimed].map(counted);
     [queue.queue.clone(), ready, oldest, claimed, queue.waiting.to_string(), queue.failed.to_string()]

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
-use super::{Histogram, Lane, MOST_COUNTED, StatRow, Tally, WINDOW};
-use crate::{Overview, ProcessId, QueueCounts};
+use super::{Histogram, Lane, StatRow, Tally, WINDOW};
+use crate::{Overview, ProcessId, QueueCounts, backend::MOST_COUNTED};
 
 /// A row's minute is this long, and what is in it happened half of it later than it began.
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ impl Backlog {
     /// Are there more than were counted?
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        i64::try_from(self.ready).unwrap_or(i64::MAX) >= MOST_COUNTED
+        self.ready >= MOST_COUNTED
     }
 }
 

@@ -28,6 +28,3 @@ pub(crate) use self::{
 
 /// What `status` looks back on.
 pub const WINDOW: std::time::Duration = std::time::Duration::from_mins(5);
-
-/// Waiting messages beyond this are not counted one by one.
-pub const MOST_COUNTED: i64 = 100_000;
