@@ -6,13 +6,14 @@ use std::{collections::BTreeSet, time::Duration};
 use ichido::{
     Action, Context, Inspect, Operate, Outcome, ParkedFilter, Pool, Process, Result, Retention, Store,
     stat::{Backlog, ERROR, Stat, StatRow, Tally, WINDOW},
+    testing::Dial,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
     fixture::{Fixture, Player, effect, send, send_orders},
-    meddling::{Dial, Harm, Meddled, Order, Running, Scene, THIRD, Verb, one_line, orders},
+    meddling::{Harm, Meddled, Order, Running, Scene, THIRD, Verb, one_line, orders},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
