@@ -236,8 +236,7 @@ impl Statements {
             )
             .into(),
             backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
-                MOST_COUNTED
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
             )
             .into(),
             counts: counts(&rows, &conditions).into(),

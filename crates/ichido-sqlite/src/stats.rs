@@ -31,7 +31,7 @@ impl Sqlite {
         let mut write = sqlx::query(AssertSqlSafe(write));
         for cells in stats.iter().map(StatCells::of) {
             write = write.bind(minute).bind(cells.queue).bind(cells.level).bind(process.to_string()).bind(cells.lanes);
-            write = cells.numbers.into_iter().fold(write, |write, number| write.bind(number));
+            write = cells.numbers.into_iter().fold(write, sqlx::query::Query::bind);
             write = write.bind(cells.waiting).bind(cells.running);
         }
         let mut tx = self.begin_tx().await?;

@@ -156,14 +156,17 @@ impl Life {
 
     /// The longest times that have not been told yet.
     pub(crate) fn untold(&self) -> Vec<(Arc<str>, Duration)> {
+        let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let untold = longest.iter().filter(|(_, (_, told))| !told);
+        untold.map(|(queue, (time, _))| (queue.clone(), *time)).collect()
+    }
+
+    /// This longest time is told. Not before it is: whoever tells it may be dropped.
+    pub(crate) fn told(&self, queue: &str, time: Duration) {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        let untold = longest.iter_mut().filter(|(_, (_, told))| !told);
-        untold
-            .map(|(queue, (time, told))| {
-                *told = true;
-                (queue.clone(), *time)
-            })
-            .collect()
+        if let Some(known) = longest.get_mut(queue).filter(|(known, _)| *known == time) {
+            known.1 = true;
+        }
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

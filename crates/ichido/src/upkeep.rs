@@ -196,8 +196,9 @@ impl<S: Store> Chores<S> {
 
     async fn tell_longest(&self) {
         for (queue, time) in self.life.untold() {
-            if let Err(error) = self.store.note_longest(&queue, time).await {
-                tracing::debug!(%error, "the longest time is not noted");
+            match self.store.note_longest(&queue, time).await {
+                Ok(()) => self.life.told(&queue, time),
+                Err(error) => tracing::debug!(%error, "the longest time is not noted"),
             }
         }
     }

@@ -55,7 +55,9 @@ impl View {
     async fn of<S: Backend>(store: &S, config: &Config) -> ichido::Result<Self> {
         let overview = store.overview().await?;
         let mut loads = stat::loads_of(&overview, &store.stats(WINDOW).await?);
-        loads.iter_mut().for_each(|load| name_level(load, config));
+        for load in &mut loads {
+            name_level(load, config);
+        }
         let measured = loads.iter().map(Load::summary).collect();
         Ok(View { measured, advice: stat::advise(&loads), overview, loads })
     }

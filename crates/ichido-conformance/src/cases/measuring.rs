@@ -217,7 +217,7 @@ pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture
     let lane = ichido::stat::Lane { lanes: "lanes".into(), level: "free".into(), rank: 1 };
     let low = Stat { queue: "mail".into(), lane: Some(lane), slots: 8, tally: tally.clone() };
     let plain = Stat { queue: "orders".into(), lane: None, slots: 1, tally: Tally::default() };
-    store.note_stats(registration.id, now - 20, &[low.clone()]).await.unwrap();
+    store.note_stats(registration.id, now - 20, std::slice::from_ref(&low)).await.unwrap();
     for done in [6, 7] {
         tally.done = done;
         let low = Stat { tally: tally.clone(), ..low.clone() };

@@ -227,8 +227,9 @@ async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()
 /// Only a warning of `check` depends on it.
 async fn tell_longest<S: Store>(store: &S, life: &Life) {
     for (queue, time) in life.untold() {
-        if let Err(error) = store.note_longest(&queue, time).await {
-            tracing::debug!(%error, "the longest time is not noted");
+        match store.note_longest(&queue, time).await {
+            Ok(()) => life.told(&queue, time),
+            Err(error) => tracing::debug!(%error, "the longest time is not noted"),
         }
     }
 }

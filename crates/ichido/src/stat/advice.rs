@@ -172,22 +172,14 @@ fn slow_level(level: &Load) -> Option<Advice> {
     let (slow, target) = misses(level)?;
     let name = level.name();
     let alone = slots_for(level.offered()?, level.service()?, target);
-    match alone.filter(|alone| *alone < level.slots) {
-        Some(alone) => {
-            let text = format!("{slow}: reserve {}", count(alone, "slot"));
-            Some(Advice { reserve: Some(alone), ..Advice::new(name, text) })
-        }
-        None => {
-            let enough = alone.map_or(level.slots, |alone| alone.max(level.slots) + 1);
-            let more = enough.saturating_sub(level.slots).max(1);
-            let text = format!(
-                "{slow}: {} are not enough for it, even alone; give its action {}",
-                count(level.slots, "slot"),
-                count(more, "more slot")
-            );
-            Some(Advice { more_slots: Some(more), ..Advice::new(name, text) })
-        }
+    if let Some(alone) = alone.filter(|alone| *alone < level.slots) {
+        let text = format!("{slow}: reserve {}", count(alone, "slot"));
+        return Some(Advice { reserve: Some(alone), ..Advice::new(name, text) });
     }
+    let more = alone.map_or(1, |alone| alone - level.slots + 1);
+    let (slots, more_slots) = (count(level.slots, "slot"), count(more, "more slot"));
+    let text = format!("{slow}: {slots} are not enough for it, even alone; give its action {more_slots}");
+    Some(Advice { more_slots: Some(more), ..Advice::new(name, text) })
 }
 
 /// How a load misses its target, in words, and the target.

@@ -53,7 +53,7 @@ fn slots_that_cannot_do_what_arrives_are_told_with_how_many_would() {
 #[test]
 fn repeated_runs_need_slots_too() {
     let mut free = load("free", 4, 7 * 300, 2100, Duration::from_millis(500));
-    texts(&[free.clone()], &[]);
+    texts(std::slice::from_ref(&free), &[]);
     free.tally.retried = 600;
     free.tally.busy += SECOND * 300;
     let expected =
@@ -69,7 +69,10 @@ fn what_runs_well_needs_no_advice() {
 #[test]
 fn what_waits_and_is_run_by_nobody_is_told() {
     let mut orders = load("orders", 0, 300, 0, SECOND);
-    texts(&[orders.clone()], &["orders: 300 wait, and no live process has run one of them in the last 5 min"]);
+    texts(
+        std::slice::from_ref(&orders),
+        &["orders: 300 wait, and no live process has run one of them in the last 5 min"],
+    );
     orders.backlog.ready = 100_000;
     texts(&[orders], &["orders: more than 100000 wait, and no live process has run one of them in the last 5 min"]);
 }
@@ -87,7 +90,7 @@ fn free_slots_beside_a_growing_backlog_are_not_to_be_multiplied() {
 fn without_sent_times_a_busy_queue_is_told_without_inventing_arrivals() {
     let mut orders = load("orders", 4, 0, 2390, Duration::from_millis(500));
     orders.arrived = None;
-    texts(&[orders.clone()], &[]);
+    texts(std::slice::from_ref(&orders), &[]);
     orders.backlog.ready = 4800;
     let [advice] = &advise(&[orders])[..] else { panic!("one advice") };
     let expected = "orders: 4 slots are 100 % busy and do 8.0/s; 4800 wait, which takes 10 min if nothing more arrives";
@@ -114,6 +117,16 @@ fn a_level_that_misses_its_target_gets_slots_of_its_own() {
     member.target = Some(SECOND);
     let member = waits(member, &[(50, SECOND), (10, Duration::from_millis(3200))]);
     texts(&[free, member], &["member waits p95 3.3 s, target 1.0 s: reserve 1 slot"]);
+}
+
+#[test]
+fn a_level_that_needs_all_slots_needs_more_of_them() {
+    let mut member = level("member", 0, load("m", 2, 570, 570, SECOND));
+    member.target = Some(SECOND);
+    let member = waits(member, &[(500, SECOND), (70, 4 * SECOND)]);
+    let expected =
+        "member waits p95 4.1 s, target 1.0 s: 2 slots are not enough for it, even alone; give its action 3 more slots";
+    texts(&[member], &[expected]);
 }
 
 #[test]

@@ -19,6 +19,7 @@ const LONGEST: u64 = (1 << 42) - 1;
 pub(crate) const BUCKETS: usize = bucket(LONGEST) + 1;
 
 /// The bucket of a time in microseconds.
+#[allow(clippy::cast_possible_truncation, reason = "there are some hundred buckets")]
 pub(crate) const fn bucket(micros: u64) -> usize {
     let micros = if micros < LONGEST { micros } else { LONGEST };
     if micros < EXACT {

@@ -97,7 +97,7 @@ fn an_overload_is_measured_as_it_is_and_the_advice_ends_it() {
         let [advice] = &advise(&[load])[..] else { panic!("one advice") };
         assert_eq!(advice.more_slots, Some(2), "five slots' worth of work arrives: {}", advice.text);
         let helped = Scene { slots: 6, ..scene }.load(900.0);
-        assert_eq!(advise(&[helped.clone()]), [], "with six slots");
+        assert_eq!(advise(std::slice::from_ref(&helped)), [], "with six slots");
         assert!(helped.backlog.ready < 100, "{:?}", helped.backlog);
     }
 }
