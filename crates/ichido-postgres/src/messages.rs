@@ -92,7 +92,7 @@ impl Postgres {
         let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
             let delivery = Past::delivery(past, message, process, row.try_get("group_key")?, queue.payload_limit);
-            Ok(delivery.after(row.try_get("waited_us")?))
+            Ok(delivery.after(row.try_get("waited")?))
         });
         deliveries.collect()
     }

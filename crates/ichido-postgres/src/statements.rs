@@ -107,19 +107,15 @@ impl Rows {
     pub(crate) fn message(&self) -> String {
         let headers = if self.managed { "t.headers" } else { "'{}'" };
         let group = self.group_out();
-        let (payload, waited) = (self.payload(), self.waited());
-        format!(
-            "{}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited_us",
-            self.key_out()
-        )
+        let (key, payload, waited) = (self.key_out(), self.payload(), self.waited());
+        format!("{key}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited")
     }
 
-    /// For how many microseconds a row has waited; what was never sent, or at the end of all days, has not.
+    /// For how many milliseconds the message has waited; none if it was sent at the end of all days.
     fn waited(&self) -> String {
         let Some(sent_at) = &self.mapping.sent_at else { return "null::bigint".into() };
-        format!(
-            "case when isfinite(t.{sent_at}) then (greatest(extract(epoch from clock_timestamp() - t.{sent_at}), 0) * 1000000)::bigint end"
-        )
+        let since = format!("greatest(extract(epoch from clock_timestamp() - t.{sent_at}), 0) * 1000");
+        format!("case when isfinite(t.{sent_at}) then ({since})::bigint end")
     }
 
     /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.

@@ -15,16 +15,16 @@ pub struct Delivery {
     pub attempt: u32,
     /// The right to complete the message; a reader of the user's own may hand out deliveries without one.
     pub claim: Option<Claim>,
-    /// For how long it had waited when it was claimed, by the database's clock; none if nothing tells when it was sent.
-    pub waited: Option<Duration>,
-    /// When it came into this process.
-    pub(crate) claimed_at: Option<Instant>,
     /// How often the database failed under this delivery, in this process.
     pub faults: u32,
     /// Why no action may see the payload.
     pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
+    /// For how long it had waited when it was claimed, by the database's clock; none where nothing says when it was sent.
+    pub waited: Option<Duration>,
+    /// When it was sent, by the clock of this process.
+    pub(crate) sent: Option<Instant>,
     /// The number of its execution in this process.
     pub(crate) execution: u64,
     /// Its failure has been logged.
@@ -69,11 +69,11 @@ impl Delivery {
             message,
             attempt: 1,
             claim: None,
-            waited: None,
-            claimed_at: None,
             faults: 0,
             refused: None,
             mark: None,
+            waited: None,
+            sent: None,
             execution: 0,
             told: false,
             alone: None,
@@ -97,10 +97,11 @@ impl Delivery {
         self
     }
 
-    /// The same delivery, claimed so many microseconds after its message was sent.
+    /// The same delivery, of a message that had waited for so many milliseconds when it was claimed.
     #[must_use]
-    pub fn after(mut self, waited_us: Option<i64>) -> Self {
-        self.waited = waited_us.map(|micros| Duration::from_micros(micros.try_into().unwrap_or_default()));
+    pub fn after(mut self, waited: Option<i64>) -> Self {
+        // A message from the future has not waited yet.
+        self.waited = waited.map(|waited| Duration::from_millis(waited.max(0).unsigned_abs()));
         self
     }
 
@@ -108,8 +109,8 @@ impl Delivery {
     /// into a fault has not only waited.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let first = self.attempt == 1 && self.faults == 0 && self.claim.as_ref().is_none_or(|claim| !claim.parked);
-        let since = self.claimed_at.map_or(Duration::ZERO, |claimed| now.saturating_duration_since(claimed));
-        self.waited.filter(|_| first).map(|waited| waited + since)
+        let waited = self.sent.map(|sent| now.saturating_duration_since(sent)).or(self.waited);
+        waited.filter(|_| first)
     }
 
     /// The process that has it claimed.

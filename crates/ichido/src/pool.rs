@@ -4,8 +4,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    callbacks::Callback, flags::Following, patience::within, reader::DynReader, stat::Lane, terms::Committing,
+    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms,
+    action::DynAction,
+    callbacks::Callback,
+    flags::Following,
+    lanes::{LaneSet, Policy},
+    patience::within,
+    reader::DynReader,
+    stat::Lane,
+    terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -25,6 +32,7 @@ pub struct Pool {
 #[derive(Clone)]
 pub(crate) enum From {
     Queue(Arc<str>),
+    Lanes(Arc<LaneSet>),
     Reader(Arc<dyn DynReader>),
 }
 
@@ -64,6 +72,14 @@ impl Pool {
         self
     }
 
+    /// The lane set that its messages come from, each level from its queue. With the policy `dedicated` its levels say how
+    /// many workers there are.
+    #[must_use]
+    pub fn from_lanes(mut self, set: LaneSet) -> Self {
+        self.from = From::Lanes(Arc::new(set));
+        self
+    }
+
     /// A reader of your own in the place of a queue.
     #[must_use]
     pub fn reader(mut self, reader: impl Reader) -> Self {
@@ -93,15 +109,53 @@ impl Pool {
     }
 
     /// How many workers run messages of this queue, and which level of a lane set it is.
-    pub(crate) fn place(&self, _queue: &str) -> (u32, Option<Lane>) {
-        (u32::try_from(self.concurrency).unwrap_or(u32::MAX), None)
+    pub(crate) fn place(&self, queue: &str) -> (u32, Option<Lane>) {
+        let number = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
+        let found = self.lanes().and_then(|set| {
+            let rank = set.levels.iter().position(|level| &*level.queue == queue)?;
+            Some((set, rank, &set.levels[rank]))
+        });
+        let Some((set, rank, level)) = found else { return (number(self.workers()), None) };
+        let lane =
+            Lane { lanes: set.name.clone(), level: level.name.clone(), rank: u16::try_from(rank).unwrap_or(u16::MAX) };
+        let own = level.concurrency.filter(|_| set.policy == Policy::Dedicated { borrow: false });
+        (number(own.unwrap_or_else(|| self.workers())), Some(lane))
     }
 
-    pub(crate) fn queue(&self) -> Option<&Arc<str>> {
+    /// The queues that its messages come from.
+    pub(crate) fn queues(&self) -> Vec<Arc<str>> {
         match &self.from {
-            From::Queue(queue) => Some(queue),
-            From::Reader(_) => None,
+            From::Queue(queue) => vec![queue.clone()],
+            From::Lanes(set) => set.levels.iter().map(|level| level.queue.clone()).collect(),
+            From::Reader(_) => Vec::new(),
         }
+    }
+
+    /// The lane set that its messages come from.
+    pub(crate) fn lanes(&self) -> Option<&LaneSet> {
+        match &self.from {
+            From::Lanes(set) => Some(set),
+            From::Queue(_) | From::Reader(_) => None,
+        }
+    }
+
+    /// How many workers it has.
+    pub(crate) fn workers(&self) -> usize {
+        self.lanes().map_or(self.concurrency, |set| set.slots(self.concurrency))
+    }
+
+    /// Can it work?
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(set) = self.lanes() else { return Ok(()) };
+        set.check(self.workers())?;
+        if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
+            return Err(Error::Setup(format!(
+                "the lane set `{}` has a `reserve` or `concurrency` of levels, which counts workers; a worker of the action `{}` takes \
+                 messages of all levels together (`commit_interval`)",
+                set.name, self.name
+            )));
+        }
+        Ok(())
     }
 
     /// How long the action may take for a message, or for the messages that it gets together. What it has written is rolled
@@ -151,12 +205,16 @@ impl Pool {
 
     /// What is in force, for the log.
     pub(crate) fn described(&self) -> String {
-        let from = self.queue().map_or("a reader of its own", |queue| queue);
-        format!("{} from {from}, {} workers, {:?}", self.name, self.concurrency, self.retry)
+        let from = match &self.from {
+            From::Queue(queue) => queue,
+            From::Lanes(set) => &set.name,
+            From::Reader(_) => "a reader of its own",
+        };
+        format!("{} from {from}, {} workers, {:?}", self.name, self.workers(), self.retry)
     }
 
     pub(crate) fn ahead(&self) -> usize {
-        let ahead = self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD);
+        let ahead = self.read_ahead.unwrap_or_else(|| self.workers()).min(MOST_READ_AHEAD);
         match self.commit_interval {
             1 => ahead,
             many => ahead.saturating_mul(many).min(MOST_BATCHES_AHEAD.max(many)),

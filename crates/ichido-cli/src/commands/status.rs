@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     args::Status,
-    config::Config,
+    config::{Config, Policy},
     failure::Failure,
     open::{Backend, OnStore},
     output,
@@ -94,6 +94,7 @@ fn name_level(load: &mut Load, config: &Config) {
         for (rank, level) in (0..).zip(&lanes.levels).filter(|(_, level)| level.queue == load.queue) {
             load.lane = Some(Lane { lanes: set.as_str().into(), level: level.level.as_str().into(), rank });
             load.target = level.target;
+            load.own_slots = lanes.policy == Policy::Dedicated && !lanes.borrow;
         }
     }
 }

@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ichido::{
-    Action, Context, Inspect, Operate, Outcome, ParkedFilter, Pool, Process, Result, Retention, Store,
+    Action, Context, Inspect, NewMessage, Operate, Outcome, ParkedFilter, Pool, Process, Queue, Result, Retention,
+    Store,
+    lanes::{LaneSet, Level, Policy},
     stat::{Backlog, ERROR, Stat, StatRow, Tally, WINDOW},
     testing::Dial,
 };
@@ -230,6 +232,31 @@ pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture
     assert_eq!((process, stat), (&registration.id, &Stat { tally, ..low }));
     assert!(*age < 3 * MINUTE, "{age:?}");
     assert_eq!(store.stats(30 * MINUTE).await.unwrap().len(), 3);
+}
+
+pub async fn levels_are_counted_with_their_place_and_who_is_overtaken<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = || fixture.store_with(["member", "free"].map(Queue::managed).into());
+    for queue in ["member", "free"] {
+        let mut tx = store().begin().await.unwrap();
+        let sent = [NewMessage::new("{}"), NewMessage::new("{}"), NewMessage::new("{}")];
+        store().send(F::Store::connection(&mut tx), queue, &sent).await.unwrap();
+        store().commit(tx).await.unwrap();
+    }
+    fixture.sql("update ichido_message set sent_at = '2001-02-03 04:05:06' where queue = 'member'").await;
+    let set =
+        LaneSet::new("lanes", Policy::Weighted).level(Level::new("high", "member")).level(Level::new("low", "free"));
+    let pool = Pool::new("Lanes").from_lanes(set).concurrency(1);
+    let process = Process::new(store()).poll(Duration::from_millis(10)).drain().action_fn(pool, always::<F>);
+    assert_eq!(process.run().await.unwrap(), 0);
+    let (high, low) = (counted(&fixture, "member").await, counted(&fixture, "free").await);
+    assert_eq!((high.done, low.done), (3, 3));
+    // They took turns: after the first of each, every old one came after a lower one that was sent later.
+    assert_eq!((high.overtaken, low.overtaken), (2, 0));
+    let rows = fixture.store().stats(WINDOW).await.unwrap();
+    let places: BTreeSet<_> = rows.iter().filter_map(|row| row.stat.lane.as_ref()).collect();
+    let places: Vec<_> = places.iter().map(|lane| (&*lane.lanes, &*lane.level, lane.rank)).collect();
+    assert_eq!(places, [("lanes", "high", 0), ("lanes", "low", 1)]);
 }
 
 pub async fn what_waits_is_counted_with_what_was_sent_lately<F: Fixture>() {

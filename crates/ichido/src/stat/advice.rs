@@ -72,10 +72,15 @@ fn about_queue(load: &Load) -> Option<Advice> {
 fn about_lanes(set: &str, levels: &[&Load]) -> Vec<Advice> {
     let mut advice: Vec<_> = levels.iter().filter_map(|level| unserved(level).or_else(|| held_up(level))).collect();
     if advice.is_empty() {
-        advice.extend(overload(set, levels));
+        let sharing: Vec<_> = levels.iter().copied().filter(|level| !level.own_slots).collect();
+        advice.extend(overload(set, &sharing));
     }
     for (at, level) in levels.iter().enumerate() {
-        advice.extend(slow_level(level).or_else(|| overtaken(level, &levels[at + 1..])));
+        let slow = match level.own_slots {
+            true => overload(level.name(), &[level]).or_else(|| slow_queue(level)),
+            false => slow_level(level),
+        };
+        advice.extend(slow.or_else(|| overtaken(level, &levels[at + 1..])));
     }
     advice
 }

@@ -19,6 +19,7 @@ fn load(queue: &str, slots: u32, arrived: u64, done: u64, took: Duration) -> Loa
         arrived: Some(arrived),
         arrived_in: SPAN,
         backlog: Backlog { ready: arrived.saturating_sub(done), recent: Some(0), oldest: Some(SECOND) },
+        own_slots: false,
         target: None,
     }
 }
@@ -135,6 +136,15 @@ fn levels_of_a_lane_set_share_their_slots() {
     let free = level("free", 1, load("f", 4, 1200, 600, SECOND));
     let expected = "mail: 6.0/s arrive, 4 slots do 4.0/s: give it 3 more slots (7 would run at 86 %)";
     texts(&[member, free], &[expected]);
+}
+
+#[test]
+fn levels_with_slots_of_their_own_are_looked_at_one_by_one() {
+    let member = level("member", 0, load("m", 10, 600, 600, SECOND));
+    let free = level("free", 1, load("f", 2, 1200, 600, SECOND));
+    let own = |load: Load| Load { own_slots: true, ..load };
+    let expected = "free: 4.0/s arrive, 2 slots do 2.0/s: give it 3 more slots (5 would run at 80 %)";
+    texts(&[own(member), own(free)], &[expected]);
 }
 
 #[test]

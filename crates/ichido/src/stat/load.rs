@@ -61,6 +61,8 @@ pub struct Load {
     pub arrived_in: Duration,
     /// What waits now.
     pub backlog: Backlog,
+    /// It is a level that shares no slots with the others.
+    pub own_slots: bool,
     /// The wait that 95 of 100 messages should not exceed.
     pub target: Option<Duration>,
 }
@@ -120,6 +122,7 @@ impl Load {
             arrived: backlog.recent.map(|recent| recent + arrived),
             arrived_in: span.max(backlog.oldest.unwrap_or_default()).min(window),
             backlog,
+            own_slots: false,
             target: None,
         }
     }

@@ -63,7 +63,7 @@ impl Tally {
 }
 
 /// The place of a queue in a lane set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
     /// The lane set.
     pub lanes: Arc<str>,
