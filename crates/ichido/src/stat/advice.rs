@@ -76,9 +76,10 @@ fn about_lanes(set: &str, levels: &[&Load]) -> Vec<Advice> {
         advice.extend(overload(set, &sharing));
     }
     for (at, level) in levels.iter().enumerate() {
-        let slow = match level.own_slots {
-            true => overload(level.name(), &[level]).or_else(|| slow_queue(level)),
-            false => slow_level(level),
+        let slow = if level.own_slots {
+            overload(level.name(), &[level]).or_else(|| slow_queue(level))
+        } else {
+            slow_level(level)
         };
         advice.extend(slow.or_else(|| overtaken(level, &levels[at + 1..])));
     }

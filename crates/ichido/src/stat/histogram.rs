@@ -161,8 +161,8 @@ mod tests {
             times.sort_unstable();
             for per_mille in [1, 100, 500, 950, 990, 1000] {
                 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-                let exact = times[(10 * per_mille - 1) as usize] as f64;
-                let found = histogram.quantile(per_mille).unwrap().as_secs_f64() * 1e6;
+                let exact = times[10 * per_mille - 1] as f64;
+                let found = histogram.quantile(per_mille as u64).unwrap().as_secs_f64() * 1e6;
                 assert!((found - exact).abs() <= exact * ERROR, "{per_mille} of {span}: {found}, exactly {exact}");
             }
         }

@@ -248,7 +248,9 @@ mod tests {
 
     fn row(process: ProcessId, age: Duration, waits: &[u64], done: u64, busy: Duration) -> StatRow {
         let mut tally = Tally { started: done, done, busy, ..Tally::default() };
-        waits.iter().for_each(|seconds| tally.waiting.add(Duration::from_secs(*seconds)));
+        for seconds in waits {
+            tally.waiting.add(Duration::from_secs(*seconds));
+        }
         StatRow { process, age, stat: Stat { queue: "orders".into(), lane: None, slots: 2, tally } }
     }
 
@@ -256,7 +258,7 @@ mod tests {
     fn rows_of_two_processes_are_added_up_and_only_live_slots_count() {
         let (one, two, dead) = (ProcessId::random(), ProcessId::random(), ProcessId::random());
         let rows = [
-            row(one, MINUTE, &[1, 2], 2, Duration::from_secs(60)),
+            row(one, MINUTE, &[1, 2], 2, MINUTE),
             row(one, MINUTE * 2, &[1], 1, Duration::from_secs(30)),
             row(two, MINUTE * 2, &[], 3, Duration::from_secs(30)),
             row(dead, MINUTE * 2, &[], 4, Duration::ZERO),
