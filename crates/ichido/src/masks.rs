@@ -88,8 +88,12 @@ impl Masks {
                 secrets.extend(self.inside(value).secrets);
             }
         }
-        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.iter().fold(text.to_owned(), |text, secret| without(&text, secret))
+        let mut spelled: Vec<_> = secrets.iter().flat_map(|secret| spellings(secret)).collect();
+        spelled.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        spelled.dedup();
+        // First where it is whole: its first part may be the same in several spellings.
+        let text = spelled.iter().fold(text.to_owned(), |text, secret| replaced(&text, secret, secret));
+        spelled.iter().fold(text, |text, secret| replaced(&text, secret, seed(secret)))
     }
 
     fn look_into(&self, payload: &[u8]) -> Option<Looked> {
@@ -221,16 +225,38 @@ fn collect(secrets: &mut Vec<String>, value: &RawValue, depth: usize) -> serde_j
     Ok(())
 }
 
-/// The text without this value, also where it is escaped or cut.
-fn without(text: &str, secret: &str) -> String {
-    let debug = format!("{secret:?}");
-    let debug = &debug[1..debug.len() - 1];
-    let text = replaced(text, secret);
-    if debug == secret { text } else { replaced(&text, debug) }
+/// A value as others may write it: as it is, escaped as by Rust or in JSON, on one line, and line by line.
+fn spellings(secret: &str) -> Vec<String> {
+    let unquoted = |quoted: &str| quoted[1..quoted.len() - 1].to_owned();
+    let json = unquoted(&serde_json::json!(secret).to_string());
+    let words = secret.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut spelled = vec![
+        secret.to_owned(),
+        unquoted(&format!("{secret:?}")),
+        words.collect::<Vec<_>>().join(" "),
+        in_ascii(&json, |unit| format!("\\u{unit:04x}")),
+        in_ascii(&json, |unit| format!("\\u{unit:04X}")),
+        json,
+    ];
+    spelled.extend(secret.lines().map(|line| line.trim().to_owned()).filter(|line| line.chars().count() >= SHORT));
+    spelled
 }
 
-fn replaced(text: &str, secret: &str) -> String {
-    let seed = secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at]);
+/// JSON as most programs write it, in ASCII.
+fn in_ascii(json: &str, escaped: impl Fn(u16) -> String) -> String {
+    let spelled = |c: char| match c {
+        ' '..='~' => c.to_string(),
+        _ => c.encode_utf16(&mut [0; 2]).iter().map(|unit| escaped(*unit)).collect(),
+    };
+    json.chars().map(spelled).collect()
+}
+
+fn seed(secret: &str) -> &str {
+    secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at])
+}
+
+/// The text without this value, as far as it goes on from its seed.
+fn replaced(text: &str, secret: &str, seed: &str) -> String {
     let is_short = secret.chars().count() < SHORT;
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(seed).filter(|_| !seed.is_empty()) {
@@ -297,6 +323,25 @@ mod tests {
         assert_eq!(hidden(&long, &format!("bad {cut}...")), "bad ***...");
         assert_eq!(hidden("12", "line 12 of 312: it"), "line *** of 312: it");
         assert_eq!(hidden("", "nothing"), "nothing");
+    }
+
+    #[test]
+    fn a_masked_value_is_found_however_it_is_written() {
+        let hidden = |card: &str, text: &str| {
+            let payload = serde_json::to_vec(&serde_json::json!({ "card": card })).unwrap();
+            masks().text(text, &payload, &Headers::new())
+        };
+        let key = "-----BEGIN KEY-----\nMIIEvQ+IBA/DAN==\nkiG9w0\n-----END KEY-----\n";
+        for line in key.lines() {
+            assert_eq!(hidden(key, &format!("stderr: {line}")), "stderr: ***");
+        }
+        assert_eq!(hidden(key, &format!("it is {}.", key.trim().replace('\n', " "))), "it is ***.");
+        assert_eq!(hidden("12345  Old Elm\tStreet", "no 12345 Old Elm Street"), "no ***");
+        for text in [r#"{"card": "\u5c71\u7530"}"#, r#"{"card": "\u5C71\u7530"}"#, r#"{"card": "山田"}"#] {
+            assert_eq!(hidden("山田", text), r#"{"card": "***"}"#);
+        }
+        assert_eq!(hidden("a\u{1}é😀", r"a\u0001\u00e9\ud83d\ude00"), "***");
+        assert_eq!(hidden("a\u{1}é", r"a\u0001é"), "***");
     }
 
     #[test]
