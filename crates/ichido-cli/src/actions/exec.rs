@@ -72,8 +72,8 @@ impl<S: Store> Action<S> for ExecAction {
         let (mut said, mut unkept) = (Tail::default(), Tail::default());
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let status = {
-            let out = follow(out, &mut unkept, |line| tracing::debug!("stdout: {}", hide(line)));
-            let err = follow(err, &mut said, |line| tracing::info!("stderr: {}", hide(line)));
+            let out = follow(out, &mut unkept, &hide, |line| tracing::debug!("stdout: {line}"));
+            let err = follow(err, &mut said, &hide, |line| tracing::info!("stderr: {line}"));
             let mut talk = std::pin::pin!(async { tokio::join!(write(input, json), out, err) });
             let (status, all_said) = tokio::select! {
                 status = child.wait() => (status, false),
@@ -86,7 +86,7 @@ impl<S: Store> Action<S> for ExecAction {
             }
             status.map_err(|why| format!("how `{}` has ended cannot be known: {why}", self.name()))?
         };
-        self.outcome(cx, status, &said.text())
+        self.outcome(cx, status, &said.text(&hide))
     }
 }
 
