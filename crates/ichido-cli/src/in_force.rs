@@ -54,7 +54,9 @@ fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> Str
         ActionKind::Sql(statements) => format!("sql of {} statements", statements.len()),
         ActionKind::Http(http) => {
             let headers = http.headers.keys().map(|header| format!("{header}: {MASK}")).collect::<Vec<_>>().join(", ");
-            format!("http to {} with [{headers}]", http.url)
+            // What follows the `?` is often a key.
+            let url = http.url.to_string();
+            format!("http to {} with [{headers}]", url.split('?').next().unwrap_or_default())
         }
         ActionKind::Exec(words) => format!("exec {}", words.first().map_or("", String::as_str)),
         ActionKind::Rust => "rust".into(),
@@ -104,13 +106,21 @@ mod tests {
     fn no_secret_is_in_it() {
         let text = "[database]\nurl = \"postgres://app:s3cret@db/shop\"\n[queues.q]\n\
             [process]\nhandlers = [{ name = \"vault\", before = \"read\", options = { api_key = \"s3cret\", n = 7 } }]\n\
-            [actions.A]\nfrom = \"q\"\ntimeout = \"90s\"\n";
+            [actions.A]\nfrom = \"q\"\ntimeout = \"90s\"\n\
+            http = { url = \"http://u:s3cret@h/x?key=s3cret\", headers = { X-Token = \"s3cret\" } }\n";
         let config = Config::parse(text, "ichido.toml", &|_| None).unwrap();
         let given = [("day", "7"), ("smtp-password", "s3cret"), ("card", "s3cret"), ("url", "http://u:s3cret@h")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let told = settings(&config, &Masks::new(["card"]), &given);
         assert!(!told.contains("s3cret"), "{told}");
-        for part in ["postgres://app:***@db/shop", "api_key ***, n 7", "--day=7", "--card=***", "timeout 1m30s"] {
+        for part in [
+            "postgres://app:***@db/shop",
+            "api_key ***, n 7",
+            "--day=7",
+            "--card=***",
+            "timeout 1m30s",
+            "h/x with [X-Token: ***]",
+        ] {
             assert!(told.contains(part), "{part}: {told}");
         }
     }

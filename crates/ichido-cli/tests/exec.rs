@@ -122,8 +122,11 @@ async fn a_failure_is_told_with_the_end_of_what_the_program_said() {
 async fn what_it_says_is_logged_line_by_line_with_the_messages_id() {
     let (_, ended) = ran("echo one; echo two; echo three >&2", "").await;
     for line in ["stdout: one", "stdout: two", "stderr: three"] {
-        let logged =
-            ended.stderr.lines().find(|logged| logged.ends_with(line)).unwrap_or_else(|| panic!("{line}: {ended:?}"));
+        let logged = ended
+            .stderr
+            .lines()
+            .find(|logged| logged.contains(&format!(" {line} ")))
+            .unwrap_or_else(|| panic!("{line}: {ended:?}"));
         assert!(logged.contains("id=mail/1"), "{logged}");
     }
 }
