@@ -65,7 +65,7 @@ impl<S: Store> Action<S> for ExecAction {
 
     async fn handle(&self, cx: &mut Context<S>, message: Whole) -> Result<Outcome> {
         let json = message.json(cx.attempt())?;
-        let started = Group::spawn(&mut self.command(cx)?);
+        let started = Group::spawn(&mut self.command(cx)?, &cx.execution_id());
         let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
         let (masks, about) = (cx.masks().clone(), cx.message()?.clone());
         let hide = |line: &str| masks.text(line, &about.payload, &about.headers);
