@@ -9,19 +9,17 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Headers, shape};
+use crate::Headers;
+
+mod hidden;
+
+pub use hidden::Hidden;
 
 /// What stands in the place of a value.
 pub const MASK: &str = "***";
 
 /// What is nested deeper than this is masked as a whole.
 const DEEPEST: usize = 64;
-
-/// So much of a value is enough to find it: servers cut the values that they repeat in their errors.
-const SEED: usize = 16;
-
-/// A shorter value is only found as a word of its own.
-const SHORT: usize = 4;
 
 /// The names whose values are not shown. Case, `_` and `-` make no difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,14 +70,20 @@ impl Masks {
     /// A text about a message, such as an error, without the masked values that it repeats.
     #[must_use]
     pub fn text(&self, text: &str, payload: &[u8], headers: &Headers) -> String {
+        self.hidden(payload, headers).hide(text)
+    }
+
+    /// What must not be seen of a message, for many texts about it.
+    #[must_use]
+    pub fn hidden(&self, payload: &[u8], headers: &Headers) -> Hidden {
         if self.is_empty() {
-            return text.to_owned();
+            return Hidden::default();
         }
         let mut secrets = match self.look_into(payload) {
             Some(looked) => looked.secrets,
             None if payload.is_empty() => Vec::new(),
             // Which values are masked cannot be told: whatever is quoted may be one.
-            None => return shape(text),
+            None => return Hidden::everything(),
         };
         for (name, value) in headers {
             if self.covers(name) {
@@ -88,12 +92,7 @@ impl Masks {
                 secrets.extend(self.inside(value).secrets);
             }
         }
-        let mut spelled: Vec<_> = secrets.iter().flat_map(|secret| spellings(secret)).collect();
-        spelled.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
-        spelled.dedup();
-        // First where it is whole: its first part may be the same in several spellings.
-        let text = spelled.iter().fold(text.to_owned(), |text, secret| replaced(&text, secret, secret));
-        spelled.iter().fold(text, |text, secret| replaced(&text, secret, seed(secret)))
+        Hidden::new(&secrets)
     }
 
     fn look_into(&self, payload: &[u8]) -> Option<Looked> {
@@ -223,53 +222,6 @@ fn collect(secrets: &mut Vec<String>, value: &RawValue, depth: usize) -> serde_j
         _ => secrets.push(text.to_owned()),
     }
     Ok(())
-}
-
-/// A value as others may write it: as it is, escaped as by Rust or in JSON, on one line, and line by line.
-fn spellings(secret: &str) -> Vec<String> {
-    let unquoted = |quoted: &str| quoted[1..quoted.len() - 1].to_owned();
-    let json = unquoted(&serde_json::json!(secret).to_string());
-    let words = secret.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut spelled = vec![
-        secret.to_owned(),
-        unquoted(&format!("{secret:?}")),
-        words.collect::<Vec<_>>().join(" "),
-        in_ascii(&json, |unit| format!("\\u{unit:04x}")),
-        in_ascii(&json, |unit| format!("\\u{unit:04X}")),
-        json,
-    ];
-    spelled.extend(secret.lines().map(|line| line.trim().to_owned()).filter(|line| line.chars().count() >= SHORT));
-    spelled
-}
-
-/// JSON as most programs write it, in ASCII.
-fn in_ascii(json: &str, escaped: impl Fn(u16) -> String) -> String {
-    let spelled = |c: char| match c {
-        ' '..='~' => c.to_string(),
-        _ => c.encode_utf16(&mut [0; 2]).iter().map(|unit| escaped(*unit)).collect(),
-    };
-    json.chars().map(spelled).collect()
-}
-
-fn seed(secret: &str) -> &str {
-    secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at])
-}
-
-/// The text without this value, as far as it goes on from its seed.
-fn replaced(text: &str, secret: &str, seed: &str) -> String {
-    let is_short = secret.chars().count() < SHORT;
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(seed).filter(|_| !seed.is_empty()) {
-        let same = rest[at..].chars().zip(secret.chars()).take_while(|(one, other)| one == other);
-        let end = at + same.map(|(same, _)| same.len_utf8()).sum::<usize>();
-        let inner = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
-        let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
-        let is_part = is_short && (inner(before) || inner(rest[end..].chars().next()));
-        shown.push_str(if is_part { &rest[..end] } else { &rest[..at] });
-        shown.push_str(if is_part { "" } else { MASK });
-        rest = &rest[end..];
-    }
-    shown + rest
 }
 
 fn plain(name: &str) -> String {

@@ -67,8 +67,8 @@ impl<S: Store> Action<S> for ExecAction {
         let json = message.json(cx.attempt())?;
         let started = Group::spawn(&mut self.command(cx)?, &cx.execution_id());
         let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
-        let (masks, about) = (cx.masks().clone(), cx.message()?.clone());
-        let hide = |line: &str| masks.text(line, &about.payload, &about.headers);
+        let hidden = cx.masks().hidden(&cx.message()?.payload, &cx.message()?.headers);
+        let hide = |line: &str| hidden.hide(line);
         let (mut said, mut unkept) = (Tail::default(), Tail::default());
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let status = {
