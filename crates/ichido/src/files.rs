@@ -110,10 +110,12 @@ impl Stage {
         let FileSetId { stage, number } = id;
         let (set, folder, sync) = (set_folder(&self.folder, stage, Some(number)), self.folder.clone(), self.sync);
         let is_committed = store.decide_files(id).await?;
-        let settled = blocking(move || match is_committed {
-            true => place::publish(&set, &folder, sync),
-            false => place::remove(&set).map(|()| 0),
-        });
+        let settled =
+            blocking(
+                move || {
+                    if is_committed { place::publish(&set, &folder, sync) } else { place::remove(&set).map(|()| 0) }
+                },
+            );
         match settled.await {
             Ok(moved) if is_committed => {
                 tracing::info!(moved, "files of a committed transaction are put in their places now");

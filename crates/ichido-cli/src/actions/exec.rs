@@ -66,7 +66,7 @@ impl<S: Store> Action<S> for ExecAction {
 
     async fn handle(&self, cx: &mut Context<S>, message: Whole) -> Result<Outcome> {
         let json = message.json(cx.attempt())?;
-        let started = Group::spawn(&mut self.command(cx)?, &cx.execution_id());
+        let started = Group::spawn(&mut self.command(cx)?);
         let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
         let hidden = cx.masks().hidden(&cx.message()?.payload, &cx.message()?.headers);
         let hide = |line: &str| hidden.hide(line);

@@ -89,7 +89,7 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone")
+                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone");
             }
         }
     }
