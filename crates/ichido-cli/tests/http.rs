@@ -193,6 +193,46 @@ async fn an_answer_without_end_is_no_trap() {
 }
 
 #[tokio::test]
+async fn a_status_counts_though_its_body_never_comes() {
+    let server = Server::start(|at| match at {
+        0 => "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nwait".to_owned(),
+        _ => "HTTP/1.1 400 No\r\ncontent-length: 9\r\n\r\nwait".to_owned(),
+    })
+    .await;
+    let env = posting(&server, r#", timeout = "100ms""#).await;
+    env.ok(&["send", "mail", "1"]).await;
+    env.ok(RUN).await;
+    assert_eq!((server.posts().len(), failed(&env).await.len()), (1, 0), "it is done");
+    env.ok(&["send", "mail", "2"]).await;
+    env.ok(RUN).await;
+    assert!(failed(&env).await[0].ends_with("answered 400 Bad Request: wait"), "{:?}", failed(&env).await);
+}
+
+#[tokio::test]
+async fn secrets_are_found_in_part_and_where_the_answer_is_cut() {
+    let answers = ["no such token: canary-token", "no such key: canary-query", "canary-pässword"];
+    let cut = |secret: &str| format!("{}{secret}", "x".repeat(1000 - secret.len() / 2));
+    let bodies = answers.map(ToOwned::to_owned).into_iter().chain([cut("canary-header"), cut("canary-card")]);
+    let bodies: Vec<_> = bodies.collect();
+    let count = bodies.len();
+    let server = Server::start(move |at| answer("400 Echo", "", &bodies[at])).await;
+    let more = r#", headers = { Authorization = "Bearer canary-token", X-Key = "canary-header" }"#;
+    let env = posting(&server, more).await;
+    env.reconfigure(|config| {
+        let url = config.replace("http://127", "http://me:canary-p%C3%A4ssword@127");
+        url.replace("/hook", "/hook?key=canary-query") + "\n[log]\nmask = [\"card\"]\n"
+    });
+    for _ in 0..count {
+        env.ok(&["send", "mail", r#"{"card":"canary-card"}"#]).await;
+    }
+    let ran = env.run(RUN).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let shown = [ran.stderr, ran.stdout, format!("{:?}", failed(&env).await)].concat();
+    assert_eq!(failed(&env).await.len(), count);
+    assert!(!shown.contains("canary") && shown.contains("no such token: ***"), "{shown}");
+}
+
+#[tokio::test]
 async fn no_transaction_is_open_while_the_server_thinks() {
     let server = Server::start(|_| String::new()).await;
     let env = posting(&server, "").await;

@@ -174,7 +174,8 @@ impl<S: Store> Context<S> {
     /// system said.
     pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<&mut tokio::fs::File> {
         let Some(stage) = &self.stage else {
-            return Err(Error::Setup("`cx.file()` needs the handler `files` before it in the handler queue".into()));
+            let text = "`cx.file()` needs the handler `files` before it in the handler queue, and a message in hand";
+            return Err(Error::Setup(text.into()));
         };
         self.files.get_or_insert_with(|| FileSet::new(stage.clone())).file(path.as_ref()).await
     }

@@ -4,7 +4,7 @@
 //! decides about them, and the handler `files` begins with what others left behind.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, VecDeque, btree_map::Entry},
     fs, io,
     path::{Component, Path, PathBuf},
     sync::{
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
     sync: bool,
     sets: AtomicI64,
     /// Sets of which nobody could tell whether they are committed, or that could not be moved.
-    undecided: Mutex<Vec<i64>>,
+    undecided: Mutex<VecDeque<i64>>,
     _lock: fs::File,
 }
 
@@ -38,6 +38,8 @@ pub(crate) struct FileSet {
     stage: Arc<Stage>,
     number: i64,
     files: BTreeMap<PathBuf, File>,
+    /// No transaction can have committed them yet.
+    is_open: bool,
 }
 
 /// What became of the transaction.
@@ -61,55 +63,71 @@ impl Stage {
             fs::create_dir(&own).map_err(|error| told("create", &own, &error))?;
             Ok(file)
         });
-        let lock = lock.await?;
+        let unusable = |error| {
+            let text = "the folder of the handler `files` cannot be used";
+            Error::Setup(format!("{text}, `{}`: {error}", folder.display()))
+        };
+        let lock = lock.await.map_err(unusable)?;
         Ok(Stage { folder, id, sync, sets: AtomicI64::new(1), undecided: Mutex::default(), _lock: lock })
     }
 
     /// Decides about what dead processes left behind, and about what we could not.
     pub(crate) async fn recover<S: Store>(self: &Arc<Self>, store: &S) -> Result<()> {
-        while self.decide_one(store).await? {}
+        let open = self.undecided().len();
+        for _ in 0..open {
+            self.decide_one(store).await?;
+        }
         let (folder, own) = (self.folder.clone(), self.id);
         for (dead, lock) in blocking(move || place::dead(&folder, own)).await? {
             let below = set_folder(&self.folder, dead, None);
+            let mut is_settled = true;
             for number in blocking(move || place::numbers(&below)).await? {
-                self.decide(store, FileSetId { stage: dead, number }).await?;
+                is_settled &= self.decide(store, FileSetId { stage: dead, number }).await?;
             }
-            // It may have died before it forgot what was in its place.
-            store.forget_files(dead, None).await?;
-            let (own, file) = (set_folder(&self.folder, dead, None), lock_file(&self.folder, dead));
-            blocking(move || {
-                fs::remove_dir_all(&own).map_err(|error| told("remove", &own, &error))?;
-                drop(fs::remove_file(file));
-                drop(lock);
-                Ok(())
-            })
-            .await?;
+            if is_settled {
+                // It may have died before it forgot what was in its place.
+                store.forget_files(dead, None).await?;
+                let folder = self.folder.clone();
+                blocking(move || place::bury(&folder, dead, lock)).await?;
+            }
         }
         Ok(())
     }
 
-    /// Decides about one of those that are open; false if there is none.
-    async fn decide_one<S: Store>(&self, store: &S) -> Result<bool> {
-        let Some(number) = self.undecided().first().copied() else { return Ok(false) };
-        self.decide(store, FileSetId { stage: self.id, number }).await?;
-        self.undecided().retain(|open| *open != number);
+    /// Decides about the one that has waited longest; if that does not help, the next one's turn comes first.
+    async fn decide_one<S: Store>(&self, store: &S) -> Result<()> {
+        let Some(number) = self.undecided().pop_front() else { return Ok(()) };
+        let decided = self.decide(store, FileSetId { stage: self.id, number }).await;
+        if !matches!(decided, Ok(true)) {
+            self.undecided().push_back(number);
+        }
+        decided.map(drop)
+    }
+
+    /// The database knows whether a set is committed; if it is not, it never will be from now on. False if something is in the
+    /// way of its files: that is told, and holds up nobody else.
+    async fn decide<S: Store>(&self, store: &S, id: FileSetId) -> Result<bool> {
+        let FileSetId { stage, number } = id;
+        let (set, folder, sync) = (set_folder(&self.folder, stage, Some(number)), self.folder.clone(), self.sync);
+        let is_committed = store.decide_files(id).await?;
+        let settled =
+            blocking(
+                move || {
+                    if is_committed { place::publish(&set, &folder, sync) } else { place::remove(&set).map(|()| 0) }
+                },
+            );
+        match settled.await {
+            Ok(moved) if is_committed => {
+                tracing::info!(moved, "files of a committed transaction are put in their places now");
+                store.forget_files(stage, Some(number)).await?;
+            }
+            Ok(_) => {}
+            Err(error) => return Ok(told_again(is_committed, &error)),
+        }
         Ok(true)
     }
 
-    /// The database knows whether a set is committed; if it is not, it never will be from now on.
-    async fn decide<S: Store>(&self, store: &S, id: FileSetId) -> Result<()> {
-        let FileSetId { stage, number } = id;
-        let (set, folder, sync) = (set_folder(&self.folder, stage, Some(number)), self.folder.clone(), self.sync);
-        if store.decide_files(id).await? {
-            let moved = blocking(move || place::publish(&set, &folder, sync)).await?;
-            tracing::info!(moved, "files of a committed transaction are put in their places now");
-            store.forget_files(stage, Some(number)).await
-        } else {
-            blocking(move || place::remove(&set)).await
-        }
-    }
-
-    fn undecided(&self) -> std::sync::MutexGuard<'_, Vec<i64>> {
+    fn undecided(&self) -> std::sync::MutexGuard<'_, VecDeque<i64>> {
         self.undecided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,20 +144,18 @@ impl Drop for Stage {
 impl FileSet {
     pub(crate) fn new(stage: Arc<Stage>) -> Self {
         let number = stage.sets.fetch_add(1, Ordering::Relaxed);
-        FileSet { stage, number, files: BTreeMap::new() }
+        FileSet { stage, number, files: BTreeMap::new(), is_open: true }
     }
 
     /// The file for this place, created at first use.
     pub(crate) async fn file(&mut self, path: &Path) -> Result<&mut File> {
         let place = proper(path)?;
-        let (hidden, seen) = (self.folder().join(&place), self.stage.folder.join(&place));
+        let (hidden, folder, seen) = (self.folder().join(&place), self.stage.folder.clone(), place.clone());
         match self.files.entry(place) {
             Entry::Occupied(open) => Ok(open.into_mut()),
             Entry::Vacant(new) => {
                 let file = blocking(move || {
-                    if seen.is_dir() {
-                        return Err(Error::Refused(format!("`{}` is a folder", seen.display())));
-                    }
+                    place::refuse_taken(&folder, &seen)?;
                     fs::create_dir_all(hidden.parent().unwrap_or(&hidden))
                         .and_then(|()| fs::File::create_new(&hidden))
                         .map_err(|error| told("create", &hidden, &error))
@@ -166,6 +182,7 @@ impl FileSet {
 
     /// Everything that was written is on the disk, before the database says that it is.
     pub(crate) async fn seal(&mut self) -> Result<()> {
+        self.is_open = false;
         for (path, mut file) in std::mem::take(&mut self.files) {
             let written = match file.flush().await {
                 Ok(()) if self.stage.sync => file.sync_all().await,
@@ -184,7 +201,7 @@ impl FileSet {
             Fate::RolledBack => return self.remove().await,
             Fate::Committed if !self.publish(store).await => return,
             Fate::Committed => {}
-            Fate::Unknown => stage.undecided().push(self.number),
+            Fate::Unknown => stage.undecided().push_back(self.number),
         }
         // Also what could not be moved before; one at a time, not to be held up by it.
         if let Err(error) = stage.decide_one(store).await {
@@ -196,9 +213,8 @@ impl FileSet {
     async fn publish<S: Store>(&self, store: &S) -> bool {
         let (set, folder, sync) = (self.folder(), self.stage.folder.clone(), self.stage.sync);
         if let Err(error) = blocking(move || place::publish(&set, &folder, sync)).await {
-            self.stage.undecided().push(self.number);
-            tracing::error!("committed files are not in their places: {error}; this is tried again");
-            return false;
+            self.stage.undecided().push_back(self.number);
+            return told_again(true, &error);
         }
         if let Err(error) = store.forget_files(self.stage.id, Some(self.number)).await {
             tracing::debug!(%error, "what is known about files that are in their places is not forgotten");
@@ -210,12 +226,24 @@ impl FileSet {
         self.files.clear();
         let set = self.folder();
         if let Err(error) = blocking(move || place::remove(&set)).await {
-            tracing::warn!("what was rolled back is not removed yet: {error}");
+            told_again(false, &error);
         }
+        self.is_open = false;
     }
 
     fn folder(&self) -> PathBuf {
         set_folder(&self.stage.folder, self.stage.id, Some(self.number))
+    }
+}
+
+impl Drop for FileSet {
+    /// Its message was dropped, out of grace or with a test: what it wrote was never anything.
+    fn drop(&mut self) {
+        if self.is_open
+            && let Err(error) = place::remove(&self.folder())
+        {
+            told_again(false, &error);
+        }
     }
 }
 
@@ -241,6 +269,16 @@ fn proper(path: &Path) -> Result<PathBuf> {
 
 fn told(verb: &str, path: &Path, error: &io::Error) -> Error {
     format!("cannot {verb} `{}`: {error}", path.display()).into()
+}
+
+/// Says that something is in the way of files, and returns that they are not settled.
+fn told_again(is_committed: bool, error: &Error) -> bool {
+    if is_committed {
+        tracing::error!("committed files are not in their places: {error}; this is tried again");
+    } else {
+        tracing::warn!("what was rolled back is not removed yet: {error}");
+    }
+    false
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

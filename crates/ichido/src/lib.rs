@@ -95,7 +95,7 @@ pub use self::{
         ProcessState, QueueCounts, Statement, history, shape,
     },
     journal::{ANALYSIS, MONITOR},
-    masks::{MASK, Masks},
+    masks::{Hidden, MASK, Masks},
     message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},

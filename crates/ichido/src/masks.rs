@@ -9,19 +9,17 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{Headers, shape};
+use crate::Headers;
+
+mod hidden;
+
+pub use hidden::Hidden;
 
 /// What stands in the place of a value.
 pub const MASK: &str = "***";
 
 /// What is nested deeper than this is masked as a whole.
 const DEEPEST: usize = 64;
-
-/// So much of a value is enough to find it: servers cut the values that they repeat in their errors.
-const SEED: usize = 16;
-
-/// A shorter value is only found as a word of its own.
-const SHORT: usize = 4;
 
 /// The names whose values are not shown. Case, `_` and `-` make no difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,14 +70,20 @@ impl Masks {
     /// A text about a message, such as an error, without the masked values that it repeats.
     #[must_use]
     pub fn text(&self, text: &str, payload: &[u8], headers: &Headers) -> String {
+        self.hidden(payload, headers).hide(text)
+    }
+
+    /// What must not be seen of a message, for many texts about it.
+    #[must_use]
+    pub fn hidden(&self, payload: &[u8], headers: &Headers) -> Hidden {
         if self.is_empty() {
-            return text.to_owned();
+            return Hidden::default();
         }
         let mut secrets = match self.look_into(payload) {
             Some(looked) => looked.secrets,
             None if payload.is_empty() => Vec::new(),
             // Which values are masked cannot be told: whatever is quoted may be one.
-            None => return shape(text),
+            None => return Hidden::everything(),
         };
         for (name, value) in headers {
             if self.covers(name) {
@@ -88,8 +92,7 @@ impl Masks {
                 secrets.extend(self.inside(value).secrets);
             }
         }
-        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.iter().fold(text.to_owned(), |text, secret| without(&text, secret))
+        Hidden::new(&secrets)
     }
 
     fn look_into(&self, payload: &[u8]) -> Option<Looked> {
@@ -221,31 +224,6 @@ fn collect(secrets: &mut Vec<String>, value: &RawValue, depth: usize) -> serde_j
     Ok(())
 }
 
-/// The text without this value, also where it is escaped or cut.
-fn without(text: &str, secret: &str) -> String {
-    let debug = format!("{secret:?}");
-    let debug = &debug[1..debug.len() - 1];
-    let text = replaced(text, secret);
-    if debug == secret { text } else { replaced(&text, debug) }
-}
-
-fn replaced(text: &str, secret: &str) -> String {
-    let seed = secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at]);
-    let is_short = secret.chars().count() < SHORT;
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find(seed).filter(|_| !seed.is_empty()) {
-        let same = rest[at..].chars().zip(secret.chars()).take_while(|(one, other)| one == other);
-        let end = at + same.map(|(same, _)| same.len_utf8()).sum::<usize>();
-        let inner = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
-        let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
-        let is_part = is_short && (inner(before) || inner(rest[end..].chars().next()));
-        shown.push_str(if is_part { &rest[..end] } else { &rest[..at] });
-        shown.push_str(if is_part { "" } else { MASK });
-        rest = &rest[end..];
-    }
-    shown + rest
-}
-
 fn plain(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
@@ -297,6 +275,25 @@ mod tests {
         assert_eq!(hidden(&long, &format!("bad {cut}...")), "bad ***...");
         assert_eq!(hidden("12", "line 12 of 312: it"), "line *** of 312: it");
         assert_eq!(hidden("", "nothing"), "nothing");
+    }
+
+    #[test]
+    fn a_masked_value_is_found_however_it_is_written() {
+        let hidden = |card: &str, text: &str| {
+            let payload = serde_json::to_vec(&serde_json::json!({ "card": card })).unwrap();
+            masks().text(text, &payload, &Headers::new())
+        };
+        let key = "-----BEGIN KEY-----\nMIIEvQ+IBA/DAN==\nkiG9w0\n-----END KEY-----\n";
+        for line in key.lines() {
+            assert_eq!(hidden(key, &format!("stderr: {line}")), "stderr: ***");
+        }
+        assert_eq!(hidden(key, &format!("it is {}.", key.trim().replace('\n', " "))), "it is ***.");
+        assert_eq!(hidden("12345  Old Elm\tStreet", "no 12345 Old Elm Street"), "no ***");
+        for text in [r#"{"card": "\u5c71\u7530"}"#, r#"{"card": "\u5C71\u7530"}"#, r#"{"card": "山田"}"#] {
+            assert_eq!(hidden("山田", text), r#"{"card": "***"}"#);
+        }
+        assert_eq!(hidden("a\u{1}é😀", r"a\u0001\u00e9\ud83d\ude00"), "***");
+        assert_eq!(hidden("a\u{1}é", r"a\u0001é"), "***");
     }
 
     #[test]

@@ -16,8 +16,10 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(every: Duration, now: Instant) -> Self {
-        Progress { every, since: now, ended: 0 }
+    /// From now on. The journal is older where the process has begun anew after a fault.
+    pub(crate) fn new(every: Duration, now: Instant, journal: &Journal) -> Self {
+        let ended = journal.done.load(Ordering::Relaxed) + journal.failed.load(Ordering::Relaxed);
+        Progress { every, since: now, ended }
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
@@ -68,6 +70,16 @@ fn seconds(messages: u64, rate: f64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Masks;
+
+    #[test]
+    fn what_was_done_before_an_outage_does_not_count_as_done_since() {
+        let now = Instant::now();
+        let journal = Journal::new(Masks::default(), String::new(), now);
+        journal.done.store(5000, Ordering::Relaxed);
+        journal.failed.store(3, Ordering::Relaxed);
+        assert_eq!(Progress::new(Duration::from_secs(10), now, &journal).ended, 5003);
+    }
 
     #[test]
     fn what_is_left_takes_as_long_as_what_was_done() {

@@ -35,7 +35,7 @@ impl Upkeep {
                 let apart = store.apart();
                 let _ = ready.send(apart.ping().await);
                 let now = clock.now();
-                let progress = Progress::new(settings.progress, now);
+                let progress = Progress::new(settings.progress, now, &life.journal);
                 let chores = Chores {
                     store: apart,
                     life,

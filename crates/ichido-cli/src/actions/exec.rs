@@ -68,13 +68,13 @@ impl<S: Store> Action<S> for ExecAction {
         let json = message.json(cx.attempt())?;
         let started = Group::spawn(&mut self.command(cx)?);
         let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
-        let (masks, about) = (cx.masks().clone(), cx.message()?.clone());
-        let hide = |line: &str| masks.text(line, &about.payload, &about.headers);
+        let hidden = cx.masks().hidden(&cx.message()?.payload, &cx.message()?.headers);
+        let hide = |line: &str| hidden.hide(line);
         let (mut said, mut unkept) = (Tail::default(), Tail::default());
         let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let status = {
-            let out = follow(out, &mut unkept, |line| tracing::debug!("stdout: {}", hide(line)));
-            let err = follow(err, &mut said, |line| tracing::info!("stderr: {}", hide(line)));
+            let out = follow(out, &mut unkept, &hide, |line| tracing::debug!("stdout: {line}"));
+            let err = follow(err, &mut said, &hide, |line| tracing::info!("stderr: {line}"));
             let mut talk = std::pin::pin!(async { tokio::join!(write(input, json), out, err) });
             let (status, all_said) = tokio::select! {
                 status = child.wait() => (status, false),
@@ -87,7 +87,7 @@ impl<S: Store> Action<S> for ExecAction {
             }
             status.map_err(|why| format!("how `{}` has ended cannot be known: {why}", self.name()))?
         };
-        self.outcome(cx, status, &said.text())
+        self.outcome(cx, status, &said.text(&hide))
     }
 }
 

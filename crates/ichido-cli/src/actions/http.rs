@@ -2,7 +2,10 @@
 //! 2xx done; 408, 425, 429 and 5xx retry, when the server says so; everything else parks. Redirects are not followed: where a message goes is the
 //! configuration's to say.
 
-use std::{error::Error as _, time::Duration};
+use std::{
+    error::Error as _,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http_body_util::{BodyExt, Full};
@@ -16,7 +19,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use ichido::{Action, Context, Error, MessageId, Outcome, Result, RetryAfter, Store, Whole};
+use ichido::{Action, Context, Error, MASK, MessageId, Outcome, Result, RetryAfter, Store, Whole};
 use rustls::crypto::ring::default_provider;
 
 use super::{REASON, one_line, retry_after::wait};
@@ -58,12 +61,14 @@ impl HttpAction {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("ichido/", env!("CARGO_PKG_VERSION"))));
-        let mut secrets: Vec<_> = config.headers.values().filter(|value| value.len() > 3).cloned().collect();
+        let mut secrets: Vec<_> = config.headers.values().flat_map(|value| parts(value)).collect();
+        secrets.extend(url.query().into_iter().flat_map(|query| query.split(['&', '='])).flat_map(parts));
         if let Some((user, password)) = login {
             let login = BASE64_STANDARD.encode(format!("{user}:{password}"));
             headers.insert(AUTHORIZATION, secret(&format!("Basic {login}"))?);
             secrets.extend([password, login].into_iter().filter(|secret| !secret.is_empty()));
         }
+        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         for (name, value) in &config.headers {
             let name: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
             headers.insert(name, secret(value)?);
@@ -83,21 +88,22 @@ impl HttpAction {
     }
 
     async fn post(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
-        let call = async {
+        let answered = tokio::time::timeout(self.timeout, async {
+            let began = Instant::now();
             let answer = self.client.request(request).await.map_err(|error| chain(&error))?;
-            let (head, body) = answer.into_parts();
-            Ok(Answer { status: head.status, headers: head.headers, body: beginning(body).await })
-        };
-        let answered = tokio::time::timeout(self.timeout, call).await;
-        answered.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.timeout)))
+            Ok((answer.into_parts(), self.timeout.saturating_sub(began.elapsed())))
+        });
+        let answered = answered.await.unwrap_or_else(|_| Err(format!("no answer within {:?}", self.timeout)));
+        let ((head, body), left) = answered?;
+        Ok(Answer { status: head.status, headers: head.headers, body: beginning(body, left).await })
     }
 
-    fn outcome(&self, answer: &Answer) -> Result<Outcome> {
+    fn outcome(&self, answer: &Answer, hide: impl Fn(&str) -> String) -> Result<Outcome> {
         let Answer { status, headers, .. } = answer;
         if status.is_success() {
             return Ok(Outcome::Done);
         }
-        let text = self.told(answer);
+        let text = self.told(answer, hide);
         match status.as_u16() {
             408 | 425 | 429 | 500.. => Err(match headers.get(RETRY_AFTER).and_then(wait) {
                 Some(after) => RetryAfter { after, cause: text.into() }.into(),
@@ -108,19 +114,24 @@ impl HttpAction {
     }
 
     /// What the server answered, for the reason of a failure.
-    fn told(&self, answer: &Answer) -> String {
+    fn told(&self, answer: &Answer, hide: impl Fn(&str) -> String) -> String {
         let mut text = format!("{} answered {}", self.shown(), answer.status);
         if answer.status.is_redirection() {
             let to = answer.headers.get(LOCATION).and_then(|to| Some(shown(&Uri::try_from(to.as_bytes()).ok()?)));
             let to = to.as_deref().unwrap_or("nowhere");
             text = format!("{text}, a redirect to {to}; redirects are not followed");
         }
-        let mut said = one_line(&answer.body);
+        // Hidden first, for what is cut in two is not found.
+        let mut said = self.hidden(hide(&one_line(&answer.body)));
         said.truncate(said.floor_char_boundary(REASON));
         if !said.is_empty() {
             text = format!("{text}: {said}");
         }
-        self.secrets.iter().fold(text, |text, secret| text.replace(secret, "***"))
+        self.hidden(text)
+    }
+
+    fn hidden(&self, text: String) -> String {
+        self.secrets.iter().fold(text, |text, secret| text.replace(secret, MASK))
     }
 }
 
@@ -131,7 +142,7 @@ impl<S: Store> Action<S> for HttpAction {
         let answer = self.post(self.request(&cx.message_id()?, message.json(cx.attempt())?)?).await;
         let answer = answer.map_err(|why| Error::from(format!("{}: {why}", self.shown())))?;
         tracing::debug!("{} answered {}", self.shown(), answer.status);
-        self.outcome(&answer)
+        self.outcome(&answer, |text| cx.masked(text))
     }
 }
 
@@ -199,16 +210,25 @@ fn key(id: &MessageId) -> Result<HeaderValue> {
     Ok(HeaderValue::try_from(text)?)
 }
 
-/// The first part of an answer, as far as it comes.
-async fn beginning(mut body: Incoming) -> Vec<u8> {
+/// The first part of an answer, as far as it comes within this time: its status has said all that matters.
+async fn beginning(mut body: Incoming, within: Duration) -> Vec<u8> {
     let mut read = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
-        if read.len() > ANSWER {
-            break;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            read.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if read.len() > ANSWER {
+                break;
+            }
         }
-    }
+    };
+    let _ = tokio::time::timeout(within, reading).await;
     read
+}
+
+/// A secret, and its parts: `Bearer x` may come back as `x` alone. What is very short is found everywhere.
+fn parts(secret: &str) -> Vec<String> {
+    let words = secret.split_whitespace().skip(1);
+    [secret].into_iter().chain(words).filter(|part| part.len() > 3).map(ToOwned::to_owned).collect()
 }
 
 /// An error with its causes; many repeat their cause's text.

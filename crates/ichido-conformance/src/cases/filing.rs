@@ -24,13 +24,16 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-struct Order {
+pub(super) struct Order {
     id: i64,
     name: Option<String>,
 }
 
 /// Writes a file in two pieces; its name says what becomes of it.
-async fn write<F: Fixture, S: Store<Connection = Connection<F>>>(cx: &mut Context<S>, order: Order) -> Result<Outcome> {
+pub(super) async fn write<F: Fixture, S: Store<Connection = Connection<F>>>(
+    cx: &mut Context<S>,
+    order: Order,
+) -> Result<Outcome> {
     let message = cx.message()?.clone();
     effect::<F>(cx.tx().await?, &message).await?;
     let path = format!("orders/{}.txt", order.id);
@@ -46,24 +49,24 @@ async fn write<F: Fixture, S: Store<Connection = Connection<F>>>(cx: &mut Contex
     }
 }
 
-fn orders() -> Pool {
+pub(super) fn orders() -> Pool {
     let retry =
         RetryPolicy { attempts: 2, first: Duration::from_millis(1), max: Duration::from_millis(2), factor: 1.0 };
     Pool::new("Filing").from("orders").concurrency(2).retry(retry)
 }
 
-fn filing<S: Store>(process: Process<S>, folder: &Path) -> Process<S> {
+pub(super) fn filing<S: Store>(process: Process<S>, folder: &Path) -> Process<S> {
     let folder = folder.to_owned();
     process.handlers(move |queue| queue.before(Scope::Worker, "transaction", Files::below(folder)))
 }
 
-async fn drain<S: Store>(process: Process<S>) -> i32 {
+pub(super) async fn drain<S: Store>(process: Process<S>) -> i32 {
     let process = process.poll(Duration::from_millis(5)).drain();
     tokio::time::timeout(Duration::from_mins(2), process.run()).await.expect("it does not go on").unwrap()
 }
 
 /// A fresh database with orders of these names, and a folder.
-async fn with_names<F: Fixture>(names: &[&str]) -> (F, TempDir) {
+pub(super) async fn with_names<F: Fixture>(names: &[&str]) -> (F, TempDir) {
     let fixture = F::fresh().await;
     send_orders(&fixture, names.len().try_into().unwrap()).await;
     for (at, name) in names.iter().enumerate() {
@@ -73,7 +76,7 @@ async fn with_names<F: Fixture>(names: &[&str]) -> (F, TempDir) {
 }
 
 /// Every file below the folder with what is in it; hidden ones too, but for the locks.
-fn seen(folder: &Path) -> BTreeMap<String, String> {
+pub(super) fn seen(folder: &Path) -> BTreeMap<String, String> {
     let (mut seen, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(next) = folders.pop() {
         for path in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
@@ -89,11 +92,11 @@ fn seen(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// What is there if the files of these orders are, and nothing else.
-fn files(ids: &[i64]) -> BTreeMap<String, String> {
+pub(super) fn files(ids: &[i64]) -> BTreeMap<String, String> {
     ids.iter().map(|id| (format!("orders/{id}.txt"), format!("order {id}"))).collect()
 }
 
-async fn notes<F: Fixture>(fixture: &F) -> i64 {
+pub(super) async fn notes<F: Fixture>(fixture: &F) -> i64 {
     fixture.number("select count(*) from ichido_files").await
 }
 
@@ -109,9 +112,9 @@ pub async fn a_file_is_seen_when_its_message_is_done_and_not_before<F: Fixture>(
 }
 
 /// An action that finds no file of the first message before it is done.
-struct Watched<W, L> {
-    write: W,
-    look: L,
+pub(super) struct Watched<W, L> {
+    pub(super) write: W,
+    pub(super) look: L,
 }
 
 impl<S: Store, W, L: Fn() -> bool + Send + Sync + 'static> ichido::Action<S> for Watched<W, L>
@@ -190,17 +193,6 @@ pub async fn a_file_whose_fate_nobody_could_tell_waits_for_the_next_start<F: Fix
     assert_eq!((seen(folder.path()), notes(&scene.fixture).await), (files(&[1]), 0), "there was nothing else to do");
 }
 
-pub async fn a_file_that_cannot_be_put_in_its_place_waits<F: Fixture>() {
-    let (fixture, folder): (F, _) = with_names(&[""]).await;
-    fs::write(folder.path().join("orders"), "in the way").unwrap();
-    let run = || filing(Process::new(fixture.store()), folder.path()).action_fn(orders(), write::<F, F::Store>);
-    assert_eq!(drain(run()).await, 0);
-    assert_eq!((effects(&fixture).await, notes(&fixture).await), (1, 1), "committed all the same");
-    fs::remove_file(folder.path().join("orders")).unwrap();
-    assert_eq!(drain(run()).await, 0);
-    assert_eq!((seen(folder.path()), notes(&fixture).await), (files(&[1]), 0));
-}
-
 pub async fn what_is_decided_stays_decided<F: Fixture>() {
     let fixture = F::fresh().await;
     let (one, other, stage) = (fixture.store(), fixture.store(), ProcessId::random());
@@ -247,7 +239,7 @@ pub async fn a_start_cleans_up_after_the_dead_and_spares_the_living<F: Fixture>(
 }
 
 /// The hidden folder of another process, with a set that may be committed and one that is not, and its lock if it lives.
-fn left_behind(folder: &Path, order: i64, lives: bool) -> (ProcessId, Option<fs::File>) {
+pub(super) fn left_behind(folder: &Path, order: i64, lives: bool) -> (ProcessId, Option<fs::File>) {
     let id = ProcessId::random();
     let hidden = folder.join(".ichido");
     let put = |path: PathBuf, text: &str| {

@@ -19,6 +19,7 @@ pub mod handling;
 pub mod looping;
 pub mod measuring;
 pub mod migrating;
+pub mod obstructing;
 pub mod parking;
 pub mod prioritising;
 pub mod reading;
@@ -122,8 +123,13 @@ macro_rules! conformance {
             a_file_is_seen_when_its_message_is_done_and_not_before, a_file_of_a_failed_message_is_never_seen,
             a_path_from_a_message_does_not_lead_out_of_the_folder, files_of_messages_that_share_a_transaction_appear_together,
             a_file_appears_though_the_reply_to_its_commit_is_lost, a_file_whose_fate_nobody_could_tell_waits_for_the_next_start,
-            a_file_that_cannot_be_put_in_its_place_waits, what_is_decided_stays_decided,
+            what_is_decided_stays_decided,
             a_start_cleans_up_after_the_dead_and_spares_the_living, without_the_handler_there_are_no_files
+        ]);
+        $crate::conformance!(@ $fixture, obstructing: [
+            a_file_that_cannot_be_put_in_its_place_waits, a_place_below_a_file_is_refused,
+            files_with_something_in_their_way_hold_up_nobody, many_that_begin_and_end_at_once_do_not_disturb_each_other,
+            a_folder_that_cannot_be_used_is_named_at_the_start, nothing_is_left_of_a_message_out_of_grace
         ]);
         $crate::conformance!(@ $fixture, guarding: [
             a_row_that_was_done_by_hand_is_neither_parked_nor_released, what_was_taken_or_done_by_hand_while_it_waited_is_not_returned,

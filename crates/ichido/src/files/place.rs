@@ -6,8 +6,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{HIDDEN, lock_file, told};
-use crate::{ProcessId, Result};
+use super::{HIDDEN, lock_file, set_folder, told};
+use crate::{Error, ProcessId, Result};
+
+/// Refuses a place where a file could not appear: it is a folder, or below a file.
+pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
+    let refused = |path: &Path, what| Err(Error::Refused(format!("`{}` is {what}", path.display())));
+    if folder.join(place).is_dir() {
+        return refused(&folder.join(place), "a folder");
+    }
+    let above = place.ancestors().skip(1).map(|above| folder.join(above));
+    above.filter(|above| above.is_file()).try_for_each(|file| refused(&file, "a file"))
+}
 
 /// Moves all files of a set to their places and returns how many there were. Each appears whole, and what was there before is
 /// replaced. Done again after a crash, it moves the rest.
@@ -86,10 +96,37 @@ pub(super) fn dead(folder: &Path, own: ProcessId) -> Result<Vec<(ProcessId, fs::
     Ok(dead)
 }
 
+/// Removes the folder of a dead process and its lock. Somebody else may have done it meanwhile.
+pub(super) fn bury(folder: &Path, dead: ProcessId, lock: fs::File) -> Result<()> {
+    remove(&set_folder(folder, dead, None))?;
+    drop(fs::remove_file(lock_file(folder, dead)));
+    drop(lock);
+    Ok(())
+}
+
 /// The sets that are in a folder.
 pub(super) fn numbers(folder: &Path) -> Result<Vec<i64>> {
     let number = |path: &PathBuf| path.file_name()?.to_str()?.parse().ok();
     let mut numbers: Vec<i64> = listed(folder)?.iter().filter_map(number).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_gone_meanwhile_is_no_error() {
+        let (folder, own, gone) = (tempfile::tempdir().unwrap(), ProcessId::random(), ProcessId::random());
+        let hidden = set_folder(folder.path(), gone, None);
+        fs::create_dir_all(&hidden).unwrap();
+        let mut dead = dead(folder.path(), own).unwrap();
+        let (id, lock) = dead.pop().unwrap();
+        assert_eq!((id, dead.len()), (gone, 0));
+        fs::remove_dir(hidden).unwrap();
+        assert!(numbers(&set_folder(folder.path(), gone, None)).unwrap().is_empty());
+        bury(folder.path(), gone, lock).unwrap();
+        assert_eq!(fs::read_dir(folder.path().join(HIDDEN)).unwrap().count(), 0);
+    }
 }

@@ -3,7 +3,8 @@
 //! a crash left behind: files of committed transactions appear, others are removed.
 //!
 //! Scope: worker. In: the right to files. Out and on error: nothing; the transaction has decided. It needs nothing before it.
-//! Options: `folder` = ".", below which all files are; `sync` = true, files are on the disk before the COMMIT (false: a power
+//! Options: `folder` = ".", below which all files are, and which belongs to one database: what a process of another one left there
+//! would count as not committed; `sync` = true, files are on the disk before the COMMIT (false: a power
 //! failure may leave empty files behind).
 
 use std::{path::PathBuf, sync::Arc};
