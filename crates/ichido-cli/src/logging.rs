@@ -8,10 +8,15 @@ use std::io::{IsTerminal, stderr};
 use tracing_subscriber::{EnvFilter, fmt::format::JsonFields};
 
 use self::lines::Lines;
-use crate::{config::Log, output};
+use crate::{config::Log, failure::Failure, output};
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Starts the log.
-pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) {
+///
+/// # Errors
+/// If `ICHIDO_LOG` is not what a log can be told.
+pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> {
     output::be_quiet(quiet);
     ichido::quiet_panics();
     let wanted = match (quiet, verbose) {
@@ -21,10 +26,43 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) {
         _ => Some("trace".to_owned()),
     };
     let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
-    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(&wanted).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(false);
     let builder = builder.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
     let _ = builder.try_init();
+    Ok(())
+}
+
+/// A word that is no level would be the name of a target, and everything else would be silent.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let word = text.split(',').map(str::trim).find(|part| {
+        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(part));
+        !part.is_empty() && !part.contains(['=', '[']) && !is_level
+    });
+    if let Some(word) = word {
+        let hint = ichido::suggestion(word, LEVELS);
+        return Err(format!(
+            "`{word}` is no level{hint}; there are: {}; or target=level, with commas between",
+            LEVELS.join(", ")
+        ));
+    }
+    EnvFilter::try_new(text).map_err(|why| format!("\"{text}\" cannot be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_with_what_was_meant() {
+        for good in ["info", "WARN", "debug,sqlx=warn", "ichido::monitor=info", "off", "info,", "warn, ichido=trace"] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        assert!(filter("wran").unwrap_err().contains("`warn`"));
+        for bad in ["ichido", "info,sqlx", "sqlx=loud", "3,x"] {
+            assert!(filter(bad).is_err(), "{bad}");
+        }
+    }
 }

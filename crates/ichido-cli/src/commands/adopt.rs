@@ -35,7 +35,7 @@ pub(crate) async fn run(
     if let Some(url) = url {
         config.override_url(url, "--database-url")?;
     }
-    logging::start(&config.log, verbose, quiet);
+    logging::start(&config.log, verbose, quiet)?;
     on_store(&config, Adoption { adopt, table, queue, draft }).await
 }
 
