@@ -124,11 +124,12 @@ fn measured(load: &Load) -> [String; 11] {
         None if load.tally.waiting.count() == 0 => "unknown".into(),
         _ => at(&load.tally.waiting, per_mille),
     };
+    let least = if load.backlog.is_cut() { "+" } else { "" };
     let run = |per_mille| at(&load.tally.running, per_mille);
     [
         load.queue.clone(),
         load.lane.as_ref().map_or("-".into(), |lane| lane.level.to_string()),
-        summary.in_per_minute.map_or("unknown".into(), rate),
+        summary.in_per_minute.map_or("unknown".into(), |arrive| format!("{}{least}", rate(arrive))),
         rate(summary.out_per_minute),
         wait(500),
         wait(950),
