@@ -48,7 +48,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
             LEVELS.join(", ")
         ));
     }
-    EnvFilter::try_new(text).map_err(|why| format!("\"{text}\" cannot be read: {why}"))
+    EnvFilter::try_new(text.replace(char::is_whitespace, "")).map_err(|why| format!("\"{text}\" cannot be read: {why}"))
 }
 
 #[cfg(test)]
