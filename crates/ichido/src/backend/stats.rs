@@ -10,7 +10,7 @@ use crate::{
 /// What a row is about: the columns of its key.
 pub const STAT_KEY: &str = "minute, queue, level, process";
 
-/// What a row says, in the order of [`StatCells::values`].
+/// What a row says, in the order in which it is written.
 pub const STAT_VALUES: [&str; 11] = [
     "lanes",
     "levels_above",

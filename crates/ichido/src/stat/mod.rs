@@ -1,4 +1,4 @@
-//! What is measured and what it means. Workers count into a [`meter`](Meters), `upkeep` hands what is new to the store once per sign
+//! What is measured and what it means. Workers count into a `meter`, `upkeep` hands what is new to the store once per sign
 //! of life, and `status` adds the rows of the last minutes up to a [`Load`] per queue, from which [`advise`] says what to tune.
 //! Nothing here talks to a database.
 
