@@ -56,7 +56,7 @@ measured() {
 }
 took=$(measured member running_ms | grep -o '"p50":[0-9.]*' | cut -d: -f2)
 echo "predicted ($policy), with ${took} ms per message as they really took"
-"$ichido" -q lanes simulate --rate "member=$member/s" --rate "free=$free/s" --service "$(awk -v t="$took" 'BEGIN { printf "%dus", t * 1000 }')" \
+"$ichido" -q lanes simulate --rate "member=$member/s" --rate "free=$free/s" --service "$(awk -v t="$took" 'BEGIN { printf "%.0fms", t }')" \
     --fixed --duration "${seconds}s" 2>/dev/null
 echo "measured"
 for level in member free; do
