@@ -86,9 +86,9 @@ fn about_lanes(set: &str, levels: &[&Load]) -> Vec<Advice> {
     advice
 }
 
-/// Something waits and nobody runs it.
+/// Something waits and nobody runs it. Who has claimed some of it may not have told yet what it counted.
 fn unserved(load: &Load) -> Option<Advice> {
-    (load.slots == 0 && load.backlog.ready > 0).then(|| {
+    (load.slots == 0 && load.backlog.ready > 0 && load.backlog.claimed == 0).then(|| {
         let (name, waiting, span) = (load.name(), waiting(load), spell(load.span));
         let text = format!("{name}: {waiting} wait, and no live process has run one of them in the last {span}");
         Advice::new(name, text)

@@ -18,7 +18,7 @@ fn load(queue: &str, slots: u32, arrived: u64, done: u64, took: Duration) -> Loa
         tally,
         arrived: Some(arrived),
         arrived_in: SPAN,
-        backlog: Backlog { ready: arrived.saturating_sub(done), recent: Some(0), oldest: Some(SECOND) },
+        backlog: Backlog { ready: arrived.saturating_sub(done), claimed: 0, recent: Some(0), oldest: Some(SECOND) },
         own_slots: false,
         target: None,
     }
@@ -75,7 +75,10 @@ fn what_waits_and_is_run_by_nobody_is_told() {
         &["orders: 300 wait, and no live process has run one of them in the last 5 min"],
     );
     orders.backlog.ready = 100_000;
-    texts(&[orders], &["orders: more than 100000 wait, and no live process has run one of them in the last 5 min"]);
+    let more = ["orders: more than 100000 wait, and no live process has run one of them in the last 5 min"];
+    texts(std::slice::from_ref(&orders), &more);
+    orders.backlog.claimed = 1;
+    texts(&[orders], &[]); // somebody runs them, and has not told yet
 }
 
 #[test]

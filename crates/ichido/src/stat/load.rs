@@ -16,7 +16,9 @@ const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 pub struct Backlog {
     /// Messages that can be claimed; at [`MOST_COUNTED`] there may be more.
     pub ready: u64,
-    /// Those of them that were sent in the window; none if nothing tells when a message was sent.
+    /// Messages that somebody has claimed.
+    pub claimed: u64,
+    /// Those that can be claimed and were sent in the window; none if nothing tells when a message was sent.
     pub recent: Option<u64>,
     /// For how long the oldest has waited.
     pub oldest: Option<Duration>,
@@ -29,6 +31,7 @@ impl Backlog {
         let number = |count: i64| u64::try_from(count).unwrap_or_default();
         Backlog {
             ready: number(counts.ready),
+            claimed: number(counts.claimed),
             recent: counts.recent.map(number),
             oldest: counts.oldest_seconds.map(|seconds| Duration::from_secs(number(seconds))),
         }
@@ -264,7 +267,7 @@ mod tests {
             row(dead, MINUTE * 2, &[], 4, Duration::ZERO),
         ];
         let alive = [(one, MINUTE * 60), (two, MINUTE)].into();
-        let backlog = Backlog { ready: 7, recent: Some(5), oldest: Some(Duration::from_secs(9)) };
+        let backlog = Backlog { ready: 7, claimed: 0, recent: Some(5), oldest: Some(Duration::from_secs(9)) };
         let found = loads(&rows, &[("orders".into(), backlog)], &alive, MINUTE * 5);
         let [load] = &found[..] else { panic!("one queue") };
         assert_eq!((load.span, load.slots, load.tally.done), (MINUTE * 5, 4, 10));

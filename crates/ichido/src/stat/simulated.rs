@@ -67,6 +67,7 @@ impl Scene {
         let waiting: Vec<_> = messages.iter().filter(|(_, started, _)| *started >= until).collect();
         let recent = waiting.iter().filter(|(sent, ..)| *sent >= until - WINDOW.as_secs_f64()).count();
         let backlog = Backlog {
+            claimed: 0,
             ready: waiting.len() as u64,
             recent: Some(recent as u64),
             oldest: waiting.first().map(|(sent, ..)| seconds(until - sent)),
