@@ -1,9 +1,6 @@
 //! Many messages in one transaction, time limits and isolation, from outside.
 
-use ichido_conformance::{
-    proxy::{Cut, Proxy},
-    servers, size,
-};
+use ichido_conformance::{proxy::Cut, size};
 
 mod testenv;
 
@@ -162,11 +159,7 @@ async fn cut(kind: Kind, cut: Cut) {
     let orders = times * 100;
     let env = Env::new(kind).await;
     env.send_orders(1..=orders).await;
-    let proxy = match kind {
-        Kind::MariaDb => Proxy::start_mysql(servers::MariaDb::shared().address()),
-        _ => Proxy::start(servers::Postgres::shared().address()),
-    };
-    env.configure(|config| config.replace(&env.url, &proxy.url(&env.url)));
+    let proxy = env.behind_a_proxy();
     env.set("commit_interval = 20");
     proxy.cut_commits(cut, 3, times);
     let mut process = env.start("process", RUN);

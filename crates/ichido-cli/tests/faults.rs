@@ -1,9 +1,6 @@
 //! Faults: rows that cannot be processed, and connections that are cut at COMMIT.
 
-use ichido_conformance::{
-    proxy::{Cut, Proxy},
-    servers, size,
-};
+use ichido_conformance::{proxy::Cut, size};
 
 mod testenv;
 
@@ -120,11 +117,7 @@ async fn cut(kind: Kind, cut: Cut) {
     let orders = times * 4;
     let env = Env::new(kind).await;
     env.send_orders(1..=orders).await;
-    let proxy = match kind {
-        Kind::MariaDb => Proxy::start_mysql(servers::MariaDb::shared().address()),
-        _ => Proxy::start(servers::Postgres::shared().address()),
-    };
-    env.configure(|config| config.replace(&env.url, &proxy.url(&env.url)));
+    let proxy = env.behind_a_proxy();
     proxy.cut_commits(cut, 3, times);
     let mut process = env.start("process", &["run", "ProjectCreation/R1", "--drain"]);
     proxy.all_cut().await;

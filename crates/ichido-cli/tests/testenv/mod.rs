@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido_conformance::servers;
+use ichido_conformance::{proxy::Proxy, servers};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
     sqlite::SqliteConnectOptions,
@@ -103,6 +103,16 @@ impl Env {
     pub fn configure(&self, change: impl FnOnce(String) -> String) {
         let config = change(CONFIG.replace("URL", &self.url).replace("SLOW", ""));
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
+    }
+
+    /// Writes `ichido.toml` anew, so that everything goes through a proxy to the server that the tests share.
+    pub fn behind_a_proxy(&self) -> Proxy {
+        let proxy = match self.kind {
+            Kind::MariaDb => Proxy::start_mysql(servers::MariaDb::shared().address()),
+            _ => Proxy::start(servers::Postgres::shared().address()),
+        };
+        self.configure(|config| config.replace(&self.url, &proxy.url(&self.url)));
+        proxy
     }
 
     /// Changes `ichido.toml` as it is.
