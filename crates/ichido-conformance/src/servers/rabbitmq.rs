@@ -38,8 +38,9 @@ const SETTINGS: [(&str, &str); 7] = [
 const USER: &str = "ichido";
 const PASSWORD: &str = "once";
 
-/// Two schedulers that sleep when there is nothing to do: many nodes run beside each other.
-const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none";
+/// Two schedulers that sleep when there is nothing to do, for many nodes run
+/// beside each other; and quorum queues that count themselves soon, for tests look.
+const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
 
 /// A RabbitMQ node of this test process.
 #[derive(Debug)]
@@ -172,7 +173,9 @@ impl RabbitMq {
         let mut call = Command::new(&self.programs.erl_call);
         plain_environment(&mut call);
         let control = format!("127.0.0.1:{}", self.control.load(Ordering::Relaxed));
-        call.args(["-address", &control, "-c", &self.cookie, "-e"]);
+        // With a name of its own: of two callers with one name the node refuses the second.
+        let caller = Uuid::now_v7().simple().to_string();
+        call.args(["-address", &control, "-c", &self.cookie, "-h", &caller, "-e"]);
         call.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut call = call.spawn().expect("erl_call");
         // One that cannot connect does not read.
