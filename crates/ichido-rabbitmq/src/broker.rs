@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use lapin::{Connection, ConnectionProperties, uri::AMQPUri};
+use lapin::{Connection, ConnectionProperties, tcp::OwnedTLSConfig, uri::AMQPUri};
 use tokio::time::timeout;
 
 use crate::{Error, Result, error};
@@ -24,6 +24,7 @@ const HEARTBEAT: u16 = 10;
 #[derive(Clone)]
 pub struct Broker {
     nodes: Arc<[AMQPUri]>,
+    tls: OwnedTLSConfig,
     turn: Arc<AtomicUsize>,
 }
 
@@ -38,7 +39,14 @@ impl Broker {
         if nodes.is_empty() {
             return Err(Error::Setup("no URL of a broker is given".to_owned()));
         }
-        Ok(Self { nodes: nodes.into(), turn: Arc::default() })
+        Ok(Self { nodes: nodes.into(), tls: OwnedTLSConfig::default(), turn: Arc::default() })
+    }
+
+    /// Trusts these certificates too, in PEM, beside those that the world trusts: for `amqps://` and an authority of one's own.
+    #[must_use]
+    pub fn trusting(mut self, certificates: impl Into<String>) -> Self {
+        self.tls.cert_chain = Some(certificates.into());
+        self
     }
 
     /// Host and port of each address.
@@ -47,9 +55,16 @@ impl Broker {
         self.nodes.iter().map(address).collect::<Vec<_>>().join(", ")
     }
 
+    pub(crate) fn tls(&self) -> &OwnedTLSConfig {
+        &self.tls
+    }
+
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        self.in_turn(|uri| Connection::connect_uri(uri, properties.clone())).await
+        let runtime = lapin::runtime::default_runtime().map_err(Error::broker("connecting"))?;
+        let connect =
+            |uri| Connection::connect_uri_with_config(uri, properties.clone(), self.tls.clone(), runtime.clone());
+        self.in_turn(connect).await
     }
 
     /// What the first address says that does not fail, beginning where the last caller has stopped.

@@ -9,7 +9,11 @@ use std::{
 };
 
 use futures_io::{AsyncRead, AsyncWrite};
-use lapin::{runtime, tcp::AMQPUriTcpExt as _, uri::AMQPUri};
+use lapin::{
+    runtime,
+    tcp::{AMQPUriTcpExt as _, OwnedTLSConfig},
+    uri::AMQPUri,
+};
 use std::future::poll_fn;
 
 use crate::{Broker, Error, Result};
@@ -47,7 +51,7 @@ impl Broker {
     /// # Errors
     /// If none answers, or it is not RabbitMQ.
     pub async fn version(&self) -> Result<Version> {
-        let start = self.in_turn(introduction).await?;
+        let start = self.in_turn(|uri| introduction(uri, self.tls())).await?;
         let product = property(&start, "product").unwrap_or_default();
         let version = property(&start, "version").and_then(parse);
         version.filter(|_| product == "RabbitMQ").ok_or_else(|| {
@@ -57,9 +61,9 @@ impl Broker {
     }
 }
 
-async fn introduction(uri: AMQPUri) -> lapin::Result<Vec<u8>> {
+async fn introduction(uri: AMQPUri, tls: &OwnedTLSConfig) -> lapin::Result<Vec<u8>> {
     let runtime = runtime::default_runtime()?;
-    let mut stream = uri.connect_async(&runtime).await?;
+    let mut stream = uri.connect_with_config_async(tls.as_ref(), &runtime).await?;
     let mut sent = 0;
     while sent < GREETING.len() {
         sent += poll_fn(|cx: &mut Context<'_>| Pin::new(&mut stream).poll_write(cx, &GREETING[sent..])).await?;

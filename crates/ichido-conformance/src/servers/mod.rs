@@ -16,6 +16,7 @@ mod postgres;
 mod processes;
 mod programs;
 mod rabbitmq;
+mod rabbitmq_tls;
 mod starting;
 mod user;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Broker, Kind, Topology};
+use ichido_rabbitmq::{Broker, Kind, Outgoing, Publisher, PublisherSettings, Source, Topology};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, next, text};
 
 #[tokio::test]
 async fn the_version_is_the_servers_own_word() {
@@ -93,4 +93,21 @@ async fn several_addresses_are_tried_in_turn() {
     let error = Topology::new("q").declare(&Broker::new(["amqp://u:p@127.0.0.1:1/v"]).expect("a URL")).await;
     let error = error.expect_err("nobody answers");
     assert!(error.is_transient() && error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+#[tokio::test]
+async fn an_encrypted_broker_is_trusted_by_its_certificate() {
+    let node = RabbitMq::shared();
+    let (url, certificates) = node.encrypted(&node.fresh_vhost());
+    let broker = Broker::new([&url]).expect("a URL");
+    let error = Topology::new("q").declare(&broker).await.expect_err("nobody knows this authority");
+    assert!(error.to_string().to_lowercase().contains("certificate") && error.is_transient(), "{error}");
+
+    let broker = broker.trusting(certificates);
+    Topology::new("q").declare(&broker).await.expect("trusted");
+    let publisher = Publisher::new(broker.clone(), PublisherSettings::default());
+    let message = Outgoing::new("", "q", "secret").expect("short names");
+    publisher.publish(&[message]).await.pop().expect("a fate").expect("confirmed");
+    let source = Source::start(broker, Topology::new("q"), 1, publisher);
+    assert_eq!(text(&next(&source).await), "secret");
 }
