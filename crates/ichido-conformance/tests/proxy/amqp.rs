@@ -74,6 +74,7 @@ async fn after_a_confirm_the_client_has_heard_it_and_then_nothing() {
         publish(&channel).await.expect_err("cut");
         bench.settles_at(round).await;
     }
+    bench.proxy.all_cut().await;
     assert_eq!(bench.proxy.cuts(), TIMES);
 }
 

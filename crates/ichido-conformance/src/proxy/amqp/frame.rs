@@ -11,6 +11,9 @@ const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 
+/// The last byte of each frame.
+const END: u8 = 0xce;
+
 /// The class of methods about messages.
 const BASIC: u16 = 60;
 
@@ -25,6 +28,18 @@ impl Frame {
         frame.resize(7 + length as usize + 1, 0);
         from.read_exact(&mut frame[7..]).await?;
         Ok(Self(frame))
+    }
+
+    /// A question that the broker answers when it has dealt with all that came
+    /// before it on the channel: how many deliveries it may send.
+    pub(super) fn question(channel: u16) -> Self {
+        let [high, low] = channel.to_be_bytes();
+        Self(vec![METHOD, high, low, 0, 0, 0, 11, 0, 60, 0, 10, 0, 0, 0, 0, 0, 1, 0, END])
+    }
+
+    /// Whether this answers the question.
+    pub(super) fn is_answer(&self) -> bool {
+        self.basic() == Some(11)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -85,7 +100,7 @@ mod tests {
         let mut wire = vec![kind, 0, 5];
         wire.extend(u32::try_from(payload.len()).expect("short").to_be_bytes());
         wire.extend(payload);
-        wire.extend([0xce, 1, 2, 3]);
+        wire.extend([END, 1, 2, 3]);
         let mut from = wire.as_slice();
         let frame = Frame::read(&mut from).await.expect("a frame");
         assert_eq!((frame.bytes(), from, frame.channel()), (&wire[..wire.len() - 3], &[1, 2, 3][..], 5));

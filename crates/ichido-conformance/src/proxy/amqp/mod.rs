@@ -1,8 +1,9 @@
 //! One connection to RabbitMQ through the proxy. Unlike with a database, client
 //! and broker talk past each other: each half looks for its own steps of a
-//! message, asks the plan, and carries out the cut alone. After a step, the
-//! receiver gets all of it and then the end of the stream, so that what it has
-//! got is not taken from it; the sender gets nothing any more.
+//! message, asks the plan, and carries out the cut. After a step of the
+//! broker, the client gets all of it and then the end of the stream. After one of
+//! the client, the broker gets all of it and a question: when it answers, it has
+//! dealt with what came before, which it might forget if we just hung up.
 
 mod frame;
 
@@ -74,6 +75,9 @@ impl Connection<'_> {
             let frame = Frame::read(&mut from).await?;
             self.gate.pass().await;
             if self.silent.load(Ordering::Relaxed) {
+                if frame.is_answer() {
+                    return Ok(());
+                }
                 continue;
             }
             match step(&frame).and_then(|step| Some((step, self.ask_plan(step)?))) {
@@ -81,11 +85,16 @@ impl Connection<'_> {
                 Some((_, Side::Before)) => return Ok(()),
                 Some((step, Side::After)) => {
                     to.write_all(frame.bytes()).await?;
+                    let channel = frame.channel();
                     if matches!(step, Step::Publish | Step::Deliver) {
-                        rest_of_message(frame.channel(), &mut from, &mut to).await?;
+                        rest_of_message(channel, &mut from, &mut to).await?;
                     }
                     self.silent.store(true, Ordering::Relaxed);
-                    to.shutdown().await?;
+                    if matches!(step, Step::Publish | Step::Ack) {
+                        to.write_all(Frame::question(channel).bytes()).await?;
+                    } else {
+                        to.shutdown().await?;
+                    }
                 }
             }
         }
