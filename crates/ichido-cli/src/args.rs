@@ -38,6 +38,7 @@ fn version() -> &'static str {
 const AFTER: &str = "\
 First steps:
   ichido demo                      see it work on a database of its own
+  ichido init                      write an ichido.toml with every key and its default
   ichido adopt --table T           what does a table of yours lack to be a queue?
   ichido migrate                   create ichido's tables in the database of ichido.toml
   ichido check                     is everything in place?
@@ -50,6 +51,8 @@ Exit codes: 0 fine; 1 ran and found something; 13 unknown action; 14 another pro
 pub(crate) enum Command {
     /// See the whole story on a database of its own: send, run three processes, kill one, count
     Demo(Demo),
+    /// Write a configuration in which every key is explained and has its default
+    Init(Init),
     /// Create or upgrade ichido's own tables; safe to run at any time and from several hosts at once
     Migrate(Migrate),
     /// Look at a table of yours, say what it lacks to be a queue; only --apply changes anything
@@ -75,6 +78,10 @@ pub(crate) enum Command {
     /// Look at and repair messages that have failed
     #[command(subcommand)]
     Failed(Failed),
+    /// Print the completions of a shell
+    Completions(Completions),
+    /// Print the manual page, or write one for each command
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -88,6 +95,26 @@ pub(crate) struct Demo {
     /// Keep the database for a look, in this folder (it must not exist yet)
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Whose
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Write ichido.1, ichido-run.1 and so on into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) to: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

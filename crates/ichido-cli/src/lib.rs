@@ -4,10 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 mod args;
 mod commands;
 pub mod config;
 mod failure;
+mod in_force;
 mod logging;
 mod open;
 mod output;

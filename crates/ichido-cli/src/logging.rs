@@ -1,14 +1,19 @@
 //! The log: lines on standard error, as text or JSON. The level is that of the command line, else of `ICHIDO_LOG`, else of the
-//! configuration.
+//! configuration. Colours only where somebody looks, and not if `NO_COLOR` is set.
+
+mod lines;
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, fmt::format::JsonFields};
 
-use crate::config::{Log, LogFormat};
+use self::lines::Lines;
+use crate::{config::Log, output};
 
 /// Starts the log.
 pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) {
+    output::be_quiet(quiet);
+    ichido::quiet_panics();
     let wanted = match (quiet, verbose) {
         (true, _) => Some("error".to_owned()),
         (_, 0) => std::env::var("ICHIDO_LOG").ok().filter(|text| !text.is_empty()),
@@ -17,11 +22,9 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) {
     };
     let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(false);
+    let builder = builder.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
-    let _ = match log.format {
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text => builder.with_ansi(colors).try_init(),
-    };
+    let _ = builder.try_init();
 }

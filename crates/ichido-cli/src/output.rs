@@ -1,10 +1,27 @@
-//! What goes to standard output: tables for people, JSON for programs.
+//! What goes to standard output: tables for people, JSON for programs; and talk, which goes to standard error.
 
-use std::io::{self, Write, stdout};
+use std::{
+    io::{self, Write, stdout},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is said to people but what went wrong.
+pub(crate) fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Tells people, on standard error, what was done; a quiet command does not.
+pub(crate) fn talk(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        eprintln!("{text}");
+    }
+}
 
 /// Prints rows under headings, each column as wide as it must be.
 pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Result<(), Failure> {

@@ -1,15 +1,16 @@
 //! From the configuration to a process: its actions, their pools, the process's settings.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use ichido::{
-    Entry, Error, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
+    Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
     handlers::{Limit, Retry, Single},
     sql::SqlAction,
 };
 
 use crate::{
-    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, RetryLimit},
+    actions::{exec::ExecAction, http::HttpAction},
+    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
     open::Backend,
     own::Program,
@@ -19,16 +20,23 @@ use crate::{
 pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut process = Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config));
+    let mut process =
+        Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config)).mask(masks(config));
     if let Some(single) = single(config) {
         process = process.single(single);
     }
     for (name, action) in &config.actions {
         let pool = pool(name, action, config);
+        let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
         process = match (&action.kind, actions.remove(name)) {
             (ActionKind::Sql(texts), _) => {
-                let sql = SqlAction::new(texts);
-                process.action(pool, sql.map_err(|error| Failure::usage(format!("actions.{name}.sql: {error}")))?)
+                process.action(pool, SqlAction::new(texts).map_err(|error| refused("sql", &error))?)
+            }
+            (ActionKind::Http(http), _) => {
+                process.action(pool, HttpAction::new(http).map_err(|why| refused("http", &why))?)
+            }
+            (ActionKind::Exec(argv), _) => {
+                process.action(pool, ExecAction::new(argv).map_err(|why| refused("exec", &why))?)
             }
             (_, Some(add)) => add(process, pool),
             (_, None) => return Err(no_rust_action(name, &registered)),
@@ -40,7 +48,7 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
 
 fn no_rust_action(name: &str, registered: &str) -> Failure {
     let there = if registered.is_empty() { "it has none".into() } else { format!("it has: {registered}") };
-    let way_out = "give it `sql`, or register it in a program of your own";
+    let way_out = "give it `sql`, `http` or `exec`, or register it in a program of your own";
     Failure::usage(format!("actions.{name}: this program has no Rust action of that name ({there}); {way_out}"))
 }
 
@@ -80,6 +88,27 @@ fn paths(config: &Config) -> Paths {
     let Dispatch { base, prefix, suffix, patterns } = config.dispatch.clone();
     let pattern = |own: config::Pattern| Pattern { pattern: own.pattern, base: own.base };
     Paths { base, prefix, suffix, patterns: patterns.into_iter().map(pattern).collect() }
+}
+
+/// What must not be seen.
+pub(crate) fn masks(config: &Config) -> Masks {
+    Masks::new(&config.log.mask)
+}
+
+/// An id is shown everywhere, or nobody could ask for a message; a key column in it cannot be masked.
+pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
+    let masks = masks(config);
+    let keys = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
+        QueueKind::Table(table) => table.key.as_ref().map(|key| (name, key)),
+        _ => None,
+    });
+    let told = |(name, column): (&String, &String)| {
+        format!(
+            "log.mask: `{column}` is in the key of the queue `{name}`; it is masked in messages, and shown in their ids"
+        )
+    };
+    let columns = keys.flat_map(|(name, key)| key.iter().map(move |column| (name, column)));
+    columns.filter(|(_, column)| masks.covers(column)).map(told).collect()
 }
 
 /// Workers wait for each other when there are more of them than connections for their transactions.

@@ -1,8 +1,7 @@
 //! Somebody in the way of a real store. [`Meddled`] does what the store inside does, except where its [`Meddler`] fails a verb,
-//! loses its reply, holds it up or lies; and it counts, so that a test waits for a verb and not for a time. [`Dial`] is a
-//! clock whose chores wake when the test says so, and [`Scene`] puts it all together.
+//! loses its reply, holds it up or lies; and it counts, so that a test waits for a verb and not for a time. [`Scene`] puts it
+//! together with a [`Dial`](ichido::testing::Dial), a clock by which the chores wake when the test says so.
 
-mod dial;
 mod scene;
 mod store;
 
@@ -15,7 +14,6 @@ use ichido::{Error, Result};
 use tokio::sync::watch;
 
 pub use self::{
-    dial::Dial,
     scene::{LEASE, Order, Running, Scene, THIRD, one_line, orders},
     store::Meddled,
 };

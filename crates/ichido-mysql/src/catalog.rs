@@ -84,7 +84,26 @@ async fn columns(connection: &mut MySqlConnection, queue: &Queue, table: &Table)
     if found.is_empty() {
         return Err(no_table(connection, queue, table).await);
     }
-    found.iter().map(Column::read).collect()
+    let mut columns = found.iter().map(Column::read).collect::<Result<Vec<_>>>()?;
+    let json = json_columns(connection, table).await?;
+    for column in &mut columns {
+        column.is_json |= json.contains(&format!("json_valid({})", column.quoted));
+    }
+    Ok(columns)
+}
+
+/// The constraints by which MariaDB keeps JSON; MySQL has a type for it.
+async fn json_columns(connection: &mut MySqlConnection, table: &Table) -> Result<Vec<String>> {
+    let version = sqlx::query("select version()").fetch_one(&mut *connection).await.map_err(setup_error)?;
+    if !version.try_get::<String, _>(0)?.contains("MariaDB") {
+        return Ok(Vec::new());
+    }
+    let found = sqlx::query(
+        "select check_clause from information_schema.check_constraints \
+         where constraint_schema = coalesce(?, database()) and table_name = ? and check_clause like 'json_valid(%'",
+    );
+    let found = found.bind(&table.schema).bind(&table.name).fetch_all(connection).await.map_err(setup_error)?;
+    found.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 async fn no_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Error {

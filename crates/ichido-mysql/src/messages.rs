@@ -176,6 +176,12 @@ impl MySql {
         Ok(drained.try_get::<i64, _>(0)? == 1)
     }
 
+    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.own).await?;
+        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
+    }
+
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
         for ((queue, owner), freed) in backend::by_owner(deliveries) {
             let mut tx = self.begin_own().await?;
@@ -220,5 +226,6 @@ fn message(queue: &Statements, row: &MySqlRow) -> Result<Message> {
     let payload: String = row.try_get(after)?;
     let mut message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
     message.headers = serde_json::from_str(row.try_get(after + 1)?).unwrap_or_default();
+    message.kinds = queue.kinds.clone();
     Ok(message)
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ichido::{
-    Key, Queue, Result,
+    FieldKind, Key, Kinds, Queue, Result,
     backend::{self, Conditions, LowerBound, Mapping},
 };
 use sqlx::{Row, mysql::MySqlRow};
@@ -29,6 +29,8 @@ pub(crate) struct Column {
     pub(crate) width: i64,
     collation: Option<String>,
     pub(crate) counts_itself: bool,
+    /// MariaDB's JSON is a text with a constraint.
+    pub(crate) is_json: bool,
 }
 
 impl Column {
@@ -43,6 +45,7 @@ impl Column {
             width: row.try_get(4)?,
             collation: row.try_get(5)?,
             counts_itself: row.try_get::<i64, _>(6)? == 1,
+            is_json: row.try_get::<String, _>(1)? == "json",
         })
     }
 
@@ -61,6 +64,7 @@ impl Column {
             width: -1,
             collation: None,
             counts_itself: kind == "bigint",
+            is_json: false,
         })
     }
 
@@ -112,19 +116,49 @@ impl Column {
         }
     }
 
-    /// The column in a JSON object.
+    /// The column in a JSON object; `FLOAT` with all the digits that it has as a `DOUBLE`.
     fn in_json(&self) -> String {
         let name = format!("t.{}", self.quoted);
         match self.kind.as_str() {
-            _ if self.is_bytes() => format!("replace(to_base64({name}), char(10), '')"),
+            _ if self.is_binary() => format!("replace(to_base64({name}), char(10), '')"),
             "datetime" => format!("date_format({name}, '%Y-%m-%dT%H:%i:%s.%f')"),
             "timestamp" => format!("date_format({name}, '%Y-%m-%dT%H:%i:%s.%fZ')"),
             "date" | "time" | "year" | "uuid" | "inet4" | "inet6" => format!("cast({name} as char)"),
             "bit" => format!("cast({name} as unsigned)"),
+            "float" => format!("cast({name} as double)"),
+            // JSON has no number that begins with zeros.
+            _ if self.declared.contains("zerofill") => format!("{name} + 0"),
             _ => name,
         }
     }
+
+    /// Is it base64 in JSON? A geometry is its bytes, as the server keeps them.
+    fn is_binary(&self) -> bool {
+        self.is_bytes() || GEOMETRIES.contains(&self.kind.as_str())
+    }
+
+    /// What its JSON does not say.
+    fn field_kind(&self) -> Option<FieldKind> {
+        match self.kind.as_str() {
+            _ if self.is_binary() => Some(FieldKind::Bytes),
+            _ if self.is_json => Some(FieldKind::Json),
+            "timestamp" => Some(FieldKind::Moment),
+            _ => None,
+        }
+    }
 }
+
+const GEOMETRIES: [&str; 9] = [
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geometrycollection",
+    "geomcollection",
+];
 
 /// A queue's rows: the mapping, and what only this dialect needs to know.
 pub(crate) struct Rows {
@@ -197,6 +231,12 @@ impl Rows {
         Ok(format!("case when length({text}) > 500 then md5({text}) else {text} end"))
     }
 
+    /// What the columns are, where their JSON does not say it.
+    fn kinds(&self) -> Kinds {
+        let kinds = self.columns.iter().filter_map(|column| Some((column.name.clone(), column.field_kind()?)));
+        Kinds::new(kinds.collect())
+    }
+
     /// The column that the mapping calls so.
     pub(crate) fn column(&self, quoted: &str) -> Result<Column> {
         let known = self.columns.iter().chain(&self.key).find(|column| column.quoted == quoted);
@@ -208,6 +248,7 @@ impl Rows {
 pub(crate) struct Statements {
     pub(crate) queue: Arc<str>,
     pub(crate) payload_limit: usize,
+    pub(crate) kinds: Kinds,
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
     /// The same from a row on, whose first value of the claim order is the parameter before the last.
@@ -231,6 +272,7 @@ pub(crate) struct Statements {
     pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
     pub(crate) drained: Arc<str>,
+    pub(crate) backlog: Arc<str>,
     pub(crate) counts: Arc<str>,
 }
 
@@ -289,6 +331,11 @@ impl Statements {
                  and not exists (select 1 from {parked} where queue = ? and state = 'waiting' and attempts > 0)"
             )
             .into(),
+            backlog: format!(
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
+                backend::MOST_COUNTED
+            )
+            .into(),
             counts: format!(
                 "select cast(coalesce(sum(t.{owner} is null), 0) as signed), cast(coalesce(sum(t.{owner} <> {nobody}), 0) as signed), {} \
                  from {table} t where {new}",
@@ -297,6 +344,7 @@ impl Statements {
             .into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
+            kinds: rows.kinds(),
             rows,
         })
     }

@@ -103,6 +103,10 @@ impl Store for MySql {
         self.drained(queue).await
     }
 
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.claimable(queue).await.map(Some)
+    }
+
     async fn register(&self, process: &Registration) -> Result<()> {
         self.register_process(process).await
     }

@@ -116,6 +116,12 @@ impl Postgres {
         Ok(drained.try_get(0)?)
     }
 
+    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let counted = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.backlog.clone()))).await?;
+        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
+    }
+
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
         for ((queue, owner), freed) in backend::by_owner(deliveries) {
             let queue = self.queue(queue).await?;

@@ -8,7 +8,7 @@ use std::{
 
 use ichido::{
     Error, Result,
-    sql::{Fields, RunSql, Template},
+    sql::{Fields, Part, RunSql, Template},
 };
 use sqlx::{AssertSqlSafe, Either, Executor, PgConnection, Row, SqlSafeStr, Statement, TypeInfo};
 
@@ -20,15 +20,34 @@ pub(crate) struct Rendered(Mutex<HashMap<Arc<str>, Arc<Typed>>>);
 
 struct Typed {
     sql: Arc<str>,
-    /// Whether the server reads this field as JSON.
-    json: Vec<bool>,
+    /// What is bound, in order: a field, and whether as JSON text.
+    bound: Vec<(String, bool)>,
+}
+
+/// How the fields in a statement are numbered.
+#[derive(Clone, Copy)]
+enum Numbers {
+    /// A field has one number and one type, wherever it stands.
+    Names,
+    /// Each place has its own, where the server finds several types for a field.
+    Places,
+}
+
+/// The type that the server infers for a place.
+struct Place {
+    /// As the server writes it, without a length.
+    name: String,
+    /// What it is a domain over; itself if it is none.
+    base: String,
+    /// An array or a row, which has values of other types inside.
+    structured: bool,
 }
 
 impl RunSql for Postgres {
     async fn run_sql(&self, connection: &mut PgConnection, statement: &Template, fields: &Fields) -> Result<()> {
-        let typed = self.typed(connection, statement).await?;
+        let typed = self.typed(statement).await?;
         let mut query = sqlx::query(AssertSqlSafe(typed.sql.clone()));
-        for (name, json) in statement.names().into_iter().zip(&typed.json) {
+        for (name, json) in &typed.bound {
             let value = fields.value(name)?.text();
             query = match (json, value) {
                 (true, Some(_)) => query.bind(Some(fields.json(name)?.to_owned())),
@@ -40,57 +59,107 @@ impl RunSql for Postgres {
     }
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {
-        let mut look = self.begin_look().await?;
-        self.typed(&mut look, statement).await.map(|_| ())
+        self.typed(statement).await.map(|_| ())
     }
 }
 
 impl Postgres {
-    async fn typed(&self, connection: &mut PgConnection, statement: &Template) -> Result<Arc<Typed>> {
+    /// Asks the server outside of the business transaction, which an error would break.
+    async fn typed(&self, statement: &Template) -> Result<Arc<Typed>> {
         let known = || self.shared.rendered.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(typed) = known().get(statement.text()) {
             return Ok(typed.clone());
         }
-        let kinds = kinds(connection, statement).await?;
-        let typed = Arc::new(Typed {
-            sql: statement.render(|_, place| cast(place, kinds.get(place - 1).map_or("text", String::as_str))).into(),
-            json: kinds.iter().map(|kind| kind == "json" || kind == "jsonb").collect(),
-        });
+        let typed = match Numbers::Names.typed(&mut *self.begin_look().await?, statement).await {
+            Err(error) if is_ambiguous(&error) => {
+                Numbers::Places.typed(&mut *self.begin_look().await?, statement).await
+            }
+            typed => typed,
+        };
+        let typed = Arc::new(typed.map_err(|error| match setup_error(error) {
+            Error::Setup(text) => Error::Setup(format!("the statement `{}`: {text}", statement.text())),
+            fault => fault,
+        })?);
         known().insert(statement.text().clone(), typed.clone());
         Ok(typed)
     }
 }
 
-/// The types that the server infers for the fields, by name, without lengths.
-async fn kinds(connection: &mut PgConnection, statement: &Template) -> Result<Vec<String>> {
-    let plain = statement.render(|_, place| format!("${place}"));
-    let about = |error: sqlx::Error| match setup_error(error) {
-        Error::Setup(text) => Error::Setup(format!("the statement `{}`: {text}", statement.text())),
-        fault => fault,
-    };
-    let prepared = connection.prepare(AssertSqlSafe(plain).into_sql_str()).await.map_err(about)?;
-    let Some(Either::Left(types)) = prepared.parameters() else { return Ok(Vec::new()) };
-    let mut kinds = Vec::new();
-    for info in types {
-        let name = match info.oid() {
-            Some(oid) => {
-                let name =
-                    sqlx::query("select format_type($1, -1)").bind(i64::from(oid.0)).fetch_one(&mut *connection).await;
-                name.map_err(about)?.try_get(0)?
-            }
-            None => info.name().to_owned(),
-        };
-        kinds.push(name);
-    }
-    Ok(kinds)
+/// Several types were found for one parameter.
+fn is_ambiguous(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).is_some_and(|code| code == "42P08")
 }
 
-fn cast(place: usize, kind: &str) -> String {
-    match (kind, kind.strip_suffix("[]")) {
-        ("bytea", _) => format!("decode(${place}::text, 'base64')"),
-        (_, Some(_)) => format!(
-            "case when ${place}::text is not null then array(select jsonb_array_elements_text(${place}::text::jsonb))::{kind} end"
-        ),
-        _ => format!("cast(${place}::text as {kind})"),
+impl Numbers {
+    async fn typed(self, connection: &mut PgConnection, statement: &Template) -> Result<Typed, sqlx::Error> {
+        let plain = self.render(statement, |at| format!("${at}"));
+        let prepared = connection.prepare(AssertSqlSafe(plain).into_sql_str()).await?;
+        let mut places = Vec::new();
+        if let Some(Either::Left(types)) = prepared.parameters() {
+            for info in types {
+                places.push(match info.oid() {
+                    Some(oid) => place(connection, oid.0).await?,
+                    None => Place::plain(info.name()),
+                });
+            }
+        }
+        places.resize_with(self.names(statement).len(), || Place::plain("text"));
+        let sql = self.render(statement, |at| places[at - 1].cast(at)).into();
+        let bound = self.names(statement).into_iter().zip(&places).map(|(name, place)| (name, place.is_json()));
+        Ok(Typed { sql, bound: bound.collect() })
+    }
+
+    fn names(self, statement: &Template) -> Vec<String> {
+        let place = |part: &Part| match part {
+            Part::Name(name) => Some(name.clone()),
+            Part::Text(_) => None,
+        };
+        match self {
+            Numbers::Names => statement.names().into_iter().map(str::to_owned).collect(),
+            Numbers::Places => statement.parts().iter().filter_map(place).collect(),
+        }
+    }
+
+    fn render(self, statement: &Template, write: impl Fn(usize) -> String) -> String {
+        let mut places = 0;
+        statement.render(|_, name| {
+            places += 1;
+            write(match self {
+                Numbers::Names => name,
+                Numbers::Places => places,
+            })
+        })
+    }
+}
+
+async fn place(connection: &mut PgConnection, oid: u32) -> Result<Place, sqlx::Error> {
+    let look = "with recursive up as (select t.oid, t.typbasetype, t.typcategory from pg_type t where t.oid = $1 \
+                union all select t.oid, t.typbasetype, t.typcategory from up d join pg_type t on t.oid = d.typbasetype) \
+                select format_type($1, -1), format_type(oid, -1), typcategory in ('A', 'C') from up where typbasetype = 0";
+    let row = sqlx::query(look).bind(i64::from(oid)).fetch_one(connection).await?;
+    Ok(Place { name: row.try_get(0)?, base: row.try_get(1)?, structured: row.try_get(2)? })
+}
+
+impl Place {
+    fn plain(name: &str) -> Self {
+        Place { name: name.into(), base: name.into(), structured: false }
+    }
+
+    fn is_json(&self) -> bool {
+        self.structured || self.base == "json" || self.base == "jsonb"
+    }
+
+    /// The parameter as a value of the type. Bytes are base64, or hexadecimal as the server writes them inside of arrays and rows.
+    fn cast(&self, at: usize) -> String {
+        let name = &self.name;
+        match &*self.base {
+            "bytea" => format!(
+                "cast(case when left(${at}::text, 2) = E'\\\\x' then ${at}::text::bytea else decode(${at}::text, 'base64') end as {name})"
+            ),
+            _ if self.structured => {
+                format!("(select v from json_to_record(json_build_object('v', ${at}::text::json)) as r(v {name}))")
+            }
+            _ => format!("cast(${at}::text as {name})"),
+        }
     }
 }

@@ -167,6 +167,7 @@ pub(crate) struct Statements {
     pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
     pub(crate) drained: Arc<str>,
+    pub(crate) backlog: Arc<str>,
     pub(crate) counts: Arc<str>,
 }
 
@@ -225,6 +226,11 @@ impl Statements {
             drained: format!(
                 "select not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
                  and not exists (select 1 from {parked} where queue = $1 and state = 'waiting' and attempts > 0)"
+            )
+            .into(),
+            backlog: format!(
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
+                backend::MOST_COUNTED
             )
             .into(),
             counts: format!(

@@ -111,6 +111,10 @@ impl Store for Postgres {
         self.drained(queue).await
     }
 
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.claimable(queue).await.map(Some)
+    }
+
     async fn register(&self, process: &Registration) -> Result<()> {
         self.register_process(process).await
     }

@@ -101,6 +101,12 @@ impl Sqlite {
         Ok(drained.try_get(0)?)
     }
 
+    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.readers).await?;
+        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
+    }
+
     pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         for ((queue, owner), freed) in backend::by_owner(deliveries) {
@@ -181,5 +187,7 @@ fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Me
     let mut columns = value::object(row, rows.key.len(), &rows.columns)?;
     // The row was read just before it was claimed; the action sees it as it is now.
     columns.insert(rows.owner.name.clone(), process.to_string().into());
-    Ok(Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?))
+    let mut message = Message::new(queue.queue.clone(), key, serde_json::to_vec(&columns)?);
+    message.kinds = value::kinds(row, rows.key.len(), &rows.columns)?;
+    Ok(message)
 }

@@ -46,6 +46,12 @@ impl Batch {
         self.all.get(place).unwrap_or_default()
     }
 
+    /// What is in hand begins an execution with this number.
+    pub(crate) fn execute(&mut self, number: u64) {
+        let place = self.at.map_or(self.window.clone(), |at| at..at + 1);
+        self.all.get_mut(place).unwrap_or_default().iter_mut().for_each(|delivery| delivery.execution = number);
+    }
+
     /// What the transaction is about.
     pub(crate) fn window(&self) -> &[Delivery] {
         self.all.get(self.window.clone()).unwrap_or_default()

@@ -10,84 +10,22 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Message, MessageId, NewMessage, Outcome, Paths, ProcessId, Rest,
-    Result, Store, Terms,
+    BoxFuture, Clock, Delivery, Error, Headers, Identity, Masks, Message, MessageId, NewMessage, Outcome, ProcessId,
+    Request, Rest, Result, Store, Terms,
     batch::Batch,
     files::{FileSet, Stage},
+    journal::Journal,
     life::Life,
     patience::Waited,
     pool::Work,
     slot::{Slot, undisturbed},
+    testing::Sent,
 };
-
-/// What was asked for on the command line.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Request {
-    /// The action to run; none: all of them.
-    pub action: Option<String>,
-    /// The request id; none: the action's name.
-    pub request_id: Option<String>,
-    /// On whose behalf.
-    pub user_id: Option<String>,
-    /// The whole path, before any rule; `action` and `request_id` are read from it again if the process has rules.
-    pub path: Option<String>,
-    /// What else was said, by name: everything after `--` on the command line.
-    pub arguments: BTreeMap<String, String>,
-}
-
-impl Request {
-    /// Reads `ACTION/REQUEST_ID` or `ACTION`.
-    #[must_use]
-    pub fn path(path: &str) -> Self {
-        let (action, request_id) = match path.split_once('/') {
-            Some((action, id)) => (action, Some(id).filter(|id| !id.is_empty())),
-            None => (path, None),
-        };
-        Request {
-            action: Some(action.into()),
-            request_id: request_id.map(Into::into),
-            path: Some(path.into()),
-            ..Request::default()
-        }
-    }
-
-    /// With an argument for handlers and actions.
-    #[must_use]
-    pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.arguments.insert(name.into(), value.into());
-        self
-    }
-
-    /// Reads the path again, by these rules.
-    pub(crate) fn resolve(&mut self, paths: &Paths, is_action: impl Fn(&str) -> bool) {
-        if let Some(path) = &self.path {
-            let (action, request_id) = paths.resolve(path, is_action);
-            self.action = Some(action);
-            self.request_id = request_id;
-        }
-    }
-
-    /// On behalf of this user.
-    #[must_use]
-    pub fn user_id(mut self, user_id: impl Into<String>) -> Self {
-        self.user_id = Some(user_id.into());
-        self
-    }
-}
-
-/// Who runs what for whom: on every log line, and readable by actions.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Identity {
-    /// The request id, once `context` and `dispatch` have run.
-    pub request_id: Arc<str>,
-    /// On whose behalf.
-    pub user_id: Arc<str>,
-}
 
 /// What one pass through the handler queue knows.
 pub struct Context<S: Store> {
@@ -96,6 +34,7 @@ pub struct Context<S: Store> {
     pub(crate) stop: CancellationToken,
     pub(crate) request: Arc<Request>,
     pub(crate) identity: Identity,
+    pub(crate) journal: Arc<Journal>,
     pub(crate) life: Option<Arc<Life>>,
     /// Ids of this process that could not take leave because the database was gone.
     pub(crate) former: Vec<ProcessId>,
@@ -114,6 +53,8 @@ pub struct Context<S: Store> {
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<String>,
+    /// What was sent, where a test wants to know.
+    pub(crate) noted: Option<Vec<Sent>>,
     /// Where files are kept until the transaction is committed, and those of the open one.
     pub(crate) stage: Option<Arc<Stage>>,
     pub(crate) files: Option<FileSet>,
@@ -121,13 +62,20 @@ pub struct Context<S: Store> {
 }
 
 impl<S: Store> Context<S> {
-    pub(crate) fn new(store: S, clock: Arc<dyn Clock>, stop: CancellationToken, request: Request) -> Self {
+    pub(crate) fn new(
+        store: S,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+        request: Request,
+        journal: Arc<Journal>,
+    ) -> Self {
         Context {
             store,
             clock,
             stop,
             request: Arc::new(request),
             identity: Identity::default(),
+            journal,
             life: None,
             former: Vec::new(),
             work: None,
@@ -141,6 +89,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            noted: None,
             stage: None,
             files: None,
             values: BTreeMap::new(),
@@ -157,7 +106,7 @@ impl<S: Store> Context<S> {
             values: self.values.clone(),
             request: self.request.clone(),
             in_worker: self.in_worker,
-            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default())
+            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default(), self.journal.clone())
         }
     }
 
@@ -193,9 +142,13 @@ impl<S: Store> Context<S> {
     /// When the message is refused, or the database fails.
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
-        let ids = store.send(self.tx().await?, queue, &[message]).await?;
+        let sent = store.send(self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let id = sent.into_iter().next().ok_or("the store sent nothing")?;
         self.sent.insert(queue.to_owned());
-        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+        if let Some(noted) = &mut self.noted {
+            noted.push(Sent::new(queue, id.clone(), message));
+        }
+        Ok(id)
     }
 
     /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has
@@ -267,7 +220,46 @@ impl<S: Store> Context<S> {
     /// The number of this execution in its process, beginning with 1; 0 before anything was read.
     #[must_use]
     pub fn execution_number(&self) -> u64 {
-        self.execution
+        self.batch.in_hand().first().map_or(self.execution, |delivery| delivery.execution)
+    }
+
+    /// The id of this execution: one per message and run, in no other process and on every log line about it. Empty before
+    /// anything was read.
+    #[must_use]
+    pub fn execution_id(&self) -> String {
+        match (self.execution_number(), self.process_id()) {
+            (0, _) => String::new(),
+            (number, Some(process)) => format!("{}-{number}", process.short()),
+            (number, None) => number.to_string(),
+        }
+    }
+
+    pub(crate) fn next_execution(&mut self) {
+        self.execution = self.life.as_ref().map_or(self.execution + 1, |life| life.next_execution());
+        self.batch.execute(self.execution);
+    }
+
+    /// The names whose values must not be seen.
+    #[must_use]
+    pub fn masks(&self) -> &Masks {
+        &self.journal.masks
+    }
+
+    /// A text about the messages in hand, without the values that must not be seen ([`Process::mask`](crate::Process::mask)).
+    #[must_use]
+    pub fn masked(&self, text: &str) -> String {
+        let messages = self.batch.window().iter().map(|delivery| &delivery.message);
+        let masks = &self.journal.masks;
+        messages.fold(text.to_owned(), |text, message| masks.text(&text, &message.payload, &message.headers))
+    }
+
+    /// Runs a future in a task of its own, whose log lines carry the ids of this message. In other tasks
+    /// `tracing::Instrument` does it: `tokio::spawn(work.in_current_span())`.
+    ///
+    /// The task has no part in the transaction, and the message may be done, or run again, before it ends; wait for the handle
+    /// if that matters.
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        tokio::spawn(work.in_current_span())
     }
 
     /// The store.
@@ -285,6 +277,18 @@ impl<S: Store> Context<S> {
     #[must_use]
     pub fn user_id(&self) -> &str {
         &self.identity.user_id
+    }
+
+    /// The language for people who read what is made.
+    #[must_use]
+    pub fn language(&self) -> &str {
+        &self.identity.language
+    }
+
+    /// The time zone of days and times for them.
+    #[must_use]
+    pub fn time_zone(&self) -> &str {
+        &self.identity.time_zone
     }
 
     /// What was said about this name on the command line, after `--`: `-- --name value`.
@@ -358,6 +362,7 @@ impl<S: Store> Context<S> {
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.
     pub(crate) async fn roll_back(&mut self) {
         self.sent.clear();
+        self.noted.iter_mut().for_each(Vec::clear);
         if let Some(files) = self.files.take() {
             files.remove().await;
         }

@@ -19,6 +19,10 @@ pub struct Delivery {
     pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
+    /// The number of its execution in this process.
+    pub(crate) execution: u64,
+    /// Its failure has been logged.
+    pub(crate) told: bool,
     /// Held while a suspect runs, so that a process runs one at a time.
     pub(crate) alone: Option<Alone>,
 }
@@ -55,7 +59,17 @@ impl Delivery {
     /// A delivery that completes nothing in the store: for readers of the user's own, which settle it themselves.
     #[must_use]
     pub fn unclaimed(message: Message) -> Self {
-        Delivery { message, attempt: 1, claim: None, faults: 0, refused: None, mark: None, alone: None }
+        Delivery {
+            message,
+            attempt: 1,
+            claim: None,
+            faults: 0,
+            refused: None,
+            mark: None,
+            execution: 0,
+            told: false,
+            alone: None,
+        }
     }
 
     /// A delivery of a claimed message that has failed `failures` times before.

@@ -90,6 +90,13 @@ impl Error {
         matches!(self, Error::LostClaim) || self.is_fault::<S>()
     }
 
+    /// How long the message is to wait, if the failure itself says so ([`RetryAfter`]).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let Error::Failed(cause) = self else { return None };
+        chain(cause.as_ref()).find_map(|link| link.downcast_ref::<RetryAfter>()).map(|said| said.after)
+    }
+
     /// Can this message never succeed as it is, so that retrying is a waste?
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
@@ -111,6 +118,28 @@ impl fmt::Display for Retryable {
 impl StdError for Retryable {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(self.0.as_ref())
+    }
+}
+
+/// A failure of a message that says when to try again, as a busy server does: the message waits that long in the place of its
+/// backoff. It spends an attempt like any other failure.
+#[derive(Debug)]
+pub struct RetryAfter {
+    /// How long.
+    pub after: Duration,
+    /// What went wrong.
+    pub cause: Cause,
+}
+
+impl fmt::Display for RetryAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl StdError for RetryAfter {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.cause.as_ref())
     }
 }
 

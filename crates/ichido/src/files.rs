@@ -149,6 +149,17 @@ impl FileSet {
         }
     }
 
+    /// What was written to a file of it, which nobody else sees yet.
+    pub(crate) async fn written(&mut self, path: &Path) -> Result<Vec<u8>> {
+        let place = proper(path)?;
+        let Some(file) = self.files.get_mut(&place) else {
+            return Err(Error::Refused(format!("nothing was written to `{}`", path.display())));
+        };
+        file.flush().await.map_err(|error| told("write", path, &error))?;
+        let hidden = self.folder().join(&place);
+        blocking(move || fs::read(&hidden).map_err(|error| told("read", &hidden, &error))).await
+    }
+
     pub(crate) fn id(&self) -> FileSetId {
         FileSetId { stage: self.stage.id, number: self.number }
     }

@@ -15,7 +15,8 @@
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`adopt`] | from a table that is there to a queue |
-//! | [`sql`] | the built-in action that needs no Rust |
+//! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
+//! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
 #![forbid(unsafe_code)]
 
@@ -37,27 +38,34 @@ mod flags;
 mod handler;
 pub mod handlers;
 mod inspect;
+mod journal;
 mod life;
 mod limited;
+mod masks;
 mod message;
 mod nearest;
 mod new_message;
 mod order;
 mod outcome;
+mod panics;
 mod path;
 mod patience;
 mod pool;
 mod process;
+mod progress;
 mod queue;
 mod queue_reader;
 mod reader;
 mod registry;
+mod request;
 mod retry;
 mod slot;
 pub mod sql;
 mod store;
 mod terms;
+pub mod testing;
 mod upkeep;
+mod whole;
 
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -72,19 +80,22 @@ pub use self::{
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
-    context::{Context, Identity, Request},
+    context::Context,
     delivery::{Claim, Delivery, Mark},
-    error::{Cause, Error, Result, Retryable},
+    error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
-    message::{Headers, Key, Message, MessageId},
+    journal::{ANALYSIS, MONITOR},
+    masks::{MASK, Masks},
+    message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,
+    panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
     process::{HandlerQueues, Process},
@@ -92,7 +103,9 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
+    request::{Identity, Request},
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},
     terms::{CommitOn, Isolation, Terms},
+    whole::Whole,
 };

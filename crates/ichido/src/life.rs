@@ -11,11 +11,18 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use tracing::Span;
 
-use crate::{Error, Flags, ProcessId, Registration, flags::Following};
+use crate::{
+    Error, Flags, ProcessId, Registration,
+    flags::Following,
+    journal::{Journal, named},
+};
 
 pub(crate) struct Life {
     registration: RwLock<Registration>,
+    user_id: Arc<str>,
+    pub(crate) journal: Arc<Journal>,
     /// Its pools.
     following: Vec<Following>,
     /// Why it must end: another process serves what it is to serve alone.
@@ -30,14 +37,19 @@ pub(crate) struct Life {
     executions: AtomicU64,
     /// The longest time that a message of each queue has taken, and whether it has been told.
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
-    pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicU64,
 }
 
 impl Life {
-    pub(crate) fn new(registration: Registration, following: Vec<Following>) -> Self {
+    pub(crate) fn new(
+        registration: Registration,
+        following: Vec<Following>,
+        user_id: Arc<str>,
+        journal: Arc<Journal>,
+    ) -> Self {
         Life {
             registration: RwLock::new(registration),
+            user_id,
+            journal,
             following,
             displaced: Mutex::default(),
             claiming: AtomicBool::new(true),
@@ -46,8 +58,6 @@ impl Life {
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),
-            done: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
         }
     }
 
@@ -57,6 +67,13 @@ impl Life {
 
     pub(crate) fn registration(&self) -> Registration {
         self.registration.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The ids for log lines that are about no message. Of the highest level, so that lines of every level carry them.
+    pub(crate) fn span(&self) -> Span {
+        let registration = self.registration();
+        let (process_id, request_id) = (registration.id, registration.title());
+        tracing::error_span!("process", %process_id, request_id, user_id = named(&self.user_id))
     }
 
     /// From now on the process claims under another id.

@@ -22,12 +22,31 @@ pub struct Message {
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.
     pub headers: Headers,
+    /// What fields of the payload are, where their JSON alone does not say it; the built-in action `sql` binds them by it.
+    pub kinds: Kinds,
+}
+
+/// What fields are, by name.
+pub type Kinds = Arc<BTreeMap<String, FieldKind>>;
+
+/// What a field of a row is, where its JSON alone does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// Bytes, written as base64.
+    Bytes,
+    /// A binary fraction; those that JSON has no number for are written as `"Infinity"` and `"-Infinity"`.
+    Real,
+    /// JSON, whatever it is.
+    Json,
+    /// A moment, written with a `Z` that its column does not take.
+    Moment,
 }
 
 impl Message {
     /// A message of a queue.
     pub fn new(queue: impl Into<Arc<str>>, key: Key, payload: impl Into<Arc<[u8]>>) -> Self {
-        Message { queue: queue.into(), key, payload: payload.into(), headers: Headers::new() }
+        Message { queue: queue.into(), key, payload: payload.into(), headers: Headers::new(), kinds: Kinds::default() }
     }
 
     /// The same name in logs, in `ichido failed` and as idempotency key: `orders/42`.

@@ -144,6 +144,12 @@ impl Pool {
         self.terms
     }
 
+    /// What is in force, for the log.
+    pub(crate) fn described(&self) -> String {
+        let from = self.queue().map_or("a reader of its own", |queue| queue);
+        format!("{} from {from}, {} workers, {:?}", self.name, self.concurrency, self.retry)
+    }
+
     pub(crate) fn ahead(&self) -> usize {
         let ahead = self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD);
         match self.commit_interval {

@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Clock, Context, Error, HandlerQueue, Outcome, Paths, Payload, Pool, Request, Rest,
-    Result, Scope, Settings, Store, SystemClock,
+    Action, ActionFn, BatchAction, Clock, Context, Error, HandlerQueue, Masks, Outcome, Paths, Payload, Pool, Request,
+    Rest, Result, Scope, Settings, Store, SystemClock,
     action::{Function, OneByOne},
     batch_action::Together,
     handlers::{self, Dispatch, Retry, Single},
+    journal::Journal,
     pool::Actions,
 };
 
@@ -35,6 +36,8 @@ pub struct Process<S: Store> {
     extend: Vec<Extend<S>>,
     own: BTreeMap<Arc<str>, Extend<S>>,
     paths: Paths,
+    masks: Masks,
+    in_force: Option<String>,
 }
 
 impl<S: Store> Process<S> {
@@ -51,6 +54,8 @@ impl<S: Store> Process<S> {
             extend: Vec::new(),
             own: BTreeMap::new(),
             paths: Paths::default(),
+            masks: Masks::default(),
+            in_force: None,
         }
     }
 
@@ -177,6 +182,21 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// Columns, fields and headers whose values are never logged, nor recorded with an error.
+    #[must_use]
+    pub fn mask(mut self, masks: Masks) -> Self {
+        self.masks = masks;
+        self
+    }
+
+    /// The settings in force, in one line for the log; secrets are the caller's to mask. Without it the log shows
+    /// [`Settings`] and the actions.
+    #[must_use]
+    pub fn in_force(mut self, settings: impl Into<String>) -> Self {
+        self.in_force = Some(settings.into());
+        self
+    }
+
     /// Which action a request path means.
     #[must_use]
     pub fn paths(mut self, paths: Paths) -> Self {
@@ -222,7 +242,9 @@ impl<S: Store> Process<S> {
         let only = self.actions.keys().next().filter(|_| self.actions.len() == 1).cloned();
         let single = request.action.as_deref().map(Arc::from).or(only);
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let mut cx = Context::new(store, clock, std::mem::take(&mut self.stop), request);
+        let settings = self.in_force.take().unwrap_or_else(|| self.described());
+        let journal = Arc::new(Journal::new(self.masks.clone(), settings, clock.now()));
+        let mut cx = Context::new(store, clock.clone(), std::mem::take(&mut self.stop), request, journal.clone());
         let HandlerQueues { common, mut own } = self.handler_queues()?;
         let queue = if let Some(action) = single {
             own.remove(&action).unwrap_or(common)
@@ -230,10 +252,18 @@ impl<S: Store> Process<S> {
             cx.own_rests = own_rests(&common, own)?;
             common
         };
-        match queue.rest().next().run(&mut cx).await? {
-            Outcome::Ended(code) => Ok(code),
-            _ => Ok(0),
-        }
+        let code = match queue.rest().next().run(&mut cx).await {
+            Ok(Outcome::Ended(code)) => Ok(code),
+            Ok(_) => Ok(0),
+            Err(error) => Err(error),
+        };
+        journal.end(code.as_ref().ok().copied(), clock.now());
+        code
+    }
+
+    fn described(&self) -> String {
+        let actions = self.actions.values().map(|(pool, _)| pool.described()).collect::<Vec<_>>();
+        format!("{:?} {:?} actions: {}", self.settings, self.retry, actions.join("; "))
     }
 }
 

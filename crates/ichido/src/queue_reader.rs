@@ -9,6 +9,7 @@ use std::{
 
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::{
     Clock, Delivery, Error, Key, Mark, ProcessId, Reader, Result, Store, Turn, backend::MOST_KEYS, flags::Following,
@@ -96,7 +97,7 @@ impl<S: Store> QueueReader<S> {
         });
         shared.life.tell(shared.changed.clone());
         shared.store.bell().join(&shared.reading.queue, &shared.wake);
-        let claimer = tokio::spawn(claimer::run(shared.clone()));
+        let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
     }
 }

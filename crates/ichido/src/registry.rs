@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, str::FromStr
 use crate::{
     About, Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Scope, Store,
     handler::Link,
-    handlers::{Availability, Elapsed, Files, RateLimit, Single},
+    handlers::{Availability, Elapsed, Files, RateLimit, SetContext, Single},
     suggestion,
 };
 
@@ -91,6 +91,7 @@ impl<S: Store> Registry<S> {
     pub fn built_in() -> Self {
         Registry { makers: BTreeMap::new() }
             .add("availability", |_| Ok(Availability))
+            .add("context", |options| Ok(SetContext::from_options(options)))
             .add("elapsed", Elapsed::from_options)
             .add("files", Files::from_options)
             .add("rate limit", RateLimit::from_options)

@@ -2,6 +2,7 @@
 //! dropped half-way leaks no open transaction into the pool (design.md, invariant 7); commit and rollback run in tasks too.
 
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use crate::{Error, Result, Store, Terms};
 
@@ -16,7 +17,7 @@ impl<S: Store> Slot<S> {
     pub(crate) async fn open(&mut self, store: &S, terms: Terms) -> Result<&mut S::Tx> {
         if let Slot::Closed = self {
             let store = store.clone();
-            *self = Slot::Opening(tokio::spawn(async move { store.begin_on(terms).await }));
+            *self = Slot::Opening(tokio::spawn(async move { store.begin_on(terms).await }.in_current_span()));
         }
         if let Slot::Opening(task) = self {
             let begun = joined(task.await);
@@ -48,7 +49,7 @@ impl<S: Store> Slot<S> {
 pub(crate) async fn undisturbed<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    joined(tokio::spawn(work).await)
+    joined(tokio::spawn(work.in_current_span()).await)
 }
 
 fn joined<T>(result: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {

@@ -142,6 +142,13 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
+    /// How many messages of the queue can be claimed now; at most [`crate::backend::MOST_COUNTED`] are counted. None if that
+    /// would cost too much.
+    fn backlog(&self, queue: &str) -> impl Future<Output = Result<Option<u64>>> + Send {
+        let _ = queue;
+        async { Ok(None) }
+    }
+
     /// Makes a process known, with its queues and request ids.
     ///
     /// [`crate::Error::Duplicate`] if another live process serves one that it must serve alone; of two that register at
@@ -198,6 +205,12 @@ impl ProcessId {
     #[must_use]
     pub fn random() -> Self {
         ProcessId(Uuid::now_v7())
+    }
+
+    /// Its last digits, which are random: enough to tell processes apart in a log.
+    pub(crate) fn short(self) -> String {
+        let mut digits = Uuid::encode_buffer();
+        self.0.simple().encode_lower(&mut digits)[20..].to_owned()
     }
 
     /// The id as UUID.
@@ -281,17 +294,19 @@ pub struct Failure {
     pub failures: u32,
     /// When it runs again; none: it has failed for good.
     pub retry_after: Option<Duration>,
+    /// What kind of failure it is, for the monitor.
+    pub(crate) code: &'static str,
 }
 
 impl Failure {
     /// A failure for good.
     pub fn dead(error: impl Into<String>, failures: u32) -> Self {
-        Failure { error: error.into(), failures, retry_after: None }
+        Failure { error: error.into(), failures, retry_after: None, code: "error" }
     }
 
     /// A failure that is tried again after this time.
     pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
-        Failure { error: error.into(), failures, retry_after: Some(retry_after) }
+        Failure { error: error.into(), failures, retry_after: Some(retry_after), code: "error" }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The chores of a process: its sign of life, the flags of operators, rescue of what dead processes had, return of what is due. They run on an OS
 //! thread with a runtime and a connection of their own, so that an action that blocks its thread does not look like a death.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, thread, time::Instant};
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
-use crate::{Around, Clock, Error, ProcessId, Registration, Result, Store, life::Life, pool::Settings};
+use crate::{
+    Around, Clock, Error, MONITOR, ProcessId, Registration, Result, Store, life::Life, pool::Settings,
+    progress::Progress,
+};
 
 /// The running chores; they end when this is stopped or dropped.
 pub(crate) struct Upkeep {
@@ -35,6 +35,7 @@ impl Upkeep {
                 let apart = store.apart();
                 let _ = ready.send(apart.ping().await);
                 let now = clock.now();
+                let progress = Progress::new(settings.progress, now);
                 let chores = Chores {
                     store: apart,
                     life,
@@ -44,6 +45,7 @@ impl Upkeep {
                     last_success: now,
                     steady_since: now,
                     last_tidy: now,
+                    progress,
                 };
                 chores.run(token, store).await;
             });
@@ -75,12 +77,12 @@ struct Chores<S: Store> {
     last_success: Instant,
     steady_since: Instant,
     last_tidy: Instant,
+    progress: Progress,
 }
 
 impl<S: Store> Chores<S> {
     async fn run(mut self, end: CancellationToken, original: S) {
         let tick = self.settings.poll.min(self.settings.lease / 3).min(self.settings.check);
-        let mut progress = Progress { since: self.clock.now(), done: 0 };
         let mut doubted = false;
         loop {
             tokio::select! {
@@ -89,12 +91,12 @@ impl<S: Store> Chores<S> {
                 () = self.life.buried.notified() => doubted = true,
             }
             // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
-            let chores = tokio::time::timeout(self.settings.lease, self.tick(std::mem::take(&mut doubted)));
+            let (span, lease) = (self.life.span(), self.settings.lease);
+            let chores = tokio::time::timeout(lease, self.tick(std::mem::take(&mut doubted)).instrument(span));
             tokio::select! {
                 () = end.cancelled() => return,
                 done = chores => if done.is_err() { self.store = original.apart() },
             }
-            progress.report(&self.life, self.clock.as_ref(), self.settings.progress);
         }
     }
 
@@ -124,6 +126,10 @@ impl<S: Store> Chores<S> {
         }
         if around.dead && self.is_steady() {
             self.rescue(&by).await;
+        }
+        let now = self.clock.now();
+        if self.progress.is_due(now) {
+            self.progress.tell(&self.store, &by, &self.life.journal, now).await;
         }
     }
 
@@ -211,30 +217,13 @@ impl<S: Store> Chores<S> {
             Ok(rescued) if rescued.messages + rescued.parked > 0 => {
                 let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
                 tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
+                if parked > 0 {
+                    tracing::error!(target: MONITOR, code = "died", parked, "messages failed for good: their processes died");
+                }
                 self.ring(by);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "cannot look for dead processes"),
         }
-    }
-}
-
-/// The line that tells how far the process has come.
-struct Progress {
-    since: Instant,
-    done: u64,
-}
-
-impl Progress {
-    fn report(&mut self, life: &Life, clock: &dyn Clock, every: Duration) {
-        let elapsed = clock.now() - self.since;
-        let done = life.done.load(Ordering::Relaxed);
-        if every.is_zero() || elapsed < every || done == self.done {
-            return;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
-        let rate = ((done - self.done) as f64 / elapsed.as_secs_f64()).round();
-        tracing::info!(done, failed = life.failed.load(Ordering::Relaxed), per_second = rate, "progress");
-        *self = Progress { since: clock.now(), done };
     }
 }

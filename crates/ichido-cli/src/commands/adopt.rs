@@ -151,7 +151,7 @@ impl OnStore for Adoption {
         }
         // Names and values of the database must not change the terminal.
         for line in findings(&report) {
-            eprintln!("{}", output::readable(&line));
+            output::talk(&output::readable(&line));
         }
         print(&report)?;
         conclude(&report, &self.draft);
@@ -166,7 +166,7 @@ impl Adoption {
         let proposal = &mut report.proposal;
         refuse_guesses(proposal)?;
         for statement in &proposal.claim.ddl {
-            eprintln!("running {statement}");
+            output::talk(&format!("running {statement}"));
             store.apply(std::slice::from_ref(statement)).await.map_err(of)?;
         }
         let after = store.claim_plan(&proposal.queue, &proposal.mapping, true).await.map_err(of)?;
@@ -259,12 +259,14 @@ fn print(report: &Report) -> Result<(), Failure> {
 fn conclude(report: &Report, draft: &Draft) {
     let (queue, file) = (&report.proposal.queue, draft.path().display());
     if report.config.is_empty() && report.proposal.claim.ddl.is_empty() {
-        eprintln!("nothing is missing: the table is the queue `{queue}` of {file}");
+        output::talk(&format!("nothing is missing: the table is the queue `{queue}` of {file}"));
     } else if report.applied {
         let action =
             if report.config.contains("# [actions.") { format!("its action in {file}, ") } else { String::new() };
-        eprintln!("done: the table is the queue `{queue}` of {file}; next: {action}ichido migrate, ichido run");
+        output::talk(&format!(
+            "done: the table is the queue `{queue}` of {file}; next: {action}ichido migrate, ichido run"
+        ));
     } else {
-        eprintln!("nothing was changed; --apply does it");
+        output::talk("nothing was changed; --apply does it");
     }
 }

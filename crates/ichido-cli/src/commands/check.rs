@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::With;
 use crate::{
+    actions::http,
     args::Check,
-    config::Config,
+    config::{Action, ActionKind, Config},
     failure::Failure,
     open::{Backend, OnStore},
     output, program,
@@ -17,11 +18,20 @@ use crate::{
 /// What `check --json` prints.
 #[derive(Serialize)]
 struct Report {
+    actions: Vec<ActionLine>,
     handlers: Vec<Line>,
     /// Of the actions that have a queue of their own.
     action_handlers: BTreeMap<String, Vec<Line>>,
     statements: Vec<Statement>,
     warnings: Vec<String>,
+}
+
+/// One action.
+#[derive(Serialize)]
+struct ActionLine {
+    action: String,
+    from: String,
+    does: String,
 }
 
 /// One handler.
@@ -45,9 +55,11 @@ impl OnStore for With<Check> {
         program::check_statements(&store, config).await.map_err(of)?;
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
+        warnings.extend(program::masked_keys(config));
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
-        let report = Report { handlers: lines(&common), action_handlers, statements, warnings };
+        let actions = config.actions.iter().map(|(name, action)| action_line(name, action)).collect();
+        let report = Report { actions, handlers: lines(&common), action_handlers, statements, warnings };
         if self.args.json {
             output::json(&report)?;
         } else {
@@ -55,6 +67,24 @@ impl OnStore for With<Check> {
         }
         Ok(0)
     }
+}
+
+/// What an action does, without what may be secret.
+fn action_line(name: &str, action: &Action) -> ActionLine {
+    let does = match &action.kind {
+        ActionKind::Sql(texts) => format!("sql: {} in the business transaction", count(texts.len(), "statement")),
+        ActionKind::Http(http) => format!("http: POST {}", http::place(&http.url).unwrap_or_default()),
+        ActionKind::Exec(argv) => {
+            let (program, rest) = (argv.first().map_or("", String::as_str), argv.len().saturating_sub(1));
+            format!("exec: {program} with {}", count(rest, "argument"))
+        }
+        ActionKind::Rust => "Rust code".into(),
+    };
+    ActionLine { action: name.into(), from: action.from.clone(), does }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn lines<S: Backend>(queue: &HandlerQueue<S>) -> Vec<Line> {
@@ -86,6 +116,12 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
         output::print(&format!("\nactions.{action}"))?;
         print_queue(lines)?;
     }
+    let row = |line: &ActionLine| [line.action.clone(), line.from.clone(), line.does.clone()];
+    let rows: Vec<_> = report.actions.iter().map(row).collect();
+    if !rows.is_empty() {
+        output::print("")?;
+        output::table(["ACTION", "FROM", "DOES"], &rows)?;
+    }
     if sql {
         for statement in &report.statements {
             output::print(&format!("\n-- {}: {}\n{};", statement.queue, statement.verb, statement.sql))?;
@@ -94,6 +130,6 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    eprintln!("everything is in place");
+    output::talk("everything is in place");
     Ok(())
 }

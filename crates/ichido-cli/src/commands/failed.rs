@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ichido::{Error, MessageId, Parked, ParkedFilter};
+use ichido::{Error, Headers, Masks, MessageId, Parked, ParkedFilter};
 use serde::Serialize;
 
 use crate::{
@@ -10,14 +10,14 @@ use crate::{
     config::Config,
     failure::{FOUND, Failure},
     open::{Backend, OnStore},
-    output,
+    output, program,
 };
 
 impl OnStore for Failed {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         match self {
             Failed::List { which, waiting, json } => list(&store, config, which, waiting, json).await,
-            Failed::Show { id, json } => show(&store, &id, json).await,
+            Failed::Show { id, json } => show(&store, config, &id, json).await,
             Failed::Retry(many) => by_hand(&store, config, Verb::Retry, many).await,
             Failed::Discard(many) => by_hand(&store, config, Verb::Discard, many).await,
         }
@@ -68,15 +68,26 @@ struct Shown {
     payload: Option<String>,
 }
 
-async fn show<S: Backend>(store: &S, id: &str, json: bool) -> Result<u8, Failure> {
+/// What is masked is masked here too. Errors were when they were recorded; those from before are looked at again.
+fn mask(masks: &Masks, parked: &mut Parked, payload: Option<String>) -> Option<String> {
+    let known = payload.as_deref().unwrap_or_default().as_bytes();
+    let hide = |text: &mut String| *text = masks.text(text, known, &Headers::new());
+    hide(&mut parked.error);
+    parked.history.iter_mut().for_each(|failure| hide(&mut failure.error));
+    parked.shape = ichido::shape(&parked.error);
+    payload.map(|payload| masks.payload(payload.as_bytes()).into_owned())
+}
+
+async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> Result<u8, Failure> {
     let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
     let mut filter = ParkedFilter::default();
     (filter.id, filter.waiting) = (Some(id.clone()), true);
     let payload = store.payload(&id).await.map_err(|error| Failure::of::<S>(&error))?;
     let parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
-    let Some(parked) = parked.into_iter().next() else {
+    let Some(mut parked) = parked.into_iter().next() else {
         return Err(Failure::found(format!("{id} has not failed")));
     };
+    let payload = mask(&program::masks(config), &mut parked, payload);
     if json {
         output::json(&Shown { parked, payload })?;
         return Ok(0);
@@ -98,6 +109,13 @@ async fn show<S: Backend>(store: &S, id: &str, json: bool) -> Result<u8, Failure
         ))?;
     }
     Ok(0)
+}
+
+/// What the database said about a message, without what must not be seen of it.
+async fn hidden<S: Backend>(store: &S, config: &Config, id: &MessageId, error: &Error) -> String {
+    let masks = program::masks(config);
+    let payload = if masks.is_empty() { None } else { store.payload(id).await.ok().flatten() };
+    masks.text(&error.to_string(), payload.unwrap_or_default().as_bytes(), &Headers::new())
 }
 
 /// What an operator does with a failed message.
@@ -140,7 +158,7 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
             }
             // What the database says about one message must not keep the others from being repaired.
             Err(error @ Error::Failed(_)) if !error.is_fault::<S>() => {
-                eprintln!("ichido: {error}");
+                eprintln!("ichido: {}", hidden(store, config, &id, &error).await);
                 code = FOUND;
             }
             Err(error) => return Err(Failure::of::<S>(&error)),

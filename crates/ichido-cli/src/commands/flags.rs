@@ -8,6 +8,7 @@ use crate::{
     config::Config,
     failure::Failure,
     open::{Backend, OnStore},
+    output,
 };
 
 /// A flag, set or taken away.
@@ -43,7 +44,7 @@ impl OnStore for SetFlag {
         let of = |error| Failure::of::<S>(&error);
         let changed = store.set_flag(&self.request_id, self.flag, self.on).await.map_err(of)?;
         let state = find(&store, &self.request_id).await?;
-        eprintln!("{}", self.told(changed, state.processes));
+        output::talk(&self.told(changed, state.processes));
         Ok(0)
     }
 }

@@ -22,11 +22,11 @@ impl OnStore for Migrate {
             }
         }
         match (migration.from, migration.to, self.dry_run) {
-            (from, to, _) if from == to => eprintln!("ichido's tables are there already, version {to}"),
-            (0, to, true) => eprintln!("would create ichido's tables, version {to}"),
-            (0, to, false) => eprintln!("created ichido's tables, version {to}"),
-            (from, to, true) => eprintln!("would upgrade ichido's tables from version {from} to {to}"),
-            (from, to, false) => eprintln!("upgraded ichido's tables from version {from} to {to}"),
+            (from, to, _) if from == to => output::talk(&format!("ichido's tables are there already, version {to}")),
+            (0, to, true) => output::talk(&format!("would create ichido's tables, version {to}")),
+            (0, to, false) => output::talk(&format!("created ichido's tables, version {to}")),
+            (from, to, true) => output::talk(&format!("would upgrade ichido's tables from version {from} to {to}")),
+            (from, to, false) => output::talk(&format!("upgraded ichido's tables from version {from} to {to}")),
         }
         Ok(0)
     }

@@ -6,7 +6,9 @@ mod demo;
 mod failed;
 mod flags;
 mod health;
+mod init;
 mod migrate;
+mod papers;
 mod run;
 mod send;
 mod status;
@@ -34,8 +36,15 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     if let Command::Demo(demo) = cli.command {
         return demo::run(demo).await;
     }
-    if let Command::Adopt(adopt) = cli.command {
-        return adopt::run(adopt, &cli.config, cli.database_url.as_deref(), (cli.verbose, cli.quiet)).await;
+    match &cli.command {
+        Command::Adopt(adopt) => {
+            let talk = (cli.verbose, cli.quiet);
+            return adopt::run(adopt.clone(), &cli.config, cli.database_url.as_deref(), talk).await;
+        }
+        Command::Init(init) => return init::run(init, &cli.config, cli.database_url.as_deref(), cli.quiet),
+        Command::Completions(asked) => return papers::completions(asked),
+        Command::Man(asked) => return papers::man(asked),
+        _ => {}
     }
     let mut config = Config::load(&cli.config)?;
     if let Some(url) = &cli.database_url {
@@ -43,7 +52,9 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     }
     logging::start(&config.log, cli.verbose, cli.quiet);
     match cli.command {
-        Command::Demo(_) | Command::Adopt(_) => unreachable!("done above"),
+        Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
+            unreachable!("done above")
+        }
         Command::Migrate(migrate) => on_store(&config, migrate).await,
         Command::Check(check) => on_store(&config, With { args: check, parts }).await,
         Command::Run(run) => on_store(&config, With { args: run, parts }).await,

@@ -8,6 +8,7 @@ use crate::{
     args::Run,
     config::Config,
     failure::Failure,
+    in_force,
     open::{Backend, OnStore},
     program,
 };
@@ -23,9 +24,11 @@ impl OnStore for With<Run> {
         if let Some(messages) = self.args.max_messages {
             process = process.max_messages(messages);
         }
-        let request = request(self.args)?;
+        let arguments = arguments(self.args.arguments.clone())?;
+        process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
+        let request = request(self.args, arguments);
         stop_on_signals(stop)?;
-        if let Some(warning) = program::few_connections(config) {
+        for warning in program::few_connections(config).into_iter().chain(program::masked_keys(config)) {
             tracing::warn!("{warning}");
         }
         match program::check_statements(&checked, config).await {
@@ -39,7 +42,7 @@ impl OnStore for With<Run> {
 }
 
 /// What is asked for.
-fn request(args: Run) -> Result<Request, Failure> {
+fn request(args: Run, arguments: Vec<(String, String)>) -> Request {
     let mut request = match args.path.or(args.request_path) {
         Some(path) => Request::path(&path),
         None => Request::default(),
@@ -47,10 +50,7 @@ fn request(args: Run) -> Result<Request, Failure> {
     if let Some(user) = args.user_id {
         request = request.user_id(user);
     }
-    for (name, value) in arguments(args.arguments)? {
-        request = request.argument(name, value);
-    }
-    Ok(request)
+    arguments.into_iter().fold(request, |request, (name, value)| request.argument(name, value))
 }
 
 /// `--name value`, `--name=value` or `-name value`; what follows a name is its value, whatever it looks like.

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use ichido::{Due, MessageId, NewMessage};
+use ichido::{Due, Error, Headers, Masks, MessageId, NewMessage};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::value::RawValue;
 
@@ -16,7 +16,7 @@ use crate::{
     config::Config,
     failure::Failure,
     open::{Backend, OnStore},
-    output,
+    output, program,
 };
 
 /// Messages per statement.
@@ -38,7 +38,7 @@ impl OnStore for Send {
         let messages = read_all(lines, &like)?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let ids = match send_all(&store, &mut tx, &self.queue, &messages).await {
+        let ids = match send_all(&store, &mut tx, &self.queue, &messages, &program::masks(config)).await {
             Ok(ids) => ids,
             Err(failure) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
@@ -88,6 +88,7 @@ async fn send_all<S: Backend>(
     tx: &mut S::Tx,
     queue: &str,
     messages: &[NewMessage],
+    masks: &Masks,
 ) -> Result<Vec<MessageId>, Failure> {
     let mut ids = Vec::with_capacity(messages.len());
     let bar = progress(messages.len());
@@ -95,12 +96,18 @@ async fn send_all<S: Backend>(
         bar.inc(batch.len() as u64);
         let sent = store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
             error if error.is_fault::<S>() => Failure::of::<S>(error),
-            error => Failure::usage(format!("{error}; nothing was sent")),
+            error => Failure::usage(format!("{}; nothing was sent", hidden(masks, batch, error))),
         })?;
         ids.extend(sent);
     }
     bar.finish_and_clear();
     Ok(ids)
+}
+
+/// What the database said about these messages, without what must not be seen of any of them.
+fn hidden(masks: &Masks, messages: &[NewMessage], error: &Error) -> String {
+    let hide = |text: String, message: &NewMessage| masks.text(&text, &message.payload, &Headers::new());
+    messages.iter().fold(error.to_string(), hide)
 }
 
 /// A bar on a terminal, for what takes a while.

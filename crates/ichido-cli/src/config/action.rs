@@ -14,7 +14,7 @@ use super::spelling::quoted;
 use super::units::spelled;
 use ichido::{CommitOn, Isolation, suggestion};
 
-const KEYS: [&str; 8] =
+pub(super) const KEYS: [&str; 8] =
     ["from", "concurrency", "retry", "timeout", "isolation", "commit_interval", "commit_on", "handlers"];
 const RETRY_KEYS: [&str; 4] = ["attempts", "first", "max", "factor"];
 const ISOLATIONS: [(&str, Isolation); 3] = [

@@ -12,6 +12,7 @@ use super::section::Section;
 use super::url::Url;
 
 pub(super) const KEYS: [&str; 3] = ["sql", "http", "exec"];
+const OWN_HEADERS: [&str; 4] = ["connection", "content-length", "idempotency-key", "transfer-encoding"];
 const HTTP_KEYS: [&str; 3] = ["url", "headers", "timeout"];
 
 /// What is done with a message.
@@ -94,6 +95,9 @@ fn headers(field: &Field) -> Result<BTreeMap<String, String>, ConfigError> {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
             return Err(field.invalid("this is no name of a header"));
+        }
+        if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            return Err(field.invalid("ichido sets this header itself"));
         }
         let value = field.text()?;
         // A line break in a variable would smuggle in another header.

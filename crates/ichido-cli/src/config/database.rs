@@ -7,7 +7,7 @@ use super::names;
 use super::section::Section;
 use super::url::Url;
 
-const KEYS: [&str; 4] = ["url", "pool", "schema", "single_writer"];
+pub(super) const KEYS: [&str; 4] = ["url", "pool", "schema", "single_writer"];
 pub(super) const SCHEMES: [&str; 5] = ["sqlite", "postgres", "postgresql", "mysql", "mariadb"];
 
 /// Connections that ichido keeps for itself, whatever the workers do.

@@ -4,7 +4,7 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
 
-const KEYS: [&str; 4] = ["base", "prefix", "suffix", "patterns"];
+pub(super) const KEYS: [&str; 4] = ["base", "prefix", "suffix", "patterns"];
 const PATTERN_KEYS: [&str; 2] = ["pattern", "base"];
 
 /// The rules that make an action's name of a request path.

@@ -7,7 +7,7 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
 
-const KEYS: [&str; 4] = ["format", "level", "progress", "mask"];
+pub(super) const KEYS: [&str; 4] = ["format", "level", "progress", "mask"];
 const RETENTION_KEYS: [&str; 3] = ["audit", "inbox", "stats"];
 
 /// What a process writes to stderr.

@@ -9,7 +9,7 @@ use super::handlers::{self, HandlerEntry};
 use super::section::Section;
 use super::units::spelled;
 
-const KEYS: [&str; 12] = [
+pub(super) const KEYS: [&str; 12] = [
     "lease",
     "poll",
     "grace",
@@ -23,7 +23,7 @@ const KEYS: [&str; 12] = [
     "exempt",
     "exit_duplicate",
 ];
-const RETRY_KEYS: [&str; 5] = ["count", "time", "interval", "window", "exit"];
+pub(super) const RETRY_KEYS: [&str; 5] = ["count", "time", "interval", "window", "exit"];
 
 pub(super) const MOST_READ_AHEAD: u32 = 64;
 const SHORTEST: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use super::section::Section;
 use super::table::{self, TableQueue};
 
 /// The keys that every queue may have, those of a table queue follow them.
-const KEYS: [&str; 3] = ["rabbitmq", "sqs", "payload_limit"];
+pub(super) const KEYS: [&str; 3] = ["rabbitmq", "sqs", "payload_limit"];
 const KINDS: [&str; 3] = ["table", "rabbitmq", "sqs"];
 
 const PAYLOAD_LIMIT: u64 = 256 << 10;

@@ -127,8 +127,13 @@ impl Env {
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ichido"));
+    /// The binary, to be run.
+    pub fn command(&self, args: &[&str]) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_ichido")), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).current_dir(self.folder()).stdin(Stdio::null()).kill_on_drop(true);
         for name in ["ICHIDO_CONFIG", "ICHIDO_DATABASE_URL", "ICHIDO_LOG"] {
             command.env_remove(name);
@@ -139,6 +144,11 @@ impl Env {
     /// Runs the binary to its end.
     pub async fn run(&self, args: &[&str]) -> Ended {
         Ended::of(self.command(args).output().await.unwrap())
+    }
+
+    /// Runs the binary with these variables in its environment.
+    pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Ended::of(self.command(args).envs(variables.iter().copied()).output().await.unwrap())
     }
 
     /// Runs the binary with this standard input.
@@ -162,8 +172,13 @@ impl Env {
 
     /// Starts the binary; its log goes to a file.
     pub fn start(&self, name: &str, args: &[&str]) -> Process {
+        self.start_program(Path::new(env!("CARGO_BIN_EXE_ichido")), name, args)
+    }
+
+    /// The same for another program.
+    pub fn start_program(&self, program: &Path, name: &str, args: &[&str]) -> Process {
         let log = std::fs::File::create(self.folder().join(name)).unwrap();
-        let child = self.command(args).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = self.command_of(program, args).stdout(Stdio::null()).stderr(log).spawn().unwrap();
         Process { child, log: self.folder().join(name) }
     }
 
@@ -306,7 +321,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn of(output: Output) -> Self {
+    pub fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }

@@ -17,6 +17,17 @@ pub async fn claims_come_in_order_and_no_more_than_asked_for<F: Fixture>() {
     assert!(process.claim("orders", 1).await.is_empty());
 }
 
+pub async fn what_is_left_is_what_can_be_claimed<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 12).await;
+    send(&fixture, "mail", &["{}", "{}"]).await;
+    let process = Player::join(&fixture).await;
+    process.claim("orders", 5).await;
+    process.claim("mail", 1).await;
+    assert_eq!(process.store.backlog("orders").await.unwrap(), Some(7));
+    assert_eq!(process.store.backlog("mail").await.unwrap(), Some(1));
+}
+
 pub async fn a_claimed_message_is_not_claimed_again<F: Fixture>() {
     let fixture = F::fresh().await;
     send(&fixture, "mail", &["{}"]).await;

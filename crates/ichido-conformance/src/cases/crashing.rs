@@ -1,10 +1,11 @@
 //! Processes that die at the worst moments. The test starts processes of its own binary, which run the ignored test `child`;
 //! what they do is told by their environment. A supervisor starts them again as long as they die.
 
-use std::{process::Stdio, time::Duration};
+use std::{os::unix::process::ExitStatusExt, process::Stdio, time::Duration};
 
 use ichido::{
-    Context, Handler, Inspect, Next, Outcome, ParkedFilter, Pool, Process, Result, RetryPolicy, Scope, Store,
+    Context, Inspect, Outcome, ParkedFilter, Pool, Process, Result, RetryPolicy,
+    testing::{Step, crash_at},
 };
 use serde::Deserialize;
 use tokio::process::{Child, Command};
@@ -27,8 +28,8 @@ macro_rules! crashing {
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn an_abort_before_and_after_commit_leaves_each_effect_once() {
-                $crate::cases::crashing::an_abort_before_and_after_commit_leaves_each_effect_once::<$fixture>().await;
+            async fn a_death_at_any_step_leaves_each_effect_once() {
+                $crate::cases::crashing::a_death_at_any_step_leaves_each_effect_once::<$fixture>().await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,6 +53,7 @@ macro_rules! crashing {
     };
 }
 
+const SIGABRT: i32 = 6;
 const PLACE: &str = "ICHIDO_TEST_PLACE";
 const ROLE: &str = "ICHIDO_TEST_ROLE";
 
@@ -66,23 +68,10 @@ async fn deadly<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<
     if order.name.as_deref() == Some("abort") {
         std::process::abort();
     }
-    if std::env::var(ROLE).is_ok_and(|role| role == "before commit") && cx.execution_number() == 5 {
-        std::process::abort();
+    if order.name.as_deref() == Some("fail once") && cx.attempt() == 1 {
+        return Err("as it should".into());
     }
     Ok(Outcome::Done)
-}
-
-/// Dies when its fifth message is committed and nobody knows it yet.
-struct DiesAfterCommit;
-
-impl<S: Store> Handler<S> for DiesAfterCommit {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        let outcome = next.run(cx).await;
-        if matches!(outcome, Ok(Outcome::Done)) && cx.execution_number() == 5 {
-            std::process::abort();
-        }
-        outcome
-    }
 }
 
 /// What a process of the tests does: it drains the queue, unless it dies.
@@ -97,8 +86,10 @@ pub async fn child<F: Fixture>() {
     let pool = Pool::new("Deadly").from("orders").concurrency(2).retry(retry);
     let process = Process::new(fixture.store()).poll(Duration::from_millis(50)).lease(Duration::from_secs(1)).drain();
     let mut process = process.action_fn(pool, deadly::<F>);
-    if std::env::var(ROLE).is_ok_and(|role| role == "after commit") {
-        process = process.handlers(|queue| queue.before(Scope::Worker, "transaction", DiesAfterCommit));
+    if let Some(role) = std::env::var(ROLE).ok().filter(|role| !role.is_empty()) {
+        let step: Step = role.parse().unwrap();
+        let nth = if matches!(step, Step::Failed | Step::Recorded) { 1 } else { 5 };
+        process = process.handlers(crash_at(step, nth));
     }
     assert_eq!(process.run().await.unwrap(), 0);
 }
@@ -135,18 +126,20 @@ pub async fn a_message_that_aborts_its_process_is_parked_and_its_neighbours_are_
     assert_eq!(failed[0].error, ichido::DIED_RUNNING);
 }
 
-pub async fn an_abort_before_and_after_commit_leaves_each_effect_once<F: Fixture>() {
-    for role in ["before commit", "after commit"] {
+pub async fn a_death_at_any_step_leaves_each_effect_once<F: Fixture>() {
+    for step in Step::ALL {
         let fixture = F::fresh().await;
         send_orders(&fixture, 12).await;
-        assert!(!start(&fixture, role).wait().await.unwrap().success(), "it died {role}");
+        fixture.sql("update received_order set name = 'fail once' where id = 6").await;
+        let ended = start(&fixture, step.name()).wait().await.unwrap();
+        assert_eq!(ended.signal(), Some(SIGABRT), "it died when a message was {step}");
         // In one look: the server may be at the last COMMIT of the dead process.
         let look =
             "select (select count(*) from received_order where status = '1') * 100 + (select count(*) from ledger)";
         let seen = fixture.number(look).await;
         let (done, effects_so_far) = (seen / 100, seen % 100);
         assert!(done < 12, "it died in the middle");
-        assert_eq!(effects_so_far, done, "{role}: every effect that is there belongs to a done order");
+        assert_eq!(effects_so_far, done, "{step}: every effect that is there belongs to a done order");
         supervise(&fixture, "", 2).await;
         assert_eq!(effects(&fixture).await, 12);
         assert_eq!(fixture.number("select count(distinct message) from ledger").await, 12);

@@ -45,13 +45,35 @@ pub async fn without_tables_everything_names_migrate<F: Fixture>() {
     store.prepare().await.unwrap();
 }
 
-pub async fn a_newer_schema_that_admits_us_is_used<F: Fixture>() {
+/// The newest version of ichido's tables that this binary knows: there is a row for each.
+async fn known<F: Fixture>(fixture: &F) -> i64 {
+    fixture.number("select count(*) from ichido_schema").await
+}
+
+pub async fn a_schema_one_version_newer_is_used<F: Fixture>() {
     let fixture = F::fresh().await;
-    fixture.sql("insert into ichido_schema (version, oldest) values (8, 2)").await;
+    let next = known(&fixture).await + 1;
+    fixture.sql(&format!("insert into ichido_schema (version, oldest) values ({next}, {})", next - 1)).await;
     send(&fixture, "mail", &["{}"]).await;
     let process = Player::join(&fixture).await;
     process.finish(&process.claim_one("mail").await).await.unwrap();
-    assert_eq!(fixture.store().migrate().await.unwrap().to, 8, "a newer schema is left alone");
+    assert_eq!(i64::from(fixture.store().migrate().await.unwrap().to), next, "a newer schema is left alone");
+}
+
+pub async fn a_schema_two_versions_newer_is_refused<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let known = known(&fixture).await;
+    fixture.sql(&format!("insert into ichido_schema (version, oldest) values ({}, {known})", known + 2)).await;
+    let text = setup_text(fixture.store().prepare().await);
+    assert!(text.contains(&format!("version {}", known + 2)) && text.contains("at most one version"), "{text}");
+    assert!(text.contains(&format!("this binary knows {known}")), "{text}");
+}
+
+pub async fn every_version_admits_the_one_before<F: Fixture>() {
+    let fixture = F::fresh().await;
+    // Version 2 came before the promise.
+    let strict = "select count(*) from ichido_schema where version > 2 and oldest >= version";
+    assert_eq!(fixture.number(strict).await, 0, "a rolling deploy over this version would not work");
 }
 
 pub async fn an_older_schema_is_refused_and_migrated_with_what_is_in_it<F: Fixture>() {
@@ -64,16 +86,17 @@ pub async fn an_older_schema_is_refused_and_migrated_with_what_is_in_it<F: Fixtu
     let text = setup_text(fixture.store().prepare().await);
     assert!(text.contains("have version 1") && text.contains("ichido migrate"), "{text}");
     let migration = fixture.store().migrate().await.unwrap();
-    assert_eq!((migration.from, migration.to), (1, 3));
+    assert_eq!((migration.from, i64::from(migration.to)), (1, known(&fixture).await));
     let process = Player::join(&fixture).await;
     process.finish(&process.claim_one("mail").await).await.unwrap();
 }
 
 pub async fn a_newer_schema_that_does_not_admit_us_is_refused<F: Fixture>() {
     let fixture = F::fresh().await;
-    fixture.sql("insert into ichido_schema (version, oldest) values (9, 9)").await;
+    let next = known(&fixture).await + 1;
+    fixture.sql(&format!("insert into ichido_schema (version, oldest) values ({next}, {next})")).await;
     let text = setup_text(fixture.store().prepare().await);
-    assert!(text.contains("version 9"), "{text}");
+    assert!(text.contains(&format!("needs a binary that knows version {next}")), "{text}");
 }
 
 pub async fn what_is_not_there_is_named_with_its_nearest_match<F: Fixture>() {

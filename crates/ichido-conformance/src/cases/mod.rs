@@ -25,6 +25,7 @@ pub mod retrying;
 pub mod running;
 pub mod sending;
 pub mod stopping;
+pub mod testing;
 pub mod uniqueness;
 pub mod waking;
 
@@ -33,7 +34,7 @@ pub mod waking;
 macro_rules! conformance {
     ($fixture:ty) => {
         $crate::conformance!(@ $fixture, claiming: [
-            claims_come_in_order_and_no_more_than_asked_for, a_claimed_message_is_not_claimed_again,
+            claims_come_in_order_and_no_more_than_asked_for, what_is_left_is_what_can_be_claimed, a_claimed_message_is_not_claimed_again,
             two_processes_share_a_queue_and_never_a_message, a_queue_has_its_own_order_and_its_own_part_of_a_table,
             a_released_message_is_claimable_and_nothing_is_counted, release_leaves_alone_what_is_not_ours,
             a_process_that_is_not_alive_claims_nothing, a_claim_whose_reply_was_lost_is_found,
@@ -165,7 +166,9 @@ macro_rules! conformance {
             a_process_that_counted_as_dead_ends_if_another_has_taken_its_place
         ]);
         $crate::conformance!(@ $fixture, migrating: [
-            many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_newer_schema_that_admits_us_is_used,
+            many_processes_migrate_at_once, without_tables_everything_names_migrate, an_older_schema_is_refused_and_migrated_with_what_is_in_it, a_schema_one_version_newer_is_used,
+            a_schema_two_versions_newer_is_refused,
+            every_version_admits_the_one_before,
             a_newer_schema_that_does_not_admit_us_is_refused, what_is_not_there_is_named_with_its_nearest_match
         ]);
         $crate::conformance!(@ $fixture, running: [
@@ -201,6 +204,11 @@ macro_rules! conformance {
             a_limit_by_time_allows_the_first_retry_and_those_within_the_time, after_the_window_the_count_starts_anew,
             it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
             a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
+        ]);
+        $crate::conformance!(@ $fixture, testing: [
+            what_a_run_writes_and_sends_is_seen_inside_and_then_gone, a_run_notices_what_a_worker_would_notice,
+            a_run_calls_the_action_back, what_a_run_writes_to_files_is_told_and_then_gone,
+            a_drain_says_what_became_of_each_message
         ]);
         $crate::reading!($fixture);
     };

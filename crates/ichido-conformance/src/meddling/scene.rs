@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{CancellationToken, Context, Outcome, Pool, Process, Result, Store};
+use ichido::{CancellationToken, Context, Outcome, Pool, Process, Result, Store, testing::Dial};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use super::{Dial, Meddled, Meddler, in_time};
+use super::{Meddled, Meddler, in_time};
 use crate::fixture::{Fixture, effect, send_orders};
 
 /// Longer than any test: only the dial makes it pass.
@@ -29,7 +29,7 @@ impl<F: Fixture> Scene<F> {
     pub async fn new(orders: i64) -> Self {
         let fixture = F::fresh().await;
         send_orders(&fixture, orders).await;
-        Scene { fixture, meddler: Arc::default(), dial: Dial::new(THIRD) }
+        Scene { fixture, meddler: Arc::default(), dial: Dial::only_for(THIRD) }
     }
 
     /// A process on it, without an action yet.

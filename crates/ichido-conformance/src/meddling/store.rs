@@ -122,6 +122,10 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.is_drained(queue).await
     }
 
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.inner.backlog(queue).await
+    }
+
     async fn register(&self, process: &Registration) -> Result<()> {
         self.meddler.meddle(Verb::Register, None, self.inner.register(process)).await
     }

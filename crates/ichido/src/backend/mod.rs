@@ -32,6 +32,9 @@ pub use self::{
 
 use crate::Migration;
 
+/// A backlog is counted up to here: for a progress line that is enough.
+pub const MOST_COUNTED: u64 = 100_000;
+
 /// The steps from one version of ichido's own tables to another.
 pub struct Migrations {
     /// Makes the table of versions, if it is not there.

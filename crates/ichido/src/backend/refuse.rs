@@ -45,7 +45,8 @@ pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: 
     Err(Error::Refused(text))
 }
 
-/// A binary that knows `known` works with ichido's tables of this version, whose oldest binary knows `oldest`.
+/// A binary that knows `known` works with ichido's tables of this version, and of the next one if it says so: its oldest
+/// binary knows `oldest`. So processes one version apart share a database while a newer one is rolled out.
 ///
 /// # Errors
 /// [`Error::Setup`] if the tables are missing, too old or too new.
@@ -57,6 +58,9 @@ pub fn refuse_version(version: u32, oldest: u32, known: u32) -> Result<()> {
         }
         version if oldest > known => format!(
             "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {known}"
+        ),
+        version if version > known + 1 => format!(
+            "ichido's tables have version {version}, and this binary knows {known}: it works with tables that are at most one version newer; take a newer ichido"
         ),
         _ => return Ok(()),
     };
@@ -135,6 +139,7 @@ mod tests {
         assert!(refusal(0, 0, 2).contains("are not there"));
         assert!(refusal(1, 1, 2).contains("have version 1, this binary needs 2; run `ichido migrate`"));
         assert!(refusal(4, 3, 2).contains("needs a binary that knows version 3; this one knows 2"));
+        assert!(refusal(4, 2, 2).contains("at most one version newer"));
         refuse_version(2, 1, 2).unwrap();
         refuse_version(3, 2, 2).unwrap();
     }

@@ -1,7 +1,9 @@
 //! When an action's callbacks run, and in which transaction: `concurrency` calls those around the workers, `transaction` those
 //! around a message.
 
-use super::{each::Turn, record::caught};
+use tracing::Instrument;
+
+use super::{each::Turn, record::caught, span::message_span};
 use crate::{Context, Error, Failed, Failure, Outcome, Result, Store, callbacks::Callback, slot::undisturbed};
 
 /// Before the workers start.
@@ -34,7 +36,8 @@ pub(super) async fn succeeded<S: Store>(cx: &mut Context<S>) -> Result<()> {
     }
     for place in 0..cx.deliveries().len() {
         let turn = Turn::to(cx, place);
-        work.call_back(&mut *turn.0, Callback::TransactionSuccess).await?;
+        let span = message_span(turn.0)?;
+        work.call_back(&mut *turn.0, Callback::TransactionSuccess).instrument(span).await?;
     }
     Ok(())
 }

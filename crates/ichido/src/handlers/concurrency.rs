@@ -7,6 +7,7 @@
 use std::{pin::pin, time::Duration};
 
 use tokio::task::{JoinError, JoinHandle};
+use tracing::Instrument;
 
 use super::{
     CONCURRENCY,
@@ -54,7 +55,7 @@ impl Concurrency {
             .map(|_| {
                 let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
                 cx.in_worker = true;
-                tokio::spawn(async move {
+                let work = async move {
                     // Unless this worker ends well, and also if it panics, the others stop too.
                     let stop_others = cx.stop.clone().drop_guard();
                     let result = rest.next().run(&mut cx).await;
@@ -62,7 +63,8 @@ impl Concurrency {
                         stop_others.disarm();
                     }
                     result
-                })
+                };
+                tokio::spawn(work.in_current_span())
             })
             .collect();
         let mut out_of_time = pin!(async {

@@ -8,6 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::{
     DISPATCH,
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
     flags::Following,
+    journal::named,
     life::Life,
     limited::{Allowance, Limited},
     pool::{Actions, From, PooledAction, Work},
@@ -56,9 +58,10 @@ impl<S: Store> Dispatch<S> {
         let registration = registration(cx, served, self.settings.lease)?;
         cx.store.register(&registration).await?;
         let request_id = registration.title();
-        tracing::info!(process_id = %registration.id, request_id, user_id = cx.user_id(), "process starts");
+        tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
-        let life = Arc::new(Life::new(registration, following));
+        let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone());
+        let life = Arc::new(life);
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
             Ok(upkeep) => Ok((life, upkeep)),
@@ -67,6 +70,18 @@ impl<S: Store> Dispatch<S> {
                 Err(error)
             }
         }
+    }
+
+    /// Looks at the database before anything starts: which of the pools may?
+    async fn look<'a>(
+        &self,
+        cx: &mut Context<S>,
+        wanted: Vec<&'a PooledAction<S>>,
+        stop: &CancellationToken,
+    ) -> Result<Vec<Served<'a, S>>> {
+        cx.store.prepare().await?;
+        self.free_former(cx).await?;
+        served(cx, wanted, stop).await
     }
 
     /// What this process had before the database went away is free again before it begins anew.
@@ -98,11 +113,14 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
         commit_open(cx).await?;
-        cx.store.prepare().await?;
-        self.free_former(cx).await?;
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
-        let served = served(cx, wanted, &stop).await?;
+        let served = self.look(cx, wanted, &stop).await;
+        // What is stopped or refused does not start.
+        if !matches!(&served, Err(Error::Setup(_))) && !served.as_ref().is_ok_and(Vec::is_empty) {
+            cx.journal.start(cx);
+        }
+        let served = served?;
         if served.is_empty() {
             return Ok(Outcome::Stop);
         }
@@ -111,7 +129,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
-                let mut reader = self.open(cx, pool, &following, &life);
+                let mut reader = life.span().in_scope(|| self.open(cx, pool, &following, &life));
                 if let Some(allowance) = allowance.clone() {
                     reader = Arc::new(Limited { inner: reader, allowance });
                 }
@@ -121,7 +139,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
-        let result = run_all(cx, next, &works, &stop).await;
+        let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
         let closed = close_all(&works).await;
         upkeep.stop().await;
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
@@ -131,7 +149,10 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             tell_longest(&cx.store, &life).await;
             tell_others(&cx.store, &life).await;
         }
-        report_end(&life, closed.and(left));
+        if let Err(error) = closed.and(left) {
+            // Worth a warning, not an error.
+            tracing::warn!(process_id = %life.id(), %error, "not everything could be released; others rescue it after the lease");
+        }
         life.displaced().map_or(result, Err)
     }
 
@@ -160,7 +181,8 @@ async fn run_all<S: Store>(
         cx.stop = outer;
         return result;
     }
-    let pools: Vec<_> = works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next))).collect();
+    let pools: Vec<_> =
+        works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next).in_current_span())).collect();
     let mut first = Ok(Outcome::Done);
     for pool in pools {
         let ended = pool.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())));
@@ -224,13 +246,4 @@ async fn close_all<S: Store>(works: &[Arc<Work<S>>]) -> Result<()> {
         first = first.and(closed);
     }
     first
-}
-
-/// What could not be released is rescued by others after the lease: worth a warning, not an error.
-fn report_end(life: &Life, closed: Result<()>) {
-    let (done, failed) = (&life.done, &life.failed);
-    if let Err(error) = closed {
-        tracing::warn!(%error, "not everything could be released; others rescue it after the lease");
-    }
-    tracing::info!(process_id = %life.id(), ?done, ?failed, "process ends");
 }

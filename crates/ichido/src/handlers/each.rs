@@ -1,6 +1,9 @@
 //! `each`: runs the rest once for each message of the transaction. The action at the end of the queue is run like that
 //! anyway; put it before handlers of your own that are to see every message inside the transaction that they share.
 
+use tracing::Instrument;
+
+use super::span::message_span;
 use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Runs the rest for each message of the transaction.
@@ -12,9 +15,14 @@ impl<S: Store> Handler<S> for Each {
         if cx.work()?.action.takes_many() {
             return next.run(cx).await;
         }
-        for place in 0..cx.deliveries().len() {
+        let count = cx.deliveries().len();
+        for place in 0..count {
             let turn = Turn::to(cx, place);
-            match next.run(&mut *turn.0).await {
+            if count > 1 {
+                turn.0.next_execution();
+            }
+            let span = message_span(turn.0)?;
+            match next.run(&mut *turn.0).instrument(span).await {
                 Ok(Outcome::Done) => {}
                 other => return other,
             }

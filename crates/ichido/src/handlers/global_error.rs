@@ -1,9 +1,10 @@
-//! `global error`: what nobody further in has handled is logged once and turned into a status.
+//! `global error`: what nobody further in has handled is logged, once for the monitor and once for analysis, and turned into a
+//! status.
 //!
 //! Scope: process. In and out: nothing. On error: logged, then [`Error::Ended`] becomes its status, [`Error::Setup`] 127 and
 //! everything else 500. It comes after `status code`, which makes an exit code of it. No options.
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store, journal::Journal};
 
 /// Logs an error and turns it into a status.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,7 +24,7 @@ impl<S: Store> Handler<S> for GlobalError {
             Error::Setup(_) => SETUP,
             _ => 500,
         };
-        tracing::error!(request_id = cx.request_id(), status, "{error}");
+        Journal::process_failure(cx, &error, status);
         Ok(Outcome::Ended(status))
     }
 

@@ -14,11 +14,12 @@ mod global_error;
 mod process_stop;
 mod rate_limit;
 mod read;
-mod record;
+pub(crate) mod record;
 mod repeat;
 mod retry;
 mod served;
 mod single;
+mod span;
 mod status_code;
 mod transaction;
 
@@ -67,7 +68,7 @@ pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, settings: &
         .then(StatusCode)
         .then(ContextClear)
         .then(GlobalError)
-        .then(SetContext)
+        .then(SetContext::default())
         .then(retry)
         .then(Connection)
         .then(Transaction)

@@ -6,9 +6,12 @@
 
 use std::ops::Range;
 
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
-use super::record::{caught, record};
+use super::{
+    record::{caught, record},
+    span::message_span,
+};
 use crate::{
     About, Context, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, Turn, reader::DynReader,
     slot::undisturbed,
@@ -85,7 +88,9 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Ok(Outcome::Done) if cx.batch.all().len() == together => return result,
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
-            Err(error) => tracing::debug!(%error, together, "not done together; each alone"),
+            Err(error) => {
+                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone")
+            }
         }
     }
     for at in 0..cx.batch.all().len() {
@@ -111,27 +116,14 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
 /// One pass through the rest, about these deliveries.
 async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<usize>) -> Result<Outcome> {
     cx.batch.look_at(window);
-    cx.execution = cx.life.as_ref().map_or(cx.execution + 1, |life| life.next_execution());
+    cx.next_execution();
     let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
-    let span = span(cx)?;
+    let span = message_span(cx)?;
     let result = run(cx, next).instrument(span).await;
     if let Some(life) = &cx.life {
         life.took(&queue, cx.clock.now() - begun);
     }
     result
-}
-
-fn span<S: Store>(cx: &Context<S>) -> Result<Span> {
-    let (delivery, count) = (cx.delivery()?, cx.deliveries().len());
-    Ok(tracing::info_span!(
-        "message",
-        id = %delivery.message.id(),
-        together = (count > 1).then_some(count),
-        process_id = delivery.owner().map(tracing::field::display),
-        request_id = cx.request_id(),
-        user_id = cx.user_id(),
-        execution = cx.execution,
-    ))
 }
 
 /// Runs the rest for what is in hand. What failed further out than `transaction` has no mark yet and is recorded here.

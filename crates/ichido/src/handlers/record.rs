@@ -8,7 +8,9 @@ use std::{
 };
 
 use crate::{
-    BoxFuture, Context, Delivery, Error, Failure, Mark, Outcome, Result, RetryPolicy, Store, life::Life,
+    BoxFuture, Context, Delivery, Error, Failure, Mark, Masks, Outcome, Result, RetryPolicy, Store,
+    journal::{Fate, Journal},
+    panics::{self, Catching},
     slot::undisturbed,
 };
 
@@ -28,15 +30,17 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
 pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Result<Option<Failure>> {
     if matches!(result, Ok(Outcome::Done)) {
         cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
-        count(cx, cx.batch.window().len(), |life| &life.done);
+        count(cx, cx.batch.window().len(), |journal| &journal.done);
         return Ok(None);
     }
+    let journal = cx.journal.clone();
     let Some(delivery) = cx.batch.only() else { return Ok(None) };
     match result {
         _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return Ok(None),
         Err(Error::LostClaim) => {
             tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
             delivery.mark = Some(Mark::Lost);
+            count(cx, 1, |journal| &journal.lost);
             return Ok(None);
         }
         // A database that does not let us begin says nothing about this message, however often.
@@ -50,31 +54,44 @@ pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
             return Ok(None);
         }
         Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return Ok(None),
-        _ if delivery.claim.is_none() => return Ok(None),
+        _ if delivery.claim.is_none() => {
+            tell_unclaimed::<S>(&journal, delivery, result);
+            return Ok(None);
+        }
         _ => {}
     }
     let policy = cx.work()?.pool.retry;
-    Ok(cx.batch.only().map(|delivery| failure::<S>(delivery, result, &policy)))
+    Ok(cx.batch.only().map(|delivery| failure::<S>(delivery, result, &policy, &journal.masks)))
+}
+
+/// What has no claim is not recorded. Nor is it marked, and `read` asks once more after `transaction` did.
+fn tell_unclaimed<S: Store>(journal: &Journal, delivery: &mut Delivery, result: &Result<Outcome>) {
+    if !std::mem::replace(&mut delivery.told, true) {
+        let failure = failure::<S>(delivery, result, &RetryPolicy::default(), &journal.masks);
+        journal.failure(delivery, &failure, &Fate::GoesBack);
+    }
 }
 
 /// Writes the failure down. If the database is gone the message is still claimed and simply runs again; if it refuses what
 /// is written (a constraint on the failed value), the message waits where it can be seen.
-pub(super) async fn park<S: Store>(cx: &mut Context<S>, failure: Failure) -> Result<()> {
+pub(super) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) -> Result<()> {
     let policy = cx.work()?.pool.retry;
-    let store = cx.store.clone();
+    let (store, journal) = (cx.store.clone(), cx.journal.clone());
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
-    tell(delivery, &failure);
+    failure.error = masked(&journal.masks, delivery, &failure.error);
+    journal.failure(delivery, &failure, &fate(&failure));
     delivery.mark = Some(Mark::Faulted);
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
+            let error = masked(&journal.masks, delivery, &error.to_string());
+            tracing::error!("{}: its failure could not be recorded as it should: {error}", delivery.message.id());
             let text = format!("{}; and this could not be recorded as it should: {error}", failure.error);
-            tracing::error!("{}: {text}", delivery.message.id());
             write(&store, delivery, Failure::waiting(text, failure.failures, policy.max)).await?
         }
         parked => parked?,
     };
     delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
-    count(cx, 1, |life| &life.failed);
+    count_failure(cx, &failure);
     Ok(())
 }
 
@@ -88,20 +105,27 @@ async fn write<S: Store>(store: &S, delivery: &Delivery, failure: Failure) -> Re
 pub(super) fn committed_failure<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -> Option<Failure> {
     let work = cx.work().ok().filter(|work| work.pool.commit_on.commits(result))?;
     let is_fault = matches!(result, Err(error) if error.is_fault::<S>());
+    let journal = cx.journal.clone();
     let delivery = cx.batch.only().filter(|delivery| delivery.claim.is_some() && !is_fault)?;
-    Some(Failure { retry_after: None, ..failure::<S>(delivery, result, &work.pool.retry) })
+    Some(Failure { retry_after: None, ..failure::<S>(delivery, result, &work.pool.retry, &journal.masks) })
 }
 
 /// The failure is recorded, in the transaction that was committed.
 pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
+    let journal = cx.journal.clone();
     if let Some(delivery) = cx.batch.only() {
-        tell(delivery, failure);
+        journal.failure(delivery, failure, &fate(failure));
         delivery.mark = Some(Mark::Parked);
     }
-    count(cx, 1, |life| &life.failed);
+    count_failure(cx, failure);
 }
 
-fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &RetryPolicy) -> Failure {
+pub(crate) fn failure<S: Store>(
+    delivery: &Delivery,
+    result: &Result<Outcome>,
+    policy: &RetryPolicy,
+    masks: &Masks,
+) -> Failure {
     let attempt = delivery.attempt;
     let (error, after) = match result {
         Ok(Outcome::Park(reason)) => (reason.clone(), None),
@@ -110,36 +134,61 @@ fn failure<S: Store>(delivery: &Delivery, result: &Result<Outcome>, policy: &Ret
         Ok(Outcome::Abort(code)) => (format!("aborted the process with code {code}"), policy.wait_after(attempt)),
         Ok(other) => (format!("ended with {other:?}"), policy.wait_after(attempt)),
         Err(error) if error.is_fault::<S>() => {
-            return Failure::dead(format!("the database failed {MOST_FAULTS} times in a row: {error}"), attempt - 1);
+            let error = format!("the database failed {MOST_FAULTS} times in a row: {error}");
+            return Failure { code: code::<S>(result), ..Failure::dead(masked(masks, delivery, &error), attempt - 1) };
         }
         Err(error) if error.is_hopeless() => (error.to_string(), None),
-        Err(error) => (error.to_string(), policy.wait_after(attempt)),
+        Err(error) => {
+            (error.to_string(), policy.wait_after(attempt).map(|backoff| error.retry_after().unwrap_or(backoff)))
+        }
     };
-    Failure { error, failures: attempt, retry_after: after }
+    let error = masked(masks, delivery, &error);
+    Failure { error, failures: attempt, retry_after: after, code: code::<S>(result) }
 }
 
-fn tell(delivery: &Delivery, failure: &Failure) {
-    let (id, attempt, error) = (delivery.message.id(), delivery.attempt, &failure.error);
-    if let Some(after) = failure.retry_after {
-        tracing::warn!(attempt, "{id} failed and runs again in {after:.1?}: {error}");
-    } else {
-        tracing::error!(attempt, "{id} failed for good: {error}");
+fn fate(failure: &Failure) -> Fate {
+    failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
+}
+
+/// What was said about a message, without what must not be seen of it.
+fn masked(masks: &Masks, delivery: &Delivery, text: &str) -> String {
+    masks.text(text, &delivery.message.payload, &delivery.message.headers)
+}
+
+/// The kind of a failure, for the monitor.
+fn code<S: Store>(result: &Result<Outcome>) -> &'static str {
+    match result {
+        Ok(Outcome::Park(_)) => "park",
+        Ok(Outcome::Retry(_)) => "retry",
+        Ok(Outcome::Abort(_)) => "abort",
+        Err(Error::Panic(_)) => "panic",
+        Err(Error::TimedOut(_)) => "timeout",
+        Err(Error::Undecodable(_)) => "undecodable",
+        Err(Error::BrokenTransaction(_)) => "broken transaction",
+        Err(error) if error.is_fault::<S>() => "database",
+        _ => "error",
     }
 }
 
-fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Life) -> &AtomicU64) {
-    if let Some(life) = &cx.life {
-        what(life).fetch_add(messages as u64, Ordering::Relaxed);
-    }
+fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Journal) -> &AtomicU64) {
+    what(&cx.journal).fetch_add(messages as u64, Ordering::Relaxed);
+}
+
+fn count_failure<S: Store>(cx: &Context<S>, failure: &Failure) {
+    count(cx, 1, |journal| if failure.retry_after.is_some() { &journal.retried } else { &journal.failed });
 }
 
 /// Polls the future with unwinding caught, so that a panic is a failure like any other.
-pub(super) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
+pub(crate) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
     std::future::poll_fn(move |task| {
+        let _catching = Catching::begin();
         std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Poll::Ready(Err(Error::Panic(text.unwrap_or_default())))
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Poll::Ready(Err(Error::Panic(match panics::place() {
+                Some(place) => format!("{text} ({place})"),
+                None => text,
+            })))
         })
     })
     .await

@@ -24,7 +24,6 @@ impl<S: Store> Handler<S> for Loop {
             let before = cx.execution;
             match next.run(cx).await {
                 Ok(end @ (Outcome::Stop | Outcome::Abort(_) | Outcome::Ended(_))) => return Ok(end),
-                Ok(_) => faults = 0,
                 // Nothing was read: this is the reader's or a handler's failure, and running it again would only spin.
                 Err(error) if cx.execution == before => return Err(error),
                 Err(fault) if fault.is_fault::<S>() => {
@@ -32,10 +31,7 @@ impl<S: Store> Handler<S> for Loop {
                     pass_over(cx, fault, faults).await?;
                 }
                 Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error),
-                Err(error) => {
-                    faults = 0;
-                    tracing::debug!(%error, "next");
-                }
+                _ => faults = 0, // done, or recorded and told
             }
         }
     }

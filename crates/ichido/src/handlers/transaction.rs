@@ -100,7 +100,7 @@ async fn commit_failure<S: Store>(cx: &mut Context<S>, failure: Failure, result:
         Ok(false) => park(cx, failure).await.and(result),
         Err(error) if spares_the_message(cx, &error) => record(cx, Err(error)).await,
         Err(error) => {
-            tracing::debug!(%error, "what was written before the failure is not committed");
+            tracing::debug!(error = %cx.masked(&error.to_string()), "what was written before the failure is not committed");
             conclude(cx, result).await
         }
     }

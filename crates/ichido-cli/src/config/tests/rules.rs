@@ -104,6 +104,7 @@ fn an_action_has_one_kind_and_something_to_do() {
 #[test]
 fn a_header_cannot_smuggle_in_another() {
     let headers = |headers: &str| with_action(&format!("http = {{ url = \"http://h\", headers = {{ {headers} }} }}"));
+    refused(&headers("idempotency-Key = \"a\""), &["headers.idempotency-Key: ichido sets this header itself"]);
     refused(&headers("X = \"a\\r\\nY: b\""), &["actions.A.http.headers.X: the value contains a control character"]);
     refused(&headers("\"X Y\" = \"a\""), &["this is no name of a header"]);
     refused(&headers("\"\" = \"a\""), &["this is no name of a header"]);

@@ -1,0 +1,157 @@
+//! The built-in action `exec`: a program, without a shell. It gets the message as JSON on its standard input and says by its exit code
+//! what became of it: 0 done, 65 park, 100–119 abort, anything else retry. It runs in a process group of its own, which is ended with
+//! it: when it has ended, when the action is out of time, and when the process stops and `grace` is over.
+
+use std::{
+    env,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use ichido::{Action, Context, Outcome, Result, Store, Whole};
+use tokio::{
+    io::AsyncWriteExt,
+    process::{ChildStdin, Command},
+};
+
+use super::{
+    groups::Group,
+    output::{Tail, follow},
+};
+
+/// What a program says that cannot do anything with this message (`EX_DATAERR` of sysexits).
+const PARK: i32 = 65;
+
+/// So long a program that has left its group may hold the pipes after the end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A program to run for each message.
+#[derive(Debug, Clone)]
+pub(crate) struct ExecAction {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+impl ExecAction {
+    /// The program and its arguments.
+    ///
+    /// # Errors
+    /// The text says that there is no such program, or that it cannot be run.
+    pub(crate) fn new(argv: &[String]) -> Result<Self, String> {
+        let (name, arguments) = argv.split_first().ok_or("it names no program")?;
+        Ok(ExecAction { program: found(name)?, arguments: arguments.to_vec() })
+    }
+
+    fn command<S: Store>(&self, cx: &Context<S>) -> Result<Command> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("ICHIDO_MESSAGE_ID", cx.message_id()?.to_string());
+        command.env("ICHIDO_QUEUE", &*cx.message()?.queue);
+        command.env("ICHIDO_ATTEMPT", cx.attempt().to_string());
+        command.env("ICHIDO_REQUEST_ID", cx.request_id());
+        command.env("ICHIDO_USER_ID", cx.user_id());
+        Ok(command)
+    }
+
+    fn name(&self) -> impl std::fmt::Display + '_ {
+        self.program.display()
+    }
+}
+
+impl<S: Store> Action<S> for ExecAction {
+    type Message = Whole;
+
+    async fn handle(&self, cx: &mut Context<S>, message: Whole) -> Result<Outcome> {
+        let json = message.json(cx.attempt())?;
+        let started = Group::spawn(&mut self.command(cx)?);
+        let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
+        let (masks, about) = (cx.masks().clone(), cx.message()?.clone());
+        let hide = |line: &str| masks.text(line, &about.payload, &about.headers);
+        let (mut said, mut unkept) = (Tail::default(), Tail::default());
+        let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let status = {
+            let out = follow(out, &mut unkept, |line| tracing::debug!("stdout: {}", hide(line)));
+            let err = follow(err, &mut said, |line| tracing::info!("stderr: {}", hide(line)));
+            let mut talk = std::pin::pin!(async { tokio::join!(write(input, json), out, err) });
+            let (status, all_said) = tokio::select! {
+                status = child.wait() => (status, false),
+                _ = &mut talk => (child.wait().await, true),
+            };
+            // What it has left behind would hold the pipes open.
+            drop(group);
+            if !all_said {
+                let _ = tokio::time::timeout(LAST_WORDS, talk).await;
+            }
+            status.map_err(|why| format!("how `{}` has ended cannot be known: {why}", self.name()))?
+        };
+        self.outcome(cx, status, &said.text())
+    }
+}
+
+impl ExecAction {
+    fn outcome<S: Store>(&self, cx: &Context<S>, status: ExitStatus, said: &str) -> Result<Outcome> {
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".into(),
+        };
+        let text = format!("`{}` {how}{}{said}", self.name(), if said.is_empty() { "" } else { ": " });
+        match status.code() {
+            Some(0) => Ok(Outcome::Done),
+            Some(PARK) => Ok(Outcome::Park(text)),
+            Some(code @ 100..=119) => {
+                tracing::error!("{}", cx.masked(&text));
+                Ok(Outcome::Abort(u8::try_from(code)?))
+            }
+            _ => Err(text.into()),
+        }
+    }
+}
+
+/// A program need not read what it is given.
+async fn write(input: Option<ChildStdin>, json: String) {
+    let Some(mut input) = input else { return };
+    if let Err(error) = input.write_all(format!("{json}\n").as_bytes()).await {
+        tracing::debug!(%error, "the program has not read the whole message");
+    }
+}
+
+/// Where the program is: a path if it has a `/`, else the first in `PATH`.
+fn found(name: &str) -> Result<PathBuf, String> {
+    let path = Path::new(name);
+    if name.contains('/') {
+        return match path.metadata() {
+            Err(why) => Err(format!("the program `{name}` cannot be found: {why}")),
+            Ok(_) if !is_program(path) => Err(format!("`{name}` is not a program that can be run")),
+            Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.into())),
+        };
+    }
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path));
+    found.ok_or_else(|| format!("there is no program `{name}` in the folders of PATH"))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_path_or_where_it_says() {
+        assert!(found("sh").unwrap().is_absolute());
+        assert_eq!(found("/bin/sh").unwrap(), Path::new("/bin/sh"));
+        for (name, why) in [
+            ("ichido-no-such-program", "no program `ichido-no-such-program` in the folders of PATH"),
+            ("/no/such/program", "the program `/no/such/program` cannot be found"),
+            ("/etc/passwd", "is not a program"),
+            ("/", "is not a program"),
+        ] {
+            assert!(found(name).unwrap_err().contains(why), "{name}");
+        }
+    }
+}

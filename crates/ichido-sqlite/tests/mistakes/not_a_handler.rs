@@ -1,0 +1,10 @@
+//! A type that is no handler.
+
+use ichido::{Process, Scope};
+use ichido_sqlite::Sqlite;
+
+struct Elapsed;
+
+pub fn process(store: Sqlite) -> Process<Sqlite> {
+    Process::new(store).handlers(|queue| queue.before(Scope::Worker, "transaction", Elapsed))
+}

@@ -1,0 +1,309 @@
+//! What must not be seen: names of columns, fields and headers whose values no log line and no command shows. The journal and
+//! `ichido failed` ask it for a message as it may be shown; an error that repeats a masked value is masked there too.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::{Headers, shape};
+
+/// What stands in the place of a value.
+pub const MASK: &str = "***";
+
+/// What is nested deeper than this is masked as a whole.
+const DEEPEST: usize = 64;
+
+/// So much of a value is enough to find it: servers cut the values that they repeat in their errors.
+const SEED: usize = 16;
+
+/// A shorter value is only found as a word of its own.
+const SHORT: usize = 4;
+
+/// The names whose values are not shown. Case, `_` and `-` make no difference.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Masks {
+    names: Arc<[String]>,
+}
+
+impl Masks {
+    /// These names.
+    pub fn new<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Self {
+        Masks { names: names.into_iter().map(|name| plain(name.as_ref())).collect() }
+    }
+
+    /// Is nothing masked?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Is the value of this name masked?
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        !self.is_empty() && self.names.contains(&plain(name))
+    }
+
+    /// A payload as it may be shown. What is no JSON cannot be looked into, and is not shown if anything is masked.
+    #[must_use]
+    pub fn payload<'a>(&self, payload: &'a [u8]) -> Cow<'a, str> {
+        if self.is_empty() || payload.is_empty() {
+            return String::from_utf8_lossy(payload);
+        }
+        match self.look_into(payload) {
+            Some(looked) => Cow::Owned(looked.shown),
+            None => Cow::Owned(format!("({} bytes that are no JSON)", payload.len())),
+        }
+    }
+
+    /// Headers as they may be shown.
+    #[must_use]
+    pub fn headers(&self, headers: &Headers) -> Headers {
+        let shown = |(name, value): (&String, &String)| {
+            let value = if self.covers(name) { MASK.to_owned() } else { self.inside(value).shown };
+            (name.clone(), value)
+        };
+        headers.iter().map(shown).collect()
+    }
+
+    /// A text about a message, such as an error, without the masked values that it repeats.
+    #[must_use]
+    pub fn text(&self, text: &str, payload: &[u8], headers: &Headers) -> String {
+        if self.is_empty() {
+            return text.to_owned();
+        }
+        let mut secrets = match self.look_into(payload) {
+            Some(looked) => looked.secrets,
+            None if payload.is_empty() => Vec::new(),
+            // Which values are masked cannot be told: whatever is quoted may be one.
+            None => return shape(text),
+        };
+        for (name, value) in headers {
+            if self.covers(name) {
+                secrets.push(value.clone());
+            } else {
+                secrets.extend(self.inside(value).secrets);
+            }
+        }
+        secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.iter().fold(text.to_owned(), |text, secret| without(&text, secret))
+    }
+
+    fn look_into(&self, payload: &[u8]) -> Option<Looked> {
+        let value: &RawValue = serde_json::from_slice(payload).ok()?;
+        let mut looked = Looked::default();
+        self.look(&mut looked, value, 0).ok()?;
+        Some(looked)
+    }
+
+    /// Looks at one value: writes it down as it may be shown, and collects what may not.
+    fn look(&self, looked: &mut Looked, value: &RawValue, depth: usize) -> serde_json::Result<()> {
+        let text = value.get();
+        match text.as_bytes().first() {
+            Some(b'{' | b'[') if depth >= DEEPEST => looked.mask(),
+            Some(b'{') => {
+                looked.shown.push('{');
+                for (at, (name, value)) in serde_json::from_str::<Fields>(text)?.0.into_iter().enumerate() {
+                    looked.shown.push_str(if at > 0 { "," } else { "" });
+                    looked.shown.push_str(&serde_json::to_string(&name)?);
+                    looked.shown.push(':');
+                    if self.covers(&name) {
+                        looked.mask();
+                        collect(&mut looked.secrets, value, depth + 1)?;
+                    } else {
+                        self.look(looked, value, depth + 1)?;
+                    }
+                }
+                looked.shown.push('}');
+            }
+            Some(b'[') => {
+                looked.shown.push('[');
+                for (at, value) in serde_json::from_str::<Vec<&RawValue>>(text)?.into_iter().enumerate() {
+                    looked.shown.push_str(if at > 0 { "," } else { "" });
+                    self.look(looked, value, depth + 1)?;
+                }
+                looked.shown.push(']');
+            }
+            Some(b'"') => {
+                let inside = self.inside(&serde_json::from_str::<String>(text)?);
+                looked.shown.push_str(&serde_json::to_string(&inside.shown)?);
+                looked.secrets.extend(inside.secrets);
+            }
+            _ => looked.shown.push_str(text),
+        }
+        Ok(())
+    }
+
+    /// A text that may be JSON itself: a column of a database that has no type for it, or a header.
+    fn inside(&self, text: &str) -> Looked {
+        if !self.is_empty() && text.trim_start().starts_with(['{', '[']) {
+            if let Some(looked) = self.look_into(text.as_bytes()) {
+                return looked;
+            }
+            let words = plain(text);
+            if self.names.iter().any(|name| words.contains(name)) {
+                return Looked { shown: MASK.to_owned(), secrets: vec![text.to_owned()] };
+            }
+        }
+        Looked { shown: text.to_owned(), secrets: Vec::new() }
+    }
+}
+
+/// A value as it may be shown, and what was left out.
+#[derive(Default)]
+struct Looked {
+    shown: String,
+    secrets: Vec<String>,
+}
+
+impl Looked {
+    fn mask(&mut self) {
+        self.shown.push('"');
+        self.shown.push_str(MASK);
+        self.shown.push('"');
+    }
+}
+
+/// An object's fields as they stand there, also those that are there twice.
+struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(fields)
+            }
+        }
+        deserializer.deserialize_map(Each).map(Fields)
+    }
+}
+
+/// All texts and numbers in a masked value.
+fn collect(secrets: &mut Vec<String>, value: &RawValue, depth: usize) -> serde_json::Result<()> {
+    let text = value.get();
+    match text.as_bytes().first() {
+        Some(b'{') if depth < DEEPEST => {
+            for (_, value) in serde_json::from_str::<Fields>(text)?.0 {
+                collect(secrets, value, depth + 1)?;
+            }
+        }
+        Some(b'[') if depth < DEEPEST => {
+            for value in serde_json::from_str::<Vec<&RawValue>>(text)? {
+                collect(secrets, value, depth + 1)?;
+            }
+        }
+        Some(b'"') => {
+            let inside: String = serde_json::from_str(text)?;
+            if let Ok(value) = serde_json::from_str::<&RawValue>(&inside)
+                && inside.trim_start().starts_with(['{', '['])
+            {
+                collect(secrets, value, depth + 1)?;
+            }
+            secrets.push(inside);
+        }
+        Some(b't' | b'f' | b'n') => {}
+        _ => secrets.push(text.to_owned()),
+    }
+    Ok(())
+}
+
+/// The text without this value, also where it is escaped or cut.
+fn without(text: &str, secret: &str) -> String {
+    let debug = format!("{secret:?}");
+    let debug = &debug[1..debug.len() - 1];
+    let text = replaced(text, secret);
+    if debug == secret { text } else { replaced(&text, debug) }
+}
+
+fn replaced(text: &str, secret: &str) -> String {
+    let seed = secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at]);
+    let is_short = secret.chars().count() < SHORT;
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(seed).filter(|_| !seed.is_empty()) {
+        let same = rest[at..].chars().zip(secret.chars()).take_while(|(one, other)| one == other);
+        let end = at + same.map(|(same, _)| same.len_utf8()).sum::<usize>();
+        let inner = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
+        let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
+        let is_part = is_short && (inner(before) || inner(rest[end..].chars().next()));
+        shown.push_str(if is_part { &rest[..end] } else { &rest[..at] });
+        shown.push_str(if is_part { "" } else { MASK });
+        rest = &rest[end..];
+    }
+    shown + rest
+}
+
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masks() -> Masks {
+        Masks::new(["card", "X-Api-Key"])
+    }
+
+    #[test]
+    fn a_named_value_is_masked_wherever_it_is() {
+        let cases = [
+            (r#"{"id":1,"card":"4111"}"#, r#"{"id":1,"card":"***"}"#),
+            (r#"{"CARD":4111,"Card":null}"#, r#"{"CARD":"***","Card":"***"}"#),
+            (r#"{"a":[{"b":{"x_api_key":{"deep":1}}}],"n":1.50}"#, r#"{"a":[{"b":{"x_api_key":"***"}}],"n":1.50}"#),
+            (r#"{"json":"{\"card\":\"4111\"}"}"#, r#"{"json":"{\"card\":\"***\"}"}"#),
+            (r#"{"json":"{\"card\":\"4111\""}"#, r#"{"json":"***"}"#),
+            (r#"["card", "4111"]"#, r#"["card","4111"]"#),
+            ("7", "7"),
+        ];
+        for (payload, shown) in cases {
+            assert_eq!(masks().payload(payload.as_bytes()), shown);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_looked_into_is_not_shown() {
+        assert_eq!(masks().payload(br#"{"card":"4111""#), "(14 bytes that are no JSON)");
+        assert_eq!(Masks::default().payload(br#"{"card":"4111""#), r#"{"card":"4111""#);
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(masks().payload(deep.as_bytes()).contains(MASK));
+        assert_eq!(masks().text(r#"invalid type: string "4111""#, br#"{"card":"4111","#, &Headers::new()), {
+            r#"invalid type: string "…""#
+        });
+    }
+
+    #[test]
+    fn an_error_does_not_repeat_a_masked_value() {
+        let hidden = |card: &str, error: &str| {
+            let payload = serde_json::to_vec(&serde_json::json!({ "card": card, "name": "it" })).unwrap();
+            masks().text(error, &payload, &Headers::new())
+        };
+        assert_eq!(hidden("4111-2222", "Duplicate entry '4111-2222' for key"), "Duplicate entry '***' for key");
+        assert_eq!(hidden("it's \"it\"", r#"bad "it's \"it\"" here"#), r#"bad "***" here"#);
+        let (long, cut) = ("4111222233334444".repeat(4), "4111222233334444".repeat(2));
+        assert_eq!(hidden(&long, &format!("bad {cut}...")), "bad ***...");
+        assert_eq!(hidden("12", "line 12 of 312: it"), "line *** of 312: it");
+        assert_eq!(hidden("", "nothing"), "nothing");
+    }
+
+    #[test]
+    fn headers_are_masked_too() {
+        let headers = Headers::from([("x-api-key".into(), "s3cret".into()), ("to".into(), r#"{"card":1}"#.into())]);
+        let shown = masks().headers(&headers);
+        assert_eq!((&*shown["x-api-key"], &*shown["to"]), (MASK, r#"{"card":"***"}"#));
+        assert_eq!(masks().text("s3cret is wrong", b"1", &headers), "*** is wrong");
+    }
+}

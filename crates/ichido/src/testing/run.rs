@@ -1,0 +1,380 @@
+//! One run of an action: the message, the context and the transaction of a worker, without the process around it. The
+//! transaction is never committed; the test looks at what was written through it.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::Serialize;
+
+use super::sent::{Expected, Sent};
+use crate::{
+    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Failed, Failure, Key, Masks,
+    Message, Outcome, Payload, Request, Result, RetryPolicy, Store, SystemClock,
+    action::{DynAction, Function, OneByOne},
+    batch_action::Together,
+    callbacks::Callback,
+    files::Stage,
+    handlers::record::{caught, failure},
+    journal::Journal,
+    slot::Slot,
+};
+
+/// Runs an action in a transaction that is rolled back.
+///
+/// ```
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Order { id: i64, name: String }
+/// # #[tokio::main]
+/// # async fn main() -> ichido::Result<()> {
+/// # use ichido::Operate;
+/// # let folder = tempfile::tempdir()?;
+/// # let url = format!("sqlite://{}", folder.path().join("test.db").display());
+/// # let store = ichido_sqlite::Sqlite::new(&url, vec![ichido::Queue::managed("mail")])?;
+/// # store.migrate().await?;
+/// # let mut tx = ichido::Store::begin(&store).await?;
+/// # sqlx::query("create table project (id integer, name text)").execute(<ichido_sqlite::Sqlite as ichido::Store>::connection(&mut tx)).await?;
+/// # ichido::Store::commit(&store, tx).await?;
+/// use ichido::{Context, Outcome, Result, testing::Run};
+/// use ichido_sqlite::Sqlite;
+///
+/// async fn create_project(cx: &mut Context<Sqlite>, order: Order) -> Result<Outcome> {
+///     let insert = sqlx::query("insert into project (id, name) values (?, ?)").bind(order.id).bind(&order.name);
+///     insert.execute(cx.tx().await?).await?;
+///     cx.send("mail", &format!("project {} is there", order.name)).await?;
+///     Ok(Outcome::Done)
+/// }
+///
+/// let order = Order { id: 42, name: "kai".into() };
+/// let mut ran = Run::new(store).message(&order).action_fn(create_project).await;
+///
+/// assert_eq!(ran.outcome(), &Outcome::Done);
+/// let name: String = sqlx::query_scalar("select name from project where id = 42").fetch_one(ran.tx().await?).await?;
+/// assert_eq!(name, "kai");
+/// ran.assert_sent("mail").with(&"project kai is there").once();
+/// ran.roll_back().await; // nothing of it was ever there
+/// # Ok(()) }
+/// ```
+///
+/// The action runs as it does in a worker, and when it says that it is done, the transaction must prove that it is still the
+/// one that was begun: an action that commits by itself, or goes on after an error that has broken its transaction, fails here too.
+/// `transaction_success` runs in that transaction; after a failure it is rolled back, and what is seen is what `transaction_failure`
+/// writes. Nothing is claimed and nothing is recorded. Handlers, timeout, isolation level and the callbacks around the workers belong to
+/// a process: see [`drain`](super::drain).
+pub struct Run<S: Store> {
+    store: S,
+    queue: Arc<str>,
+    messages: Vec<Delivery>,
+    clock: Arc<dyn Clock>,
+    request: Request,
+    prepare: Vec<Prepare<S>>,
+    folder: Option<PathBuf>,
+}
+
+type Prepare<S> = Box<dyn FnOnce(&mut Context<S>) + Send>;
+
+impl<S: Store> Run<S> {
+    /// A run on this store, without a message yet.
+    pub fn new(store: S) -> Self {
+        Run {
+            store,
+            queue: "test".into(),
+            messages: Vec::new(),
+            clock: Arc::new(SystemClock),
+            request: Request::path("test"),
+            prepare: Vec::new(),
+            folder: None,
+        }
+    }
+
+    /// The queue that the messages seem to come from: a part of their ids. It need not be there.
+    #[must_use]
+    pub fn from(mut self, queue: impl Into<Arc<str>>) -> Self {
+        self.queue = queue.into();
+        for delivery in &mut self.messages {
+            delivery.message.queue = self.queue.clone();
+        }
+        self
+    }
+
+    /// The message. Given several times: several messages in one transaction, as with a commit interval.
+    ///
+    /// # Panics
+    /// If it cannot be written as JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn message(self, message: &impl Serialize) -> Self {
+        self.json(serde_json::to_vec(message).expect("a message can be written as JSON"))
+    }
+
+    /// A message as it would come, right or wrong.
+    #[must_use]
+    pub fn json(mut self, payload: impl Into<Vec<u8>>) -> Self {
+        let key = Key::new([(self.messages.len() + 1).to_string()]);
+        self.messages.push(Delivery::unclaimed(Message::new(self.queue.clone(), key, payload.into())));
+        self
+    }
+
+    /// The key of the message given last; else it is its number, from 1 on.
+    #[must_use]
+    pub fn key(self, key: impl Into<String>) -> Self {
+        self.last(|delivery| delivery.message.key = Key::new([key.into()]))
+    }
+
+    /// A header of the message given last.
+    #[must_use]
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.last(|delivery| drop(delivery.message.headers.insert(name.into(), value.into())))
+    }
+
+    /// Which attempt this is for the message given last; else it is the first.
+    #[must_use]
+    pub fn attempt(self, attempt: u32) -> Self {
+        self.last(|delivery| delivery.attempt = attempt)
+    }
+
+    fn last(mut self, change: impl FnOnce(&mut Delivery)) -> Self {
+        change(self.messages.last_mut().expect("give the message first"));
+        self
+    }
+
+    /// On whose behalf.
+    #[must_use]
+    pub fn user_id(mut self, user: impl Into<String>) -> Self {
+        self.request = self.request.user_id(user);
+        self
+    }
+
+    /// What is said after `--` on the command line.
+    #[must_use]
+    pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.request = self.request.argument(name, value);
+        self
+    }
+
+    /// A value that a handler would have put into the context.
+    #[must_use]
+    pub fn value<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.prepare.push(Box::new(|cx| cx.insert(value)));
+        self
+    }
+
+    /// The folder of the handler `files`, below which the action writes; [`Ran::file`] tells what, and nothing of it stays.
+    #[must_use]
+    pub fn files_below(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Another clock, such as a [`Dial`](super::Dial).
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Runs an action that is an async function.
+    pub async fn action_fn<T, F>(self, function: F) -> Ran<S>
+    where
+        T: Payload,
+        F: for<'a> ActionFn<'a, S, T>,
+    {
+        self.action(Function(function, PhantomData)).await
+    }
+
+    /// Runs an action, for each message one after the other until one is not done.
+    pub async fn action(self, action: impl Action<S>) -> Ran<S> {
+        self.run(&OneByOne(action)).await
+    }
+
+    /// Runs a batch action, for all messages together.
+    pub async fn batch_action(self, action: impl BatchAction<S>) -> Ran<S> {
+        self.run(&Together(action)).await
+    }
+
+    async fn run(mut self, action: &dyn DynAction<S>) -> Ran<S> {
+        let folder = self.folder.take();
+        let mut cx = self.context();
+        let mut result = match caught(Box::pin(act(&mut cx, action, folder))).await {
+            Ok(Outcome::Done) => prove(&mut cx).await.map(|()| Outcome::Done),
+            other => other,
+        };
+        if !matches!(result, Ok(Outcome::Done)) {
+            cx.roll_back().await;
+            result = tell(&mut cx, action, result).await;
+        }
+        Ran { cx, result }
+    }
+
+    /// The context of a worker with these messages in hand.
+    fn context(self) -> Context<S> {
+        let user = self.request.user_id.clone().unwrap_or_default();
+        let journal = Arc::new(Journal::new(Masks::default(), String::new(), self.clock.now()));
+        let mut cx = Context::new(self.store, self.clock, CancellationToken::new(), self.request, journal);
+        (cx.connected, cx.in_worker, cx.noted) = (true, true, Some(Vec::new()));
+        (cx.identity.request_id, cx.identity.user_id) = ("test".into(), user.into());
+        self.messages.into_iter().for_each(|delivery| cx.batch.push(delivery));
+        self.prepare.into_iter().for_each(|prepare| prepare(&mut cx));
+        cx
+    }
+}
+
+/// Runs the action, and lets it object to its success.
+async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, folder: Option<PathBuf>) -> Result<Outcome> {
+    if let Some(folder) = folder {
+        cx.stage = Some(Arc::new(Stage::open(folder, false).await?));
+    }
+    let places: Vec<_> = match cx.batch.window().len() {
+        0 => return Err(Error::Setup("there is no message to run; give one with `message`".into())),
+        _ if action.takes_many() => vec![None],
+        many => (0..many).map(Some).collect(),
+    };
+    for place in &places {
+        cx.batch.turn_to(*place);
+        match action.run(cx).await {
+            Ok(Outcome::Done) => {}
+            other => return other,
+        }
+    }
+    for place in places {
+        cx.batch.turn_to(place);
+        action.call_back(cx, Callback::TransactionSuccess).await?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// What the action has to say about its failure, in a transaction of its own.
+async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: Result<Outcome>) -> Result<Outcome> {
+    let spared = matches!(&result, Err(error) if error.is_transient::<S>() || matches!(error, Error::Setup(_)));
+    let (Ok(delivery), false) = (cx.delivery(), spared) else { return result };
+    let Failure { error, retry_after, .. } =
+        failure::<S>(delivery, &result, &RetryPolicy::default(), &cx.journal.masks);
+    let said = Error::Failed(error.clone().into());
+    let failed = Failed { error: result.as_ref().err().unwrap_or(&said), retry_after };
+    let told = caught(action.call_back(cx, Callback::TransactionFailure(failed))).await;
+    match told {
+        Ok(()) => result,
+        Err(second) => Err(format!("{error}; and `transaction_failure` failed: {second}").into()),
+    }
+}
+
+/// What a worker asks of the transaction before it commits.
+async fn prove<S: Store>(cx: &mut Context<S>) -> Result<()> {
+    let store = cx.store.clone();
+    let deliveries: Vec<_> = cx.batch.window().iter().map(Delivery::copy).collect();
+    match &mut cx.slot {
+        Slot::Open(tx) => store.complete(tx, &deliveries).await,
+        _ => Ok(()),
+    }
+}
+
+/// An action that has run, with its transaction still open.
+pub struct Ran<S: Store> {
+    cx: Context<S>,
+    result: Result<Outcome>,
+}
+
+impl<S: Store> Ran<S> {
+    /// What the action said, or its error; a panic is an error too.
+    ///
+    /// # Errors
+    /// The action's.
+    pub fn result(&self) -> Result<&Outcome, &Error> {
+        self.result.as_ref()
+    }
+
+    /// What the action said.
+    ///
+    /// # Panics
+    /// If it failed; with its error.
+    #[must_use]
+    #[track_caller]
+    pub fn outcome(&self) -> &Outcome {
+        self.result.as_ref().unwrap_or_else(|error| panic!("the action failed: {error}"))
+    }
+
+    /// The action's error.
+    ///
+    /// # Panics
+    /// If it did not fail; with what it said.
+    #[must_use]
+    #[track_caller]
+    pub fn error(&self) -> &Error {
+        self.result.as_ref().expect_err("the action did not fail")
+    }
+
+    /// The action's transaction, to look at what it has written; begun now if the action has not.
+    ///
+    /// # Errors
+    /// When the database does not let it begin.
+    pub async fn tx(&mut self) -> Result<&mut S::Connection> {
+        self.cx.tx().await
+    }
+
+    /// Has the action opened its transaction?
+    #[must_use]
+    pub fn opened_transaction(&self) -> bool {
+        !matches!(self.cx.slot, Slot::Closed)
+    }
+
+    /// What the action wrote to this file, which appears only with a commit.
+    ///
+    /// # Errors
+    /// If it wrote nothing there, or it cannot be read.
+    pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        match &mut self.cx.files {
+            Some(files) => files.written(path.as_ref()).await,
+            None => Err(Error::Refused("no file was written".into())),
+        }
+    }
+
+    /// What the action sent through its context, in order. What it sent through a [`Client`](crate::Client) of its own is in
+    /// the tables only.
+    #[must_use]
+    pub fn sent(&self) -> &[Sent] {
+        self.cx.noted.as_deref().unwrap_or_default()
+    }
+
+    /// Something was sent to this queue; what it must be is said by what follows.
+    ///
+    /// # Panics
+    /// If nothing was; with what was sent.
+    #[track_caller]
+    pub fn assert_sent(&self, queue: &str) -> Expected<'_> {
+        Expected::new(self.sent(), queue)
+    }
+
+    /// # Panics
+    /// If something was sent; with what it was.
+    #[track_caller]
+    pub fn assert_nothing_sent(&self) {
+        assert!(self.sent().is_empty(), "nothing was to be sent\n{}", Sent::list(self.sent()));
+    }
+
+    /// Rolls back. To drop it does the same, a moment later.
+    pub async fn roll_back(mut self) {
+        self.cx.roll_back().await;
+    }
+}
+
+impl<S: Store> fmt::Debug for Ran<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ran").field("result", &self.result).field("sent", &self.sent()).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Drop for Ran<S> {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if let Slot::Open(tx) = std::mem::replace(&mut self.cx.slot, Slot::Closed) {
+            let store = self.cx.store.clone();
+            runtime.spawn(async move { store.rollback(tx).await });
+        }
+        if let Some(files) = self.cx.files.take() {
+            runtime.spawn(files.remove());
+        }
+    }
+}
