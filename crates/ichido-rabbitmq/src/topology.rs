@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_the_server_accepts_and_ignores_is_refused() {
-        let timeout = |topology: &mut Topology| topology.ack_timeout = Some(Duration::from_secs(600));
+        let timeout = |topology: &mut Topology| topology.ack_timeout = Some(Duration::from_mins(10));
         assert!(refusal((3, 10), timeout).expect("ignored").contains("ignores it"));
         assert_eq!(refusal((3, 12), timeout), None);
     }

@@ -68,7 +68,7 @@ async fn a_deleted_queue_is_declared_again() {
     // Nobody has declared it but the source.
     let publisher = bench.publisher();
     let message = Outgoing::new("", "orders", "after").expect("short names");
-    while publisher.publish(&[message.clone()]).await.pop().expect("a fate").is_err() {}
+    while publisher.publish(std::slice::from_ref(&message)).await.pop().expect("a fate").is_err() {}
     let delivery = next(&source).await;
     assert_eq!(text(&delivery), "after");
     assert_eq!(source.ack(&held).await, Settled::Gone);

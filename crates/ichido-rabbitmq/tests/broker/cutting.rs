@@ -158,7 +158,7 @@ async fn cut_again_and_again_they_come_back() {
     let source = Source::start(broker, bench.topology.clone(), 1, publisher.clone());
     for round in 0..10 {
         let message = order(&round.to_string());
-        while publisher.publish(&[message.clone()]).await.pop().expect("a fate").is_err() {}
+        while publisher.publish(std::slice::from_ref(&message)).await.pop().expect("a fate").is_err() {}
         while source.ack(&next(&source).await).await == Settled::Gone {}
         proxy.sever_all();
     }

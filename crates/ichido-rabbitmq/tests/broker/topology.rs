@@ -57,7 +57,7 @@ async fn without_declare_it_is_only_looked_for() {
 async fn what_this_server_accepts_and_ignores_is_refused() {
     let bench = Bench::new().await;
     let mut topology = Topology::new("slow");
-    topology.ack_timeout = Some(Duration::from_secs(3600));
+    topology.ack_timeout = Some(Duration::from_hours(1));
     let error = topology.declare(&bench.broker()).await.expect_err("3.10 does not know it");
     assert!(error.to_string().contains("ignores it"), "{error}");
 }
