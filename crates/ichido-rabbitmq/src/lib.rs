@@ -7,6 +7,7 @@
 //! | `broker` | where the broker is: one or several URLs, tried in turn |
 //! | `version` | which RabbitMQ answers, and so what it can do |
 //! | `topology` | the queue, its dead letters, and where busy deliveries wait |
+//! | `depths` | how full the queues are |
 //! | `link` | one connection, made again when it is lost; its state |
 //! | `publisher`, `outgoing` | sends with confirms; what is sent and what became of it |
 //! | `source`, `delivery` | receives and settles; what was received |
@@ -17,6 +18,7 @@
 
 mod broker;
 mod delivery;
+mod depths;
 mod error;
 mod header;
 mod link;
@@ -29,6 +31,7 @@ mod version;
 pub use self::{
     broker::Broker,
     delivery::Delivery,
+    depths::Depths,
     error::{Error, Result},
     header::{ID, Id, ORIGIN, QUEUE, REASON},
     link::State,

@@ -5,7 +5,10 @@
 use std::{
     future::poll_fn,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -46,6 +49,8 @@ pub(crate) struct Link {
     name: &'static str,
     slot: Mutex<Slot>,
     state: Arc<watch::Sender<State>>,
+    /// Of the current connection: an earlier one may still have something to say.
+    number: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +62,7 @@ struct Slot {
 impl Link {
     pub(crate) fn new(broker: Broker, name: &'static str) -> Self {
         let state = watch::Sender::new(State::Away("not connected yet".to_owned()));
-        Self { broker, name, slot: Mutex::default(), state: Arc::new(state) }
+        Self { broker, name, slot: Mutex::default(), state: Arc::new(state), number: Arc::default() }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -104,6 +109,7 @@ impl Link {
     pub(crate) async fn give_up(&self, why: &str) {
         let mut slot = self.slot.lock().await;
         slot.pace.failed();
+        self.number.fetch_add(1, Ordering::Relaxed);
         self.state.send_replace(State::Away(why.to_owned()));
         if let Some(connection) = slot.current.take() {
             // In a task of its own: one that is lost may take its time to say so.
@@ -111,30 +117,42 @@ impl Link {
         }
     }
 
+    /// Tells what happens to a connection, as long as it is the current one.
     fn follow(&self, connection: &Connection) {
-        let (state, name) = (Arc::clone(&self.state), self.name);
-        state.send_replace(State::Connected);
-        let events = connection.events_listener();
+        let (state, name, events) = (Arc::clone(&self.state), self.name, connection.events_listener());
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let current = Arc::clone(&self.number);
+        let tell = move |now: State| {
+            state.send_if_modified(|state| {
+                let is_current = current.load(Ordering::Relaxed) == number;
+                if is_current {
+                    *state = now;
+                }
+                is_current
+            })
+        };
+        tell(State::Connected);
         tokio::spawn(async move {
             let mut events = pin!(events);
             while let Some(event) = poll_fn(|cx| events.as_mut().poll_next(cx)).await {
-                let now = match event {
-                    Event::ConnectionBlocked(reason) => State::Blocked(reason),
-                    Event::ConnectionUnblocked => State::Connected,
-                    Event::Error(error) => State::Away(error.to_string()),
-                    _ => continue,
-                };
-                match &now {
-                    State::Connected => tracing::info!("{name}: the broker takes messages again"),
-                    State::Blocked(reason) => tracing::warn!(reason, "{name}: the broker takes no messages"),
-                    State::Away(reason) => tracing::warn!(reason, "{name}: the connection is lost"),
-                }
-                let lost = matches!(now, State::Away(_));
-                state.send_replace(now);
-                if lost {
-                    return;
+                match event {
+                    Event::ConnectionBlocked(reason) => {
+                        tracing::warn!(reason, "{name}: the broker takes no messages");
+                        tell(State::Blocked(reason));
+                    }
+                    Event::ConnectionUnblocked => {
+                        tracing::info!("{name}: the broker takes messages again");
+                        tell(State::Connected);
+                    }
+                    Event::Error(error) => {
+                        tracing::warn!(%error, "{name}: the connection is lost");
+                        tell(State::Away(error.to_string()));
+                        return;
+                    }
+                    _ => {}
                 }
             }
+            tell(State::Away("the connection has ended".to_owned()));
         });
     }
 }

@@ -73,7 +73,7 @@ impl Source {
     /// The next delivery, if there is one at hand. Never waits.
     #[must_use]
     pub fn try_next(&self) -> Option<Delivery> {
-        self.shared.ready().pop_front()
+        if self.is_closed() { None } else { self.shared.ready().pop_front() }
     }
 
     /// Resolves when `try_next` may find something, or nothing will come any more.
@@ -99,7 +99,7 @@ impl Source {
 
     /// It goes back to the queue, for anybody, at once.
     pub async fn release(&self, delivery: &Delivery) -> Settled {
-        heard(delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false })).await
+        release(delivery).await
     }
 
     /// Somebody else is at it: it comes back after the busy delay. It is with the busy queue before it is acknowledged.
@@ -124,10 +124,7 @@ impl Source {
     /// dropped.
     pub async fn close(&self) {
         self.shared.closed.send_replace(true);
-        let left: Vec<Delivery> = self.shared.ready().drain(..).collect();
-        for delivery in &left {
-            self.release(delivery).await;
-        }
+        self.shared.give_back().await;
         self.shared.bell.notify_waiters();
     }
 
@@ -164,6 +161,10 @@ impl Drop for Source {
     }
 }
 
+async fn release(delivery: &Delivery) -> Settled {
+    heard(delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false })).await
+}
+
 async fn heard(told: impl Future<Output = lapin::Result<bool>>) -> Settled {
     match timeout(PATIENCE, told).await {
         Ok(Ok(true)) => Settled::Told,
@@ -196,13 +197,25 @@ impl Shared {
         self.link.worked().await;
         let mut closed = self.closed.subscribe();
         tokio::select! {
-            lost = self.take_from(&mut consumer) => return Err(lost),
+            biased;
             _ = closed.wait_for(|closed| *closed) => {}
+            lost = self.take_from(&mut consumer) => return Err(lost),
         }
         let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
         cancelled.map_err(Error::broker("ending the consumer"))?;
+        // What came meanwhile; its end is the answer to the cancel.
+        self.take_from(&mut consumer).await;
+        self.give_back().await;
         // Until it is dropped.
         std::future::pending().await
+    }
+
+    /// Gives back what nobody has taken.
+    async fn give_back(&self) {
+        let left: Vec<Delivery> = self.ready().drain(..).collect();
+        for delivery in &left {
+            release(delivery).await;
+        }
     }
 
     async fn consume(&self, channel: &Channel) -> Result<Consumer> {
@@ -214,7 +227,7 @@ impl Shared {
         consumer.map_err(Error::broker(format!("consuming from queue {queue:?}")))
     }
 
-    /// Never ends well: it is dropped when the source is closed.
+    /// Ends when the consumer does.
     async fn take_from(&self, consumer: &mut Consumer) -> Error {
         loop {
             match poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await {

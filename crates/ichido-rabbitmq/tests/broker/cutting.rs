@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ichido_conformance::proxy::{Cut, Proxy};
-use ichido_rabbitmq::{Broker, Outgoing, Publisher, PublisherSettings, REASON, Settled, Source, Unpublished};
+use ichido_rabbitmq::{Broker, Outgoing, Publisher, PublisherSettings, REASON, Settled, Source, State, Unpublished};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, LIMIT, next, order, text};
+use crate::bench::{Bench, LIMIT, next, order, text, until};
 
 fn through(bench: &Bench) -> (Proxy, Broker) {
     let proxy = Proxy::start_amqp(bench.node.address());
@@ -162,4 +162,22 @@ async fn cut_again_and_again_they_come_back() {
         while source.ack(&next(&source).await).await == Settled::Gone {}
         proxy.sever_all();
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_falls_silent_is_lost_and_made_again() {
+    let bench = Bench::new().await;
+    let proxy = Proxy::start_amqp(bench.node.address());
+    let broker = Broker::new([format!("{}?heartbeat=1", proxy.url(&bench.url))]).expect("a URL");
+    let source = Source::start(broker, bench.topology.clone(), 1, bench.publisher());
+    until("connected", || source.state(), |state| *state == State::Connected).await;
+    bench.send(0..1).await;
+    let held = next(&source).await;
+    proxy.hold();
+    until("lost", || source.state(), |state| matches!(state, State::Away(_))).await;
+    assert_eq!(source.ack(&held).await, Settled::Gone);
+    proxy.resume();
+    let again = next(&source).await;
+    assert!(again.is_redelivered());
+    assert_eq!(source.ack(&again).await, Settled::Told);
 }

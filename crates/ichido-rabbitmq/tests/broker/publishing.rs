@@ -18,6 +18,17 @@ async fn what_is_confirmed_is_in_the_queue_in_its_order() {
 }
 
 #[tokio::test]
+async fn a_large_message_arrives_whole_and_an_empty_one_too() {
+    let bench = Bench::new().await;
+    let large: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_le_bytes()[0]).collect();
+    let messages = [&large[..], &[]].map(|payload| Outgoing::new("", "orders", payload).expect("short names"));
+    assert!(bench.publisher().publish(&messages).await.iter().all(Result::is_ok));
+    let source = bench.source(2);
+    assert!(next(&source).await.payload() == large);
+    assert!(next(&source).await.payload().is_empty());
+}
+
+#[tokio::test]
 async fn a_message_that_cannot_be_routed_is_told_from_its_neighbours() {
     let bench = Bench::new().await;
     let lost = |n: u32| Outgoing::new("", "nowhere", n.to_string()).expect("short names");

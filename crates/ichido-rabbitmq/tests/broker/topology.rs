@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Broker, Kind, Outgoing, Publisher, PublisherSettings, Source, Topology};
+use ichido_rabbitmq::{Broker, Depths, Kind, Outgoing, Publisher, PublisherSettings, Source, Topology};
 
 use crate::bench::{Bench, next, text};
 
@@ -110,4 +110,18 @@ async fn an_encrypted_broker_is_trusted_by_its_certificate() {
     publisher.publish(&[message]).await.pop().expect("a fate").expect("confirmed");
     let source = Source::start(broker, Topology::new("q"), 1, publisher);
     assert_eq!(text(&next(&source).await), "secret");
+}
+
+#[tokio::test]
+async fn the_depths_are_those_of_the_queues() {
+    let bench = Bench::new().await;
+    bench.send(0..3).await;
+    let source = bench.source(1);
+    let first = next(&source).await;
+    let depths = async || bench.topology.depths(&bench.broker()).await.expect("three queues");
+    assert_eq!(depths().await, Depths { queue: 2, busy: 0, dead: 0, consumers: 1 });
+    source.dead_letter(&first, "tired").await.expect("put aside");
+    assert_eq!(depths().await.dead, 1);
+    let error = Topology::new("none").depths(&bench.broker()).await.expect_err("not declared");
+    assert!(!error.is_transient() && error.to_string().contains("\"none\" does not exist"), "{error}");
 }
