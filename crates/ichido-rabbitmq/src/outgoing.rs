@@ -188,4 +188,17 @@ mod tests {
         assert_eq!((copy.app_id().is_some(), copy.priority()), (true, &Some(3)));
         assert_eq!(copy.user_id(), &None, "the broker checks it against who sends");
     }
+
+    #[test]
+    fn a_copy_knows_nothing_of_former_queues() {
+        let mut headers = FieldTable::default();
+        for name in ["x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", header::ID, "colour"]
+        {
+            headers.insert(name.into(), AMQPValue::LongInt(1));
+        }
+        let old = BasicProperties::default().with_headers(headers);
+        let copy = Outgoing::copy(&old, b"p", "e", "k").expect("short names");
+        let kept = copy.properties.headers().as_ref().expect("headers").inner().keys().map(ShortString::as_str);
+        assert_eq!(kept.collect::<Vec<_>>(), ["colour", header::ID]);
+    }
 }

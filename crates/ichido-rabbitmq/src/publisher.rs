@@ -37,13 +37,13 @@ pub struct PublisherSettings {
     pub publish_deadline: Duration,
     /// So many messages of one call wait for their confirms at a time. 256.
     pub window: usize,
-    /// So many calls send at a time; more wait. 8.
+    /// So many calls send at a time; more wait. 16.
     pub calls: usize,
 }
 
 impl Default for PublisherSettings {
     fn default() -> Self {
-        Self { publish_deadline: Duration::from_secs(30), window: 256, calls: 8 }
+        Self { publish_deadline: Duration::from_secs(30), window: 256, calls: 16 }
     }
 }
 

@@ -1,36 +1,38 @@
 //! After whatever ends a connection, publisher and source come back by themselves.
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Outgoing, Settled};
+use ichido_rabbitmq::{Kind, Outgoing, Settled};
 
 use crate::bench::{Bench, next, order, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     let node: &'static RabbitMq = Box::leak(Box::new(RabbitMq::start(&[])));
-    let bench = Bench::with(node, |_| {}).await;
-    let (publisher, source) = (bench.publisher(), bench.source(10));
-    publisher.publish(&[order("1")]).await.pop().expect("a fate").expect("confirmed");
-    let held = next(&source).await;
+    for kind in [Kind::Quorum, Kind::Classic] {
+        let bench = Bench::with(node, |topology| topology.kind = kind).await;
+        let (publisher, source) = (bench.publisher(), bench.source(1));
+        assert!(publisher.publish(&[order("1"), order("2")]).await.iter().all(Result::is_ok));
+        let held = next(&source).await;
 
-    node.kill();
-    let late = tokio::spawn({
-        let publisher = publisher.clone();
-        async move { publisher.publish(&[order("2")]).await.pop().expect("a fate") }
-    });
-    assert_eq!(source.ack(&held).await, Settled::Gone, "nobody is there to hear it");
-    tokio::task::block_in_place(|| node.start_again());
-    late.await.expect("no panic").expect("confirmed within the deadline");
+        node.kill();
+        let late = tokio::spawn({
+            let publisher = publisher.clone();
+            async move { publisher.publish(&[order("3")]).await.pop().expect("a fate") }
+        });
+        assert_eq!(source.ack(&held).await, Settled::Gone, "nobody is there to hear it");
+        tokio::task::block_in_place(|| node.start_again());
+        late.await.expect("no panic").expect("confirmed within the deadline");
 
-    let mut got = Vec::new();
-    while got.len() < 2 {
-        let delivery = next(&source).await;
-        assert_eq!(source.ack(&delivery).await, Settled::Told);
-        got.push(text(&delivery).to_owned());
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            let delivery = next(&source).await;
+            assert_eq!(source.ack(&delivery).await, Settled::Told);
+            got.push(text(&delivery).to_owned());
+        }
+        got.sort();
+        assert_eq!(got, ["1", "2", "3"], "{kind:?}");
+        bench.settles_at("orders", 0, 0).await;
     }
-    got.sort();
-    assert_eq!(got, ["1", "2"]);
-    bench.settles_at("orders", 0, 0).await;
     node.stop();
 }
 
