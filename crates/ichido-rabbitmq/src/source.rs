@@ -6,7 +6,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -78,9 +78,8 @@ impl Source {
 
     /// Resolves when `try_next` may find something, or nothing will come any more.
     pub async fn changed(&self) {
-        let mut rung = pin!(self.shared.bell.notified());
         // Before the look, so that nothing comes unheard between the two.
-        rung.as_mut().enable();
+        let rung = self.shared.bell.notified();
         if self.shared.ready().is_empty() && !self.is_closed() {
             rung.await;
         }

@@ -181,3 +181,23 @@ async fn a_connection_that_falls_silent_is_lost_and_made_again() {
     assert!(again.is_redelivered());
     assert_eq!(source.ack(&again).await, Settled::Told);
 }
+
+#[tokio::test]
+async fn what_nobody_took_before_a_cut_is_not_handed_out_after_it() {
+    let bench = Bench::new().await;
+    bench.send(0..3).await;
+    let (proxy, broker) = through(&bench);
+    let source = Source::start(broker, bench.topology.clone(), 5, bench.publisher());
+    bench.settles_at("orders", 0, 3).await;
+    proxy.refuse(true);
+    proxy.sever_all();
+    until("lost", || source.state(), |state| matches!(state, State::Away(_))).await;
+    bench.settles_at("orders", 3, 0).await;
+    proxy.refuse(false);
+    until("back", || source.state(), |state| *state == State::Connected).await;
+    for _ in 0..3 {
+        let delivery = next(&source).await;
+        assert_eq!(source.ack(&delivery).await, Settled::Told);
+    }
+    bench.settles_at("orders", 0, 0).await;
+}

@@ -124,7 +124,16 @@ async fn a_broker_that_blocks_publishers_is_told_and_loses_nothing() {
     let mut settings = PublisherSettings::default();
     settings.publish_deadline = Duration::from_secs(2);
     let publisher = Publisher::new(bench.broker(), settings);
-    publisher.publish(&[order("1")]).await.pop().expect("a fate").expect("confirmed");
+    // Several calls at once, so that there are channels that nobody uses when the alarm comes.
+    let calls: Vec<_> = (0..4)
+        .map(|_| {
+            let publisher = publisher.clone();
+            tokio::spawn(async move { publisher.publish(&[order("1")]).await.pop().expect("a fate") })
+        })
+        .collect();
+    for call in calls {
+        call.await.expect("no panic").expect("confirmed");
+    }
 
     node.memory_alarm(true);
     let error = publisher.publish(&[order("2")]).await.pop().expect("a fate").expect_err("blocked");
@@ -133,7 +142,7 @@ async fn a_broker_that_blocks_publishers_is_told_and_loses_nothing() {
     let error = publisher.publish(&[order("3")]).await.pop().expect("a fate").expect_err("blocked");
     assert!(matches!(error, Unpublished::Unsent(_)) && error.to_string().contains("takes no messages"), "{error}");
     let source = bench.source(10);
-    for _ in 0..2 {
+    for _ in 0..5 {
         let delivery = next(&source).await;
         source.ack(&delivery).await;
     }
