@@ -78,6 +78,9 @@ pub(crate) enum Command {
     /// Look at and repair messages that have failed
     #[command(subcommand)]
     Failed(Failed),
+    /// Priority by service level
+    #[command(subcommand)]
+    Lanes(Lanes),
     /// Print the completions of a shell
     Completions(Completions),
     /// Print the manual page, or write one for each command
@@ -179,6 +182,9 @@ pub(crate) struct Run {
     /// On whose behalf, for the log and for actions
     #[arg(long, value_name = "USER")]
     pub(crate) user_id: Option<String>,
+    /// Serve this level of the lane set only
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<String>,
     /// End when no message is unprocessed and none waits for a retry
     #[arg(long)]
     pub(crate) drain: bool,
@@ -192,7 +198,8 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// The queue
+    /// The queue or the lane set
+    #[arg(value_name = "QUEUE_OR_LANES")]
     pub(crate) queue: String,
     /// The message; for a table queue an object whose fields are columns
     #[arg(value_name = "JSON", required_unless_present = "file", conflicts_with = "file")]
@@ -200,6 +207,9 @@ pub(crate) struct Send {
     /// One message per line, all or none; - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+    /// The level of the lane set; else `level_by` of the configuration says it
+    #[arg(long)]
+    pub(crate) level: Option<String>,
     /// Run it only after this time, like 90s, 2h or 7d
     #[arg(long, value_name = "TIME", value_parser = crate::config::parse_duration, conflicts_with = "at")]
     pub(crate) delay: Option<Duration>,
@@ -293,4 +303,46 @@ pub(crate) enum Failed {
     Retry(Many),
     /// Give messages up for good; a note is kept in `ichido_audit`
     Discard(Many),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lanes {
+    /// Predict how long messages of each level wait, by playing the lane set against messages drawn by lot; no database needed
+    Simulate(Simulate),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The lane set; nothing: the only one of the configuration
+    pub(crate) lanes: Option<String>,
+    /// How many messages arrive: LEVEL=50/s, also /m, /h and /d; without LEVEL= at every level. May be given several times
+    #[arg(long, value_name = "[LEVEL=]RATE")]
+    pub(crate) rate: Vec<String>,
+    /// How long a message takes: LEVEL=40ms; without LEVEL= at every level. May be given several times
+    #[arg(long, value_name = "[LEVEL=]TIME", required = true)]
+    pub(crate) service: Vec<String>,
+    /// How many messages wait at the beginning: LEVEL=1000. May be given several times
+    #[arg(long, value_name = "[LEVEL=]NUMBER")]
+    pub(crate) backlog: Vec<String>,
+    /// Every message takes exactly that long; else it differs a lot (exponential)
+    #[arg(long)]
+    pub(crate) fixed: bool,
+    /// The workers; else those of the action that works on the lane set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) concurrency: Option<u32>,
+    /// Another policy than that of the configuration, for a comparison
+    #[arg(long, value_parser = ["dedicated", "strict", "weighted"])]
+    pub(crate) policy: Option<String>,
+    /// How long it is watched
+    #[arg(long, default_value = "10m", value_parser = crate::config::parse_duration)]
+    pub(crate) duration: Duration,
+    /// Other messages for another seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write a plot of the waiting times to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

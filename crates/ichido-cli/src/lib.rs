@@ -10,6 +10,7 @@ mod commands;
 pub mod config;
 mod failure;
 mod in_force;
+mod lanes;
 mod logging;
 mod open;
 mod output;

@@ -12,6 +12,7 @@ use crate::{
     actions::{exec::ExecAction, http::HttpAction},
     config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
+    lanes::{lane_set, lane_sets},
     open::Backend,
     own::Program,
 };
@@ -25,6 +26,7 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
     if let Some(single) = single(config) {
         process = process.single(single);
     }
+    process = lane_sets(config).fold(process, Process::lanes);
     for (name, action) in &config.actions {
         let pool = pool(name, action, config);
         let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
@@ -113,7 +115,7 @@ pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
 
 /// Workers wait for each other when there are more of them than connections for their transactions.
 pub(crate) fn few_connections(config: &Config) -> Option<String> {
-    let workers: u32 = config.actions.values().map(|action| action.concurrency).sum();
+    let workers: u32 = config.actions.values().map(|action| workers(action, config)).sum();
     let connections = config.pool().saturating_sub(2).max(1);
     let sqlite = config.database.url.scheme() == "sqlite";
     (!sqlite && workers > connections).then(|| {
@@ -148,11 +150,28 @@ fn retry(config: &Config) -> Retry {
     Retry { limit, interval: retry.interval, window: retry.window, exit: retry.exit }
 }
 
+/// The workers of an action: those of its levels if they have slots of their own.
+fn workers(action: &Action, config: &Config) -> u32 {
+    config.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+}
+
+/// The queues that an action works on.
+fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str> {
+    match config.lanes.get(&action.from) {
+        Some(set) => set.levels.iter().map(|level| level.queue.as_str()).collect(),
+        None => vec![&action.from],
+    }
+}
+
 fn pool(name: &str, action: &Action, config: &Config) -> Pool {
     let retry = &action.retry;
     let policy = RetryPolicy { attempts: retry.attempts, first: retry.first, max: retry.max, factor: retry.factor };
-    let ahead = config.read_ahead(action.concurrency);
-    let pool = Pool::new(name).from(action.from.as_str()).concurrency(action.concurrency as usize);
+    let ahead = config.read_ahead(workers(action, config));
+    let pool = Pool::new(name).concurrency(action.concurrency as usize);
+    let pool = match config.lanes.get(&action.from) {
+        Some(set) => pool.from_lanes(lane_set(&action.from, set)),
+        None => pool.from(action.from.as_str()),
+    };
     let pool = pool.read_ahead(ahead as usize).retry(policy);
     let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval as usize);
     let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
@@ -173,10 +192,12 @@ pub(crate) async fn check_statements<S: Backend>(store: &S, config: &Config) -> 
         })?;
         if let ActionKind::Sql(texts) = &action.kind {
             let sql = SqlAction::new(texts)?;
-            check_action(store, &action.from, &sql).await.map_err(|error| match error {
-                Error::Setup(text) => Error::Setup(format!("actions.{name}.sql: {text}")),
-                fault => fault,
-            })?;
+            for queue in queues(action, config) {
+                check_action(store, queue, &sql).await.map_err(|error| match error {
+                    Error::Setup(text) => Error::Setup(format!("actions.{name}.sql: {text}")),
+                    fault => fault,
+                })?;
+            }
         }
     }
     Ok(())

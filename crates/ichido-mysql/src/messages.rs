@@ -137,7 +137,9 @@ impl MySql {
         let past = self.past(connection, queue, &messages).await?;
         let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
-            Ok(Past::delivery(past, message, process, row.try_get("ichido_group_key")?, queue.payload_limit))
+            let delivery =
+                Past::delivery(past, message, process, row.try_get("ichido_group_key")?, queue.payload_limit);
+            Ok(delivery.after(row.try_get("ichido_waited")?))
         });
         deliveries.collect()
     }

@@ -217,11 +217,18 @@ impl Rows {
     pub(crate) fn message(&self, owner: &str) -> Result<String> {
         let headers = if self.managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
         Ok(format!(
-            "{}, {}, {headers}, {} as ichido_group_key",
+            "{}, {}, {headers}, {} as ichido_group_key, {} as ichido_waited",
             self.key_out(),
             self.payload(owner)?,
-            self.group_out()?
+            self.group_out()?,
+            self.waited()
         ))
+    }
+
+    /// For how many milliseconds the message has waited; a DATETIME is taken for UTC.
+    fn waited(&self) -> String {
+        let Some(sent_at) = &self.mapping.sent_at else { return "cast(null as signed)".into() };
+        format!("cast(timestampdiff(microsecond, t.{sent_at}, utc_timestamp(6)) div 1000 as signed)")
     }
 
     /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.

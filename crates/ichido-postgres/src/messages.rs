@@ -91,7 +91,8 @@ impl Postgres {
             if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
         let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
-            Ok(Past::delivery(past, message, process, row.try_get("group_key")?, queue.payload_limit))
+            let delivery = Past::delivery(past, message, process, row.try_get("group_key")?, queue.payload_limit);
+            Ok(delivery.after(row.try_get("waited")?))
         });
         deliveries.collect()
     }

@@ -106,7 +106,14 @@ impl Rows {
     pub(crate) fn message(&self) -> String {
         let headers = if self.managed { "t.headers" } else { "'{}'" };
         let group = self.group_out();
-        format!("{}, {} as payload, {headers} as headers, {group} as group_key", self.key_out(), self.payload())
+        let (key, payload, waited) = (self.key_out(), self.payload(), self.waited());
+        format!("{key}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited")
+    }
+
+    /// For how many milliseconds the message has waited.
+    fn waited(&self) -> String {
+        let since = |sent_at| format!("(extract(epoch from clock_timestamp() - t.{sent_at}) * 1000)::bigint");
+        self.mapping.sent_at.as_ref().map_or("null::bigint".into(), since)
     }
 
     /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.

@@ -140,7 +140,14 @@ impl Rows {
     /// What is read of a message: the key as text, then every column, then the group.
     pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
-        format!("{}, {}, {} as ichido_group_key", self.key_out(), columns.join(", "), self.group_out())
+        let (key, columns, group, waited) = (self.key_out(), columns.join(", "), self.group_out(), self.waited());
+        format!("{key}, {columns}, {group} as ichido_group_key, {waited} as ichido_waited")
+    }
+
+    /// For how many milliseconds the message has waited; times are text as SQLite writes it, or seconds since 1970.
+    fn waited(&self) -> String {
+        let Some(sent_at) = &self.mapping.sent_at else { return "null".into() };
+        format!("cast(round((julianday('now') - julianday(t.{sent_at}, 'auto')) * 86400000) as integer)")
     }
 
     /// A group as `ichido_group` has it.

@@ -4,35 +4,54 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use crate::{MessageId, NewMessage, Result, Store};
+use crate::{
+    MessageId, NewMessage, Result, Store,
+    lanes::{LaneSet, Routes},
+};
 
 /// Sends messages to the queues of a store.
 #[derive(Clone)]
 pub struct Client<S: Store> {
     store: S,
+    routes: Routes,
 }
 
 impl<S: Store> Client<S> {
     /// A client of this store.
     pub fn new(store: S) -> Self {
-        Client { store }
+        Client { store, routes: Routes::default() }
     }
 
-    /// A queue to send to.
+    /// With a lane set to send to.
+    #[must_use]
+    pub fn lanes(mut self, set: LaneSet) -> Self {
+        self.routes.add(set);
+        self
+    }
+
+    /// A queue or a lane set to send to.
     #[must_use]
     pub fn queue<'a>(&'a self, name: &'a str) -> Sender<'a, S> {
-        Sender { store: &self.store, queue: name, like: NewMessage::default() }
+        Sender { store: &self.store, routes: &self.routes, to: name, like: NewMessage::default() }
     }
 }
 
-/// A queue to send to, and how its messages are to be treated.
+/// A queue or a lane set to send to, and how its messages are to be treated.
 pub struct Sender<'a, S: Store> {
     store: &'a S,
-    queue: &'a str,
+    routes: &'a Routes,
+    to: &'a str,
     like: NewMessage,
 }
 
 impl<S: Store> Sender<'_, S> {
+    /// What is sent goes to this level of the lane set, whatever the message says.
+    #[must_use]
+    pub fn level(mut self, level: impl Into<String>) -> Self {
+        self.like = self.like.level(level);
+        self
+    }
+
     /// What is sent may run only after this time.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
@@ -79,8 +98,8 @@ impl<S: Store> Sender<'_, S> {
             .iter()
             .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
-        let sent = self.store.send(tx, self.queue, &encoded).await?;
-        self.store.bell().sent(self.store, self.queue, false);
-        Ok(sent)
+        let sent = self.routes.send(self.store, tx, self.to, &encoded).await?;
+        sent.queues.iter().for_each(|queue| self.store.bell().sent(self.store, queue, false));
+        Ok(sent.ids)
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     batch::Batch,
     files::{FileSet, Stage},
     journal::Journal,
+    lanes::Routes,
     life::Life,
     patience::Waited,
     pool::Work,
@@ -52,7 +53,9 @@ pub struct Context<S: Store> {
     pub(crate) slot: Slot<S>,
     pub(crate) waited: Waited,
     /// The queues that were sent to in the open transaction.
-    pub(crate) sent: BTreeSet<String>,
+    pub(crate) sent: BTreeSet<Arc<str>>,
+    /// The lane sets that can be sent to.
+    pub(crate) routes: Routes,
     /// What was sent, where a test wants to know.
     pub(crate) noted: Option<Vec<Sent>>,
     /// Where files are kept until the transaction is committed, and those of the open one.
@@ -89,6 +92,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             sent: BTreeSet::new(),
+            routes: Routes::default(),
             noted: None,
             stage: None,
             files: None,
@@ -105,6 +109,7 @@ impl<S: Store> Context<S> {
             work: self.work.clone(),
             values: self.values.clone(),
             request: self.request.clone(),
+            routes: self.routes.clone(),
             in_worker: self.in_worker,
             ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default(), self.journal.clone())
         }
@@ -128,7 +133,7 @@ impl<S: Store> Context<S> {
         Ok(S::connection(opened?))
     }
 
-    /// Sends a message in the business transaction: it is there if and only if this one is done.
+    /// Sends a message to a queue or a lane set, in the business transaction: it is there if and only if this one is done.
     ///
     /// # Errors
     /// When the message cannot be encoded or is refused, or the database fails.
@@ -136,17 +141,18 @@ impl<S: Store> Context<S> {
         self.send_new(queue, NewMessage::encode(message)?).await
     }
 
-    /// The same for a message with a delay, a unique key, a group or headers.
+    /// The same for a message with a level, a delay, a unique key, a group or headers.
     ///
     /// # Errors
     /// When the message is refused, or the database fails.
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
-        let sent = store.send(self.tx().await?, queue, std::slice::from_ref(&message)).await?;
-        let id = sent.into_iter().next().ok_or("the store sent nothing")?;
-        self.sent.insert(queue.to_owned());
+        let routes = self.routes.clone();
+        let sent = routes.send(&store, self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let id = sent.ids.into_iter().next().ok_or("the store sent nothing")?;
+        self.sent.extend(sent.queues);
         if let Some(noted) = &mut self.noted {
-            noted.push(Sent::new(queue, id.clone(), message));
+            noted.push(Sent::new(&id.queue, id.clone(), message));
         }
         Ok(id)
     }

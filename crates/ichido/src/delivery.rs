@@ -1,6 +1,8 @@
 //! One handing-over of a message, with the claim that makes it ours. Readers make deliveries, the transaction handler
 //! marks what became of them, and the reader settles them by that mark.
 
+use std::time::{Duration, Instant};
+
 use crate::{Message, ProcessId, life::Alone};
 
 /// A message in the hands of a worker.
@@ -19,6 +21,10 @@ pub struct Delivery {
     pub refused: Option<String>,
     /// What became of it; a delivery without a mark is released.
     pub mark: Option<Mark>,
+    /// For how long it had waited when it was claimed, by the database's clock; none where nothing says when it was sent.
+    pub waited: Option<Duration>,
+    /// When it was sent, by the clock of this process.
+    pub(crate) sent: Option<Instant>,
     /// The number of its execution in this process.
     pub(crate) execution: u64,
     /// Its failure has been logged.
@@ -66,6 +72,8 @@ impl Delivery {
             faults: 0,
             refused: None,
             mark: None,
+            waited: None,
+            sent: None,
             execution: 0,
             told: false,
             alone: None,
@@ -86,6 +94,14 @@ impl Delivery {
             self.refused = Some(format!("{size} bytes are over the limit of {payload_limit}"));
             self.message.payload = [].into();
         }
+        self
+    }
+
+    /// The same delivery, of a message that had waited for so many milliseconds when it was claimed.
+    #[must_use]
+    pub fn after(mut self, waited: Option<i64>) -> Self {
+        // A message from the future has not waited yet.
+        self.waited = waited.map(|waited| Duration::from_millis(waited.max(0).unsigned_abs()));
         self
     }
 

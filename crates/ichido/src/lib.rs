@@ -14,6 +14,7 @@
 //! | [`Process`], [`Pool`], [`Client`] | how to run actions, and how to send |
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
+//! | [`lanes`] | priority by service level: levels, policies, and whose turn it is |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
 //! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
@@ -39,6 +40,8 @@ mod handler;
 pub mod handlers;
 mod inspect;
 mod journal;
+mod lane_reader;
+pub mod lanes;
 mod life;
 mod limited;
 mod masks;

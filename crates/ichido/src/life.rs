@@ -88,12 +88,12 @@ impl Life {
         }
     }
 
-    /// From now on the process does not serve this request id any more, nor its queue.
-    pub(crate) fn retire(&self, request_id: &str, queue: Option<&Arc<str>>) {
+    /// From now on the process does not serve this request id any more, nor its queues.
+    pub(crate) fn retire(&self, request_id: &str, queues: &[Arc<str>]) {
         let mut registration = self.registration.write().unwrap_or_else(PoisonError::into_inner);
         registration.request_ids.remove(request_id);
         registration.alone.remove(request_id);
-        if let Some(queue) = queue {
+        for queue in queues {
             registration.queues.remove(queue);
         }
     }
@@ -130,6 +130,11 @@ impl Life {
     pub(crate) fn alone(self: &Arc<Self>) -> Option<Alone> {
         let free = !self.suspect_runs.swap(true, Ordering::AcqRel);
         free.then(|| Alone(self.clone()))
+    }
+
+    /// Does a suspect run?
+    pub(crate) fn suspect_runs(&self) -> bool {
+        self.suspect_runs.load(Ordering::Acquire)
     }
 
     /// From now on this is told when a suspect has ended.

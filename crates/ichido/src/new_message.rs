@@ -26,6 +26,8 @@ pub struct NewMessage {
     pub unique: Option<String>,
     /// Messages of a group run one at a time and in order. Managed queues only: a table queue has `group_by`.
     pub group: Option<String>,
+    /// The level of the lane set that it is sent to.
+    pub level: Option<String>,
 }
 
 /// When a message may run.
@@ -76,6 +78,13 @@ impl NewMessage {
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
+        self
+    }
+
+    /// It is sent to this level of a lane set.
+    #[must_use]
+    pub fn level(mut self, level: impl Into<String>) -> Self {
+        self.level = Some(level.into());
         self
     }
 

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    CommitOn, Context, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    callbacks::Callback, flags::Following, patience::within, reader::DynReader, terms::Committing,
+    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
+    callbacks::Callback, flags::Following, lanes::LaneSet, patience::within, reader::DynReader, terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -25,6 +25,7 @@ pub struct Pool {
 #[derive(Clone)]
 pub(crate) enum From {
     Queue(Arc<str>),
+    Lanes(Arc<LaneSet>),
     Reader(Arc<dyn DynReader>),
 }
 
@@ -64,6 +65,14 @@ impl Pool {
         self
     }
 
+    /// The lane set that its messages come from, each level from its queue. With the policy `dedicated` its levels say how
+    /// many workers there are.
+    #[must_use]
+    pub fn from_lanes(mut self, set: LaneSet) -> Self {
+        self.from = From::Lanes(Arc::new(set));
+        self
+    }
+
     /// A reader of your own in the place of a queue.
     #[must_use]
     pub fn reader(mut self, reader: impl Reader) -> Self {
@@ -92,11 +101,40 @@ impl Pool {
         self
     }
 
-    pub(crate) fn queue(&self) -> Option<&Arc<str>> {
+    /// The queues that its messages come from.
+    pub(crate) fn queues(&self) -> Vec<Arc<str>> {
         match &self.from {
-            From::Queue(queue) => Some(queue),
-            From::Reader(_) => None,
+            From::Queue(queue) => vec![queue.clone()],
+            From::Lanes(set) => set.levels.iter().map(|level| level.queue.clone()).collect(),
+            From::Reader(_) => Vec::new(),
         }
+    }
+
+    /// The lane set that its messages come from.
+    pub(crate) fn lanes(&self) -> Option<&LaneSet> {
+        match &self.from {
+            From::Lanes(set) => Some(set),
+            From::Queue(_) | From::Reader(_) => None,
+        }
+    }
+
+    /// How many workers it has.
+    pub(crate) fn workers(&self) -> usize {
+        self.lanes().map_or(self.concurrency, |set| set.slots(self.concurrency))
+    }
+
+    /// Can it work?
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(set) = self.lanes() else { return Ok(()) };
+        set.check(self.workers())?;
+        if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
+            return Err(Error::Setup(format!(
+                "the lane set `{}` has a `reserve` or `concurrency` of levels, which counts workers; a worker of the action `{}` takes \
+                 messages of all levels together (`commit_interval`)",
+                set.name, self.name
+            )));
+        }
+        Ok(())
     }
 
     /// How long the action may take for a message, or for the messages that it gets together. What it has written is rolled
@@ -146,12 +184,16 @@ impl Pool {
 
     /// What is in force, for the log.
     pub(crate) fn described(&self) -> String {
-        let from = self.queue().map_or("a reader of its own", |queue| queue);
-        format!("{} from {from}, {} workers, {:?}", self.name, self.concurrency, self.retry)
+        let from = match &self.from {
+            From::Queue(queue) => queue,
+            From::Lanes(set) => &set.name,
+            From::Reader(_) => "a reader of its own",
+        };
+        format!("{} from {from}, {} workers, {:?}", self.name, self.workers(), self.retry)
     }
 
     pub(crate) fn ahead(&self) -> usize {
-        let ahead = self.read_ahead.unwrap_or(self.concurrency).min(MOST_READ_AHEAD);
+        let ahead = self.read_ahead.unwrap_or_else(|| self.workers()).min(MOST_READ_AHEAD);
         match self.commit_interval {
             1 => ahead,
             many => ahead.saturating_mul(many).min(MOST_BATCHES_AHEAD.max(many)),

@@ -11,6 +11,7 @@ use crate::{
     batch_action::Together,
     handlers::{self, Dispatch, Retry, Single},
     journal::Journal,
+    lanes::{LaneSet, Routes},
     pool::Actions,
 };
 
@@ -36,6 +37,7 @@ pub struct Process<S: Store> {
     extend: Vec<Extend<S>>,
     own: BTreeMap<Arc<str>, Extend<S>>,
     paths: Paths,
+    routes: Routes,
     masks: Masks,
     in_force: Option<String>,
 }
@@ -54,6 +56,7 @@ impl<S: Store> Process<S> {
             extend: Vec::new(),
             own: BTreeMap::new(),
             paths: Paths::default(),
+            routes: Routes::default(),
             masks: Masks::default(),
             in_force: None,
         }
@@ -204,6 +207,13 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// A lane set that actions can send to; one that an action of this process works on is known.
+    #[must_use]
+    pub fn lanes(mut self, set: LaneSet) -> Self {
+        self.routes.add(set);
+        self
+    }
+
     /// The handler queue as it will run, checked; then those of the actions that have one of their own.
     ///
     /// # Errors
@@ -245,6 +255,8 @@ impl<S: Store> Process<S> {
         let settings = self.in_force.take().unwrap_or_else(|| self.described());
         let journal = Arc::new(Journal::new(self.masks.clone(), settings, clock.now()));
         let mut cx = Context::new(store, clock.clone(), std::mem::take(&mut self.stop), request, journal.clone());
+        cx.routes = std::mem::take(&mut self.routes);
+        self.actions.values().filter_map(|(pool, _)| pool.lanes()).for_each(|set| cx.routes.add(set.clone()));
         let HandlerQueues { common, mut own } = self.handler_queues()?;
         let queue = if let Some(action) = single {
             own.remove(&action).unwrap_or(common)

@@ -4,7 +4,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{sync::Notify, task::JoinHandle};
@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod claimer;
+mod level;
 
 /// The reader of a queue in the store.
 pub struct QueueReader<S: Store> {
@@ -28,13 +29,16 @@ pub struct QueueReader<S: Store> {
 pub(crate) struct Reading {
     pub(crate) queue: Arc<str>,
     pub(crate) following: Following,
-    /// How many messages the workers can have in hand, and how many each of them takes together.
-    pub(crate) slots: usize,
+    /// How much may be claimed, at first.
+    pub(crate) share: Share,
+    /// How many messages a worker takes together.
     pub(crate) together: usize,
     pub(crate) ahead: usize,
     pub(crate) poll: Duration,
     pub(crate) lease: Duration,
     pub(crate) drain: bool,
+    /// Workers wait here for deliveries; the levels of a lane set have one for all.
+    pub(crate) changed: Arc<Notify>,
 }
 
 struct Shared<S: Store> {
@@ -47,14 +51,11 @@ struct Shared<S: Store> {
     room: Notify,
     /// Who knows that there is something to claim wakes the claimer here.
     wake: Arc<Notify>,
-    /// Workers wait here for deliveries; who takes one and leaves some wakes the next.
-    changed: Arc<Notify>,
     closing: CancellationToken,
     /// Nothing is claimed before the first worker asks: what starts before them may take its time.
     asked: CancellationToken,
 }
 
-#[derive(Default)]
 struct Buffer {
     ready: VecDeque<Delivery>,
     suspects: VecDeque<Delivery>,
@@ -64,9 +65,58 @@ struct Buffer {
     in_doubt: bool,
     error: Option<Error>,
     finished: bool,
+    share: Share,
+    /// How many claims have begun.
+    claims: u64,
+    /// The last claim, if it took all there was.
+    emptied: Option<Look>,
+    /// Somebody waits to hear what the next claim finds, even if it is nothing.
+    awaited: bool,
+}
+
+/// A claim, as a look at the queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// When it began, and when its result was there.
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
+    /// Which claim of its reader it was.
+    pub(crate) number: u64,
+}
+
+/// How much a reader may claim; the levels of a lane set share what their workers can have in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// So many messages in all, in flight and at hand.
+    pub(crate) claimed: usize,
+    /// So many at hand; what is beyond is given back.
+    pub(crate) ready: usize,
+}
+
+impl Share {
+    pub(crate) const NOTHING: Share = Share { claimed: 0, ready: 0 };
+
+    pub(crate) fn of(claimed: usize) -> Self {
+        Share { claimed, ready: usize::MAX }
+    }
 }
 
 impl Buffer {
+    fn new(share: Share) -> Self {
+        Buffer {
+            ready: VecDeque::new(),
+            suspects: VecDeque::new(),
+            in_flight: HashMap::new(),
+            in_doubt: false,
+            error: None,
+            finished: false,
+            share,
+            claims: 0,
+            emptied: None,
+            awaited: false,
+        }
+    }
+
     fn claimed(&self) -> usize {
         self.ready.len() + self.suspects.len() + self.in_flight.len()
     }
@@ -83,19 +133,19 @@ impl Buffer {
 
 impl<S: Store> QueueReader<S> {
     pub(crate) fn open(store: S, life: Arc<Life>, clock: Arc<dyn Clock>, reading: Reading) -> Self {
+        let share = reading.share;
         let shared = Arc::new(Shared {
             store,
             life,
             clock,
             reading,
-            buffer: Mutex::default(),
+            buffer: Mutex::new(Buffer::new(share)),
             room: Notify::new(),
             wake: Arc::new(Notify::new()),
-            changed: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
             asked: CancellationToken::new(),
         });
-        shared.life.tell(shared.changed.clone());
+        shared.life.tell(shared.reading.changed.clone());
         shared.store.bell().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
@@ -107,13 +157,18 @@ impl<S: Store> Shared<S> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn ask(&self) {
+        if !self.asked.is_cancelled() {
+            self.asked.cancel();
+        }
+    }
+
     /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
-    fn wanted(&self) -> usize {
-        let buffer = self.buffer();
+    fn wanted(&self, buffer: &Buffer) -> usize {
         if buffer.ready.len() * 4 > self.reading.ahead {
             return 0;
         }
-        match (self.reading.slots + self.reading.ahead).saturating_sub(buffer.claimed()) {
+        match buffer.share.claimed.saturating_sub(buffer.claimed()) {
             // While a worker settles what it had together, it is not refilled one by one.
             room if room < self.reading.together => 0,
             room => room.min(MOST_KEYS),
@@ -148,16 +203,14 @@ impl<S: Store> Shared<S> {
 
 impl<S: Store> Reader for QueueReader<S> {
     fn try_next(&self) -> Result<Turn> {
-        if !self.shared.asked.is_cancelled() {
-            self.shared.asked.cancel();
-        }
+        self.shared.ask();
         let mut buffer = self.shared.buffer();
         if let Some(error) = buffer.error.take() {
             return Err(error);
         }
         let following = &self.shared.reading.following;
         if self.shared.closing.is_cancelled() || buffer.finished || following.stop.is_cancelled() {
-            self.shared.changed.notify_one();
+            self.shared.reading.changed.notify_one();
             return Ok(Turn::Finished);
         }
         if following.is_paused() {
@@ -166,7 +219,7 @@ impl<S: Store> Reader for QueueReader<S> {
         let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
         buffer.in_flight.insert(delivery.message.key.clone(), delivery.owner());
         if !buffer.ready.is_empty() {
-            self.shared.changed.notify_one();
+            self.shared.reading.changed.notify_one();
         }
         drop(buffer);
         self.shared.room.notify_one();
@@ -174,7 +227,7 @@ impl<S: Store> Reader for QueueReader<S> {
     }
 
     async fn changed(&self) {
-        self.shared.changed.notified().await;
+        self.shared.reading.changed.notified().await;
     }
 
     async fn settle(&self, mut delivery: Delivery) -> Result<()> {
@@ -191,7 +244,7 @@ impl<S: Store> Reader for QueueReader<S> {
         buffer.in_doubt |= mark == Some(Mark::Unknown) || released.is_err();
         if mark == Some(Mark::Faulted) {
             buffer.put(delivery);
-            self.shared.changed.notify_one();
+            self.shared.reading.changed.notify_one();
         }
         drop(buffer);
         self.shared.room.notify_one();

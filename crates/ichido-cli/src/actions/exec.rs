@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    groups::Group,
+    groups::{GO, Group, SHELL, waiting},
     output::{Tail, follow},
 };
 
@@ -41,12 +41,13 @@ impl ExecAction {
     /// The text says that there is no such program, or that it cannot be run.
     pub(crate) fn new(argv: &[String]) -> Result<Self, String> {
         let (name, arguments) = argv.split_first().ok_or("it names no program")?;
+        found(SHELL).map_err(|why| format!("{why}, and without it programs could outlive ichido"))?;
         Ok(ExecAction { program: found(name)?, arguments: arguments.to_vec() })
     }
 
     fn command<S: Store>(&self, cx: &Context<S>) -> Result<Command> {
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = waiting(&self.program, &self.arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("ICHIDO_MESSAGE_ID", cx.message_id()?.to_string());
         command.env("ICHIDO_QUEUE", &*cx.message()?.queue);
         command.env("ICHIDO_ATTEMPT", cx.attempt().to_string());
@@ -113,7 +114,7 @@ impl ExecAction {
 /// A program need not read what it is given.
 async fn write(input: Option<ChildStdin>, json: String) {
     let Some(mut input) = input else { return };
-    if let Err(error) = input.write_all(format!("{json}\n").as_bytes()).await {
+    if let Err(error) = input.write_all(format!("{GO}{json}\n").as_bytes()).await {
         tracing::debug!(%error, "the program has not read the whole message");
     }
 }

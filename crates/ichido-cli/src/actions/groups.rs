@@ -5,6 +5,7 @@
 use std::{
     io::{self, Write},
     os::unix::process::CommandExt,
+    path::Path,
     process::{ChildStdin, Stdio},
     sync::{Mutex, PoisonError},
 };
@@ -14,8 +15,25 @@ use tokio::process::{Child, Command};
 
 const SCRIPT: &str = include_str!("guardian.sh");
 
+/// The guardian's, and the one that waits: nothing that a user writes is read by it.
+pub(super) const SHELL: &str = "/bin/sh";
+
+/// Becomes the program when it is let go by a line: by then the guardian knows of its group. Without that, whoever is killed between
+/// starting and telling would leave a program behind.
+const WAIT: &str = r#"read -r go && exec "$@""#;
+
+/// The line that lets it go.
+pub(super) const GO: &str = "\n";
+
 /// Where the guardian listens, once there was something to tell.
 static GUARDIAN: Mutex<Option<ChildStdin>> = Mutex::new(None);
+
+/// A program that begins when it has read [`GO`].
+pub(super) fn waiting(program: &Path, arguments: &[String]) -> Command {
+    let mut command = Command::new(SHELL);
+    command.args(["-c", WAIT, "ichido"]).arg(program).args(arguments);
+    command
+}
 
 /// A program's process group.
 pub(super) struct Group(Option<Pid>);
@@ -59,7 +77,7 @@ fn tell(what: &str, leader: Pid) {
 
 /// In a group of its own too: what ends ichido's must not end it.
 fn call() -> io::Result<Option<ChildStdin>> {
-    let mut shell = std::process::Command::new("/bin/sh");
+    let mut shell = std::process::Command::new(SHELL);
     shell.args(["-c", SCRIPT, "ichido-guardian"]).process_group(0);
     Ok(shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?.stdin)
 }

@@ -7,6 +7,7 @@ mod failed;
 mod flags;
 mod health;
 mod init;
+mod lanes;
 mod migrate;
 mod papers;
 mod run;
@@ -17,9 +18,10 @@ use ichido::Flag;
 
 use self::flags::SetFlag;
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, Command, Lanes},
     config::Config,
     failure::Failure,
+    lanes::only_level,
     logging,
     open::on_store,
     own::Parts,
@@ -50,6 +52,11 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     if let Some(url) = &cli.database_url {
         config.override_url(url, "--database-url")?;
     }
+    if let Command::Run(run) = &cli.command
+        && let Some(level) = &run.level
+    {
+        only_level(&mut config, level, run.path.as_deref().or(run.request_path.as_deref()))?;
+    }
     logging::start(&config.log, cli.verbose, cli.quiet);
     match cli.command {
         Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
@@ -66,5 +73,6 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
         Command::Health(health) => on_store(&config, health).await,
         Command::Failed(failed) => on_store(&config, failed).await,
+        Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),
     }
 }

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use ichido::{Due, Error, Headers, Masks, MessageId, NewMessage};
+use ichido::{
+    Due, Error, Headers, Masks, NewMessage,
+    lanes::{Routes, Sent},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::value::RawValue;
 
@@ -15,6 +18,7 @@ use crate::{
     args::Send,
     config::Config,
     failure::Failure,
+    lanes::routes,
     open::{Backend, OnStore},
     output, program,
 };
@@ -26,7 +30,7 @@ type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Sen
 
 impl OnStore for Send {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
-        if !config.queues.contains_key(&self.queue) {
+        if !config.queues.contains_key(&self.queue) && !config.lanes.contains_key(&self.queue) {
             return Err(Failure::unknown_queue(&self.queue, config));
         }
         let lines: Lines = match (&self.file, self.message) {
@@ -34,20 +38,24 @@ impl OnStore for Send {
             (None, message) => Box::new(message.into_iter().map(Ok)),
         };
         // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
-        let like = like(self.delay, self.at, self.unique, self.group);
-        let messages = read_all(lines, &like)?;
+        let mut like = like(self.delay, self.at, self.unique, self.group);
+        like.level = self.level;
+        let (messages, routes) = (read_all(lines, &like)?, routes(config));
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let ids = match send_all(&store, &mut tx, &self.queue, &messages, &program::masks(config)).await {
-            Ok(ids) => ids,
+        let masks = program::masks(config);
+        let sent = match send_all(&store, &mut tx, &self.queue, &routes, &messages, &masks).await {
+            Ok(sent) => sent,
             Err(failure) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
                 return Err(failure);
             }
         };
         store.commit(tx).await.map_err(|error| Failure::of::<S>(&error))?;
-        store.bell().tell(&store, &self.queue).await;
-        ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
+        for queue in &sent.queues {
+            store.bell().tell(&store, queue).await;
+        }
+        sent.ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
         Ok(0)
     }
 }
@@ -86,22 +94,24 @@ fn read_all(lines: Lines, template: &NewMessage) -> Result<Vec<NewMessage>, Fail
 async fn send_all<S: Backend>(
     store: &S,
     tx: &mut S::Tx,
-    queue: &str,
+    to: &str,
+    routes: &Routes,
     messages: &[NewMessage],
     masks: &Masks,
-) -> Result<Vec<MessageId>, Failure> {
-    let mut ids = Vec::with_capacity(messages.len());
+) -> Result<Sent, Failure> {
+    let mut all = Sent::default();
     let bar = progress(messages.len());
     for batch in messages.chunks(BATCH) {
         bar.inc(batch.len() as u64);
-        let sent = store.send(S::connection(tx), queue, batch).await.map_err(|error| match &error {
+        let sent = routes.send(store, S::connection(tx), to, batch).await.map_err(|error| match &error {
             error if error.is_fault::<S>() => Failure::of::<S>(error),
             error => Failure::usage(format!("{}; nothing was sent", hidden(masks, batch, error))),
         })?;
-        ids.extend(sent);
+        all.ids.extend(sent.ids);
+        all.queues.extend(sent.queues);
     }
     bar.finish_and_clear();
-    Ok(ids)
+    Ok(all)
 }
 
 /// What the database said about these messages, without what must not be seen of any of them.

@@ -78,14 +78,22 @@ impl Action {
             handlers: section.optional("handlers", handlers::read)?,
             kind: ActionKind::read(&section)?,
         };
-        action.check_reserves(&section, lanes)?;
+        action.check_lanes(&section, lanes)?;
         Ok(action)
     }
 
-    fn check_reserves(&self, section: &Section, lanes: &Lanes) -> Result<(), ConfigError> {
+    fn check_lanes(&self, section: &Section, lanes: &Lanes) -> Result<(), ConfigError> {
         let Some(set) = lanes.get(&self.from) else {
             return Ok(());
         };
+        if self.commit_interval > 1 && set.counts_workers() {
+            let text = format!(
+                "a worker that takes several messages takes them from all levels; leave it at 1, or leave out `reserve` and \
+                 `concurrency` of the levels of `{}`",
+                self.from
+            );
+            return Err(section.invalid("commit_interval", text));
+        }
         let (reserved, slots) = (set.reserved(), set.slots(self.concurrency));
         if reserved < slots {
             return Ok(());

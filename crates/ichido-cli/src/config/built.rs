@@ -1,12 +1,21 @@
 //! What can be written and is not built yet. Runs last, on a configuration that is otherwise right;
 //! a later version that builds an item deletes its line here.
 
+use super::document::Node;
 use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
-pub(super) const KEYS: [&str; 4] = ["retention.*", "queues.*.rabbitmq", "queues.*.sqs", "lanes.*"];
+pub(super) const KEYS: [&str; 7] = [
+    "retention.*",
+    "queues.*.rabbitmq",
+    "queues.*.sqs",
+    "lanes.*.auto",
+    "lanes.*.levels.*.target",
+    "lanes.*.levels.*.weight_range",
+    "lanes.*.levels.*.reserve_range",
+];
 
 /// Refuses the first key that is not built.
 pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {
@@ -24,7 +33,14 @@ fn find<'a>(section: &Section<'a>, parts: &[&str]) -> Option<Field<'a>> {
     let keys = section.table.keys().filter(|key| *first == "*" || key == first);
     let mut fields = keys.filter_map(|key| section.field(key));
     if rest.is_empty() {
-        return fields.next();
+        // What is switched off is not asked for.
+        return fields.find(|field| !matches!(field.flag(), Ok(false)));
     }
-    fields.find_map(|field| find(&field.section().ok()?, rest))
+    fields.find_map(|field| match rest {
+        ["*", rest @ ..] if matches!(field.node, Node::List(_)) => {
+            let elements = field.list(|element| Ok(element.section().ok().and_then(|it| find(&it, rest)))).ok()?;
+            elements.into_iter().flatten().next()
+        }
+        _ => find(&field.section().ok()?, rest),
+    })
 }

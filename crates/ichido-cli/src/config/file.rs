@@ -109,7 +109,10 @@ impl Config {
     /// The number of connections: as written, or the highest concurrency + 2, at most 16.
     #[must_use]
     pub fn pool(&self) -> u32 {
-        let highest = self.actions.values().map(|action| action.concurrency).max().unwrap_or(1);
+        let slots = |action: &Action| {
+            self.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+        };
+        let highest = self.actions.values().map(slots).max().unwrap_or(1);
         let enough = (highest + database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
         self.database.pool.unwrap_or(enough)
     }

@@ -11,7 +11,7 @@ use super::names;
 use super::queue::Queue;
 use super::section::Section;
 
-const KEYS: [&str; 7] = ["policy", "levels", "look", "borrow", "age_after", "level_by", "auto"];
+pub(super) const KEYS: [&str; 7] = ["policy", "levels", "look", "borrow", "age_after", "level_by", "auto"];
 const POLICIES: [(&str, Policy); 3] =
     [("dedicated", Policy::Dedicated), ("strict", Policy::Strict), ("weighted", Policy::Weighted)];
 
@@ -68,6 +68,10 @@ impl LaneSet {
     }
 
     fn check_age(&self, section: &Section, queues: &Queues) -> Result<(), ConfigError> {
+        if self.age_after.is_some() && self.policy == Policy::Dedicated && !self.borrow {
+            let text = "no effect: with the policy \"dedicated\" levels compete only with `borrow = true`";
+            return Err(section.invalid("age_after", text));
+        }
         let unknown = |level: &&Level| queues.get(&level.queue).is_some_and(|queue| !queue.knows_sending_time());
         match self.levels.iter().find(unknown) {
             Some(level) if self.age_after.is_some() => Err(section.invalid("age_after", needs_sent_at(&level.queue))),
@@ -80,8 +84,13 @@ impl LaneSet {
         self.levels.iter().map(|level| level.reserve).sum()
     }
 
+    /// Has a level a number of workers that is its own, at least or at most?
+    pub(super) fn counts_workers(&self) -> bool {
+        self.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some())
+    }
+
     /// The slots of an action that works on these lanes.
-    pub(super) fn slots(&self, concurrency: u32) -> u32 {
+    pub(crate) fn slots(&self, concurrency: u32) -> u32 {
         match self.policy {
             Policy::Dedicated => self.levels.iter().filter_map(|level| level.concurrency).sum(),
             Policy::Strict | Policy::Weighted => concurrency,

@@ -19,6 +19,7 @@ pub mod handling;
 pub mod looping;
 pub mod migrating;
 pub mod parking;
+pub mod prioritising;
 pub mod reading;
 pub mod rescuing;
 pub mod retrying;
@@ -205,12 +206,30 @@ macro_rules! conformance {
             it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
             a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
         ]);
+        $crate::conformance!(@ $fixture, prioritising: [
+            a_strict_set_starts_all_of_the_higher_level_first, weights_are_exact_in_every_window_until_a_level_is_empty,
+            a_reserved_slot_is_free_whatever_the_lower_level_runs,
+            each_dedicated_level_has_its_own_slots_and_idle_ones_help_if_they_may,
+            what_was_read_ahead_is_given_back_when_a_higher_one_shows_up,
+            a_higher_message_that_nobody_told_of_starts_next_with_a_look_before_every_start,
+            a_higher_message_starts_next_once_it_has_waited_for_longer_than_the_look,
+            a_message_that_fails_at_the_head_of_a_higher_level_holds_up_nobody,
+            suspects_of_a_higher_level_run_one_at_a_time_and_the_lower_level_goes_on,
+            a_stop_and_a_pause_free_what_no_level_has_begun,
+            a_process_with_an_allowance_ends_and_frees_the_rest_of_all_levels,
+            two_levels_cost_hardly_more_claims_than_one_queue, an_old_message_takes_turns_with_the_level_above,
+            a_delivery_tells_how_long_its_message_has_waited, an_action_and_a_client_send_to_levels
+        ]);
         $crate::conformance!(@ $fixture, testing: [
             what_a_run_writes_and_sends_is_seen_inside_and_then_gone, a_run_notices_what_a_worker_would_notice,
             a_run_calls_the_action_back, what_a_run_writes_to_files_is_told_and_then_gone,
             a_drain_says_what_became_of_each_message
         ]);
         $crate::reading!($fixture);
+        mod over_lanes {
+            use super::*;
+            $crate::reading!($crate::cases::prioritising::Laned<$fixture>);
+        }
     };
     (@ $fixture:ty, $theme:ident: [$($case:ident),* $(,)?]) => {
         mod $theme {

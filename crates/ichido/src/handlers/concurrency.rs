@@ -51,7 +51,7 @@ impl Concurrency {
         // A stop of its own, so that `retry` can run the rest again after a fault stopped the workers.
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
-        let mut workers: Vec<_> = (0..cx.work()?.pool.concurrency)
+        let mut workers: Vec<_> = (0..cx.work()?.pool.workers())
             .map(|_| {
                 let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
                 cx.in_worker = true;

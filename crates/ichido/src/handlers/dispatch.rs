@@ -7,6 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -19,10 +20,11 @@ use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
     flags::Following,
     journal::named,
+    lane_reader::{Lane, LaneReader},
     life::Life,
     limited::{Allowance, Limited},
     pool::{Actions, From, PooledAction, Work},
-    queue_reader::Reading,
+    queue_reader::{Reading, Share},
     reader::DynReader,
     slot::undisturbed,
     upkeep::Upkeep,
@@ -94,14 +96,29 @@ impl<S: Store> Dispatch<S> {
     }
 
     fn open(&self, cx: &Context<S>, pool: &Pool, following: &Following, life: &Arc<Life>) -> Arc<dyn DynReader> {
+        let Settings { poll, lease, drain, .. } = self.settings;
+        let (together, ahead) = (pool.commit_interval, pool.ahead());
+        let slots = pool.workers().saturating_mul(together);
+        let changed = Arc::new(Notify::new());
+        let open = |queue: &Arc<str>, share: Share| {
+            let (queue, following, changed) = (queue.clone(), following.clone(), changed.clone());
+            let reading = Reading { queue, following, share, together, ahead, poll, lease, drain, changed };
+            Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
+        };
         match &pool.from {
             From::Reader(reader) => reader.clone(),
-            From::Queue(queue) => {
-                let Settings { poll, lease, drain, .. } = self.settings;
-                let (together, ahead, following) = (pool.commit_interval, pool.ahead(), following.clone());
-                let slots = pool.concurrency.saturating_mul(together);
-                let reading = Reading { queue: queue.clone(), following, slots, together, ahead, poll, lease, drain };
-                Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
+            From::Queue(queue) => open(queue, Share::of(slots + ahead)),
+            From::Lanes(set) => {
+                let levels =
+                    set.levels.iter().map(|level| open(&level.queue, Share::NOTHING) as Arc<dyn Lane>).collect();
+                Arc::new(LaneReader::new(
+                    set.clone(),
+                    slots,
+                    (together, ahead),
+                    levels,
+                    changed.clone(),
+                    cx.clock.clone(),
+                ))
             }
         }
     }
@@ -110,7 +127,7 @@ impl<S: Store> Dispatch<S> {
 impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
-        wanted.iter().try_for_each(|(pool, _)| cx.store.admits(&pool.terms))?;
+        wanted.iter().try_for_each(|(pool, _)| pool.check().and_then(|()| cx.store.admits(&pool.terms)))?;
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
         commit_open(cx).await?;
         let stop = cx.stop.child_token();

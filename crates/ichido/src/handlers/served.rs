@@ -13,7 +13,7 @@ use crate::{
     Context, Error, Registration, Result, Store,
     backend::refuse_request_id,
     flags::Following,
-    pool::{From, PooledAction, Work},
+    pool::{PooledAction, Work},
 };
 
 /// A pool that is to start, and the flags that it follows.
@@ -53,12 +53,12 @@ pub(super) fn registration<S: Store>(
 ) -> Result<Registration> {
     let mut queues = BTreeMap::new();
     for ((pool, _), _) in served {
-        if let From::Queue(queue) = &pool.from
-            && queues.insert(queue.clone(), pool.retry.attempts).is_some()
-        {
-            return Err(Error::Setup(format!(
-                "two actions take messages from the queue `{queue}`; run them in processes of their own"
-            )));
+        for queue in pool.queues() {
+            if queues.insert(queue.clone(), pool.retry.attempts).is_some() {
+                return Err(Error::Setup(format!(
+                    "two actions take messages from the queue `{queue}`; run them in processes of their own"
+                )));
+            }
         }
     }
     let request_ids: BTreeSet<_> = served.iter().map(|(_, following)| following.request_id.clone()).collect();
@@ -73,8 +73,8 @@ pub(super) fn registration<S: Store>(
 /// A pool was stopped while others of its process go on: from now on nobody takes it for one that serves its request id.
 pub(super) async fn retire<S: Store>(cx: &mut Context<S>, work: &Work<S>) {
     let (Some(life), true) = (&cx.life, work.following.is_stopped()) else { return };
-    let (request_id, queue) = (&work.following.request_id, work.pool.queue());
-    life.retire(request_id, queue);
+    let request_id = &work.following.request_id;
+    life.retire(request_id, &work.pool.queues());
     if let Err(error) = cx.store.quit(life.id(), request_id).await {
         tracing::warn!(%error, "`{request_id}` is stopped and still counts as served here");
     }

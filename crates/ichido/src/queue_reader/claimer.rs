@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::Shared;
+use super::{Look, Shared};
 use crate::{Delivery, Error, Key, ProcessId, Result, Store};
 
 /// The pause after a claim that the database refused although it answers.
@@ -24,7 +24,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             break;
         }
     }
-    claimer.shared.changed.notify_one();
+    claimer.shared.reading.changed.notify_one();
 }
 
 struct Claimer<S: Store> {
@@ -40,7 +40,11 @@ impl<S: Store> Claimer<S> {
         if self.shared.reading.following.is_held() {
             return self.hold().await;
         }
-        let wanted = self.shared.wanted();
+        let surplus = self.shared.buffer().take_surplus();
+        if !surplus.is_empty() {
+            return self.shed(surplus).await;
+        }
+        let wanted = self.shared.wanted(&self.shared.buffer());
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
         }
@@ -82,8 +86,7 @@ impl<S: Store> Claimer<S> {
 
     /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
     async fn give_back(&self) -> Result<()> {
-        let Shared { store, reading, life, .. } = &*self.shared;
-        if let Some(process) = life.may_claim()
+        if let Some(process) = self.shared.life.may_claim()
             && std::mem::take(&mut self.shared.buffer().in_doubt)
         {
             let found = self.find_own(process).await;
@@ -91,6 +94,12 @@ impl<S: Store> Claimer<S> {
             found?;
         }
         let unbegun = self.shared.buffer().take_all();
+        self.free(unbegun).await
+    }
+
+    /// Releases these, and tells other processes; what cannot be released stays in the buffer.
+    async fn free(&self, unbegun: Vec<Delivery>) -> Result<()> {
+        let Shared { store, reading, .. } = &*self.shared;
         if unbegun.is_empty() {
             return Ok(());
         }
@@ -106,6 +115,15 @@ impl<S: Store> Claimer<S> {
         released
     }
 
+    /// A higher level has work: what this one has read ahead is free for others.
+    async fn shed(&self, surplus: Vec<Delivery>) -> Result<()> {
+        if let Err(error) = self.free(surplus).await {
+            tracing::warn!(%error, queue = %self.shared.reading.queue, "what was read ahead is not released yet");
+            return self.pause(self.shared.reading.poll).await;
+        }
+        Ok(())
+    }
+
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
         let Shared { store, reading, clock, .. } = &*self.shared;
         let in_doubt = std::mem::take(&mut self.shared.buffer().in_doubt);
@@ -113,17 +131,27 @@ impl<S: Store> Claimer<S> {
             self.asked = clock.now();
             self.find_own(process).await?;
         }
+        let (number, began) = (self.shared.buffer().next_claim(), clock.now());
         let found = store.claim(process, &reading.queue, wanted).await?;
         let count = found.len();
+        let mut buffer = self.shared.buffer();
+        buffer.emptied = (count < wanted).then(|| Look { began, ended: clock.now(), number });
         if count > 0 {
             self.held_up = None;
-            let mut buffer = self.shared.buffer();
             for delivery in found {
-                buffer.put(delivery);
+                buffer.put(self.dated(delivery));
             }
-            self.shared.changed.notify_one();
+        }
+        if std::mem::take(&mut buffer.awaited) || count > 0 {
+            reading.changed.notify_one();
         }
         Ok(count)
+    }
+
+    /// The same delivery, with the time of its sending by our clock.
+    fn dated(&self, delivery: Delivery) -> Delivery {
+        let sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
+        Delivery { sent, ..delivery }
     }
 
     /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
@@ -137,9 +165,9 @@ impl<S: Store> Claimer<S> {
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
-            buffer.put(delivery);
+            buffer.put(self.dated(delivery));
         }
-        self.shared.changed.notify_one();
+        self.shared.reading.changed.notify_one();
         Ok(())
     }
 

@@ -43,14 +43,14 @@ impl Sent {
 
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NewMessage { payload, headers, due, unique, group } = &self.message;
+        let NewMessage { payload, headers, due, unique, group, level } = &self.message;
         write!(f, "{}: {}", self.queue, String::from_utf8_lossy(payload))?;
         match due {
             Some(Due::After(delay)) => write!(f, ", delay {delay:?}")?,
             Some(due) => write!(f, ", {due:?}")?,
             None => {}
         }
-        for (name, text) in [("unique", unique), ("group", group)] {
+        for (name, text) in [("unique", unique), ("group", group), ("level", level)] {
             if let Some(text) = text {
                 write!(f, ", {name} `{text}`")?;
             }

@@ -17,9 +17,6 @@ fn a_kind_that_is_not_built_is_refused_by_its_key() {
     let rabbit = with_queue("rabbitmq = { url = \"amqp://h\", queue = \"x\" }");
     assert_eq!(not_built(&rabbit, 2, "queues.q.rabbitmq"), "ichido.toml:2: queues.q.rabbitmq: not in this version");
     not_built(&with_queue("sqs = { url = \"http://h\", queue = \"x\" }"), 2, "queues.q.sqs");
-    let levels = "{ level = \"a\", queue = \"a\" }, { level = \"b\", queue = \"b\" }";
-    let lanes = format!("[lanes.l]\npolicy = \"strict\"\nlevels = [{levels}]");
-    not_built(&lanes, 1, "lanes.l");
     not_built("[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }", 2, "queues.\"a.b\".sqs");
 }
 
@@ -30,6 +27,22 @@ fn keys_that_are_not_built_are_refused_when_written() {
     for (section, line) in sections {
         let key = format!("{section}.{}", line.split(' ').next().unwrap());
         not_built(&format!("[{section}]\n{line}"), 2, &key);
+    }
+}
+
+/// A lane set, with this in its second level.
+fn lanes(set: &str, level: &str) -> String {
+    let levels = format!("{{ level = \"a\", queue = \"a\" }}, {{ level = \"b\", queue = \"b\"{level} }}");
+    format!("[lanes.l]\npolicy = \"strict\"\n{set}\nlevels = [{levels}]")
+}
+
+#[test]
+fn what_tunes_lanes_by_itself_is_not_built() {
+    parse(&lanes("auto = false", ", weight = 2")).unwrap();
+    not_built(&lanes("auto = true", ""), 3, "lanes.l.auto");
+    for key in ["target = \"1s\"", "weight_range = [1, 5]", "reserve_range = [0, 3]"] {
+        let path = format!("lanes.l.levels[1].{}", key.split(' ').next().unwrap());
+        not_built(&lanes("", &format!(", {key}")), 4, &path);
     }
 }
 

@@ -148,3 +148,22 @@ fn ranges_are_two_numbers_in_order() {
     let levels = TWO.replacen(" }", ", weight_range = [0, 5] }", 1);
     refused(&lanes("policy = \"weighted\"", &levels), &["weight_range[0]: found 0"]);
 }
+
+#[test]
+fn what_counts_workers_needs_workers_with_one_message() {
+    let action = "[actions.A]\nfrom = \"mail\"\ncommit_interval = 5";
+    accepted(&format!("{}{action}", lanes("policy = \"weighted\"", TWO)));
+    for limit in ["reserve = 1", "concurrency = 2"] {
+        let levels = TWO.replacen(" }", &format!(", {limit} }}"), 1);
+        let text = format!("{}{action}", lanes("policy = \"weighted\"", &levels));
+        refused(&text, &["actions.A.commit_interval", "takes them from all levels", "`mail`"]);
+    }
+}
+
+#[test]
+fn aging_is_refused_where_levels_do_not_compete() {
+    let levels = TWO.replace(" }", ", concurrency = 2 }");
+    let text = |borrow: bool| lanes(&format!("policy = \"dedicated\"\nage_after = \"1m\"\nborrow = {borrow}"), &levels);
+    refused(&text(false), &["lanes.mail.age_after: no effect", "`borrow = true`"]);
+    accepted(&text(true));
+}

@@ -1,7 +1,7 @@
 //! What `ichido init` writes is true: each key that is commented out has its default behind it, and no key is forgotten.
 
 use super::super::{
-    Config, TEMPLATE, action, action_kind, built, database, dispatch, log, process, queue, table, with_url,
+    Config, TEMPLATE, action, action_kind, built, database, dispatch, lanes, log, process, queue, table, with_url,
 };
 use super::parse;
 
@@ -21,6 +21,9 @@ const NEEDED: &str = r#"
 table = "received_order"
 status = { column = "status", new = "0", done = "1", failed = "2" }
 owner = "process_id"
+[lanes.site]
+policy = "strict"
+levels = [{ level = "member", queue = "members" }, { level = "free", queue = "everybody" }]
 [actions.Hello]
 from = "hello"
 sql = ["select :name"]
@@ -70,12 +73,13 @@ fn mentions(text: &str, key: &str) -> bool {
 
 #[test]
 fn no_key_is_forgotten() {
-    let sections: [(&str, Vec<&str>); 6] = [
+    let sections: [(&str, Vec<&str>); 7] = [
         ("database", database::KEYS.to_vec()),
         ("process", [&process::KEYS[..], &process::RETRY_KEYS[..]].concat()),
         ("log", log::KEYS.to_vec()),
         ("dispatch", dispatch::KEYS.to_vec()),
         ("queues", [&table::KEYS[..], &queue::KEYS[..]].concat()),
+        ("lanes", lanes::KEYS.to_vec()),
         ("actions", [&action::KEYS[..], &action_kind::KEYS[..]].concat()),
     ];
     for (name, keys) in sections {
