@@ -42,6 +42,9 @@ const PASSWORD: &str = "once";
 /// beside each other; and quorum queues that count themselves soon, for tests look.
 const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
 
+/// A port at which no port mapper answers.
+const NOBODY: u16 = 1;
+
 /// A RabbitMQ node of this test process.
 #[derive(Debug)]
 pub struct RabbitMq {
@@ -198,7 +201,7 @@ impl RabbitMq {
         let folder = self.folder().to_str().expect("a path in UTF-8");
         let control = self.control.load(Ordering::Relaxed);
         let distribution = format!(
-            "-noinput -sname ichido@localhost -setcookie {} -start_epmd false -erl_epmd_port {control} \
+            "-noinput -sname ichido@localhost -setcookie {} -erl_epmd_port {control} \
              -kernel inet_dist_use_interface {{127,0,0,1}}",
             self.cookie
         );
@@ -212,6 +215,9 @@ impl RabbitMq {
             "RABBITMQ_NODENAME=ichido@localhost".to_owned(),
             format!("RABBITMQ_SERVER_ERL_ARGS={MACHINE}"),
             format!("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS={distribution}"),
+            // Once a minute the node would start the port mapper, and tell it its name.
+            "ERL_FLAGS=-start_epmd false".to_owned(),
+            format!("ERL_EPMD_PORT={NOBODY}"),
             // Its script becomes the node, instead of waiting for it.
             "RABBITMQ_ALLOW_INPUT=1".to_owned(),
         ]

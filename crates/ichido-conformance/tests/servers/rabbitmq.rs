@@ -45,9 +45,17 @@ fn a_node_of_ones_own_has_its_own_settings() {
 }
 
 #[test]
-fn a_node_needs_no_port_mapper() {
-    let node = RabbitMq::shared();
+fn a_node_starts_no_port_mapper_and_tells_none_its_name() {
+    let node = RabbitMq::start(&[]);
+    // What it does once a minute.
+    node.eval("rabbit_epmd_monitor ! check, sys:get_state(rabbit_epmd_monitor, infinity), ok");
     assert_eq!(node.eval("erl_epmd:names()"), "{error, address}");
+    let folder = node.folder().to_str().expect("a path in UTF-8");
+    let mapper = fs::read_dir("/proc").expect("processes").flatten().find(|process| {
+        let file = |name| fs::read(process.path().join(name)).unwrap_or_default();
+        file("comm") == b"epmd\n" && String::from_utf8_lossy(&file("environ")).contains(folder)
+    });
+    assert!(mapper.is_none(), "{mapper:?}");
 }
 
 #[test]
