@@ -101,8 +101,11 @@ impl Link {
     }
 
     /// What was wanted of the connection has worked: the next loss is a first one.
-    pub(crate) async fn worked(&self) {
-        self.slot.lock().await.pace = Pace::default();
+    pub(crate) fn worked(&self) {
+        // Whoever has it is about to make another connection: nobody waits for that.
+        if let Ok(mut slot) = self.slot.try_lock() {
+            slot.pace = Pace::default();
+        }
     }
 
     /// Lets go of the connection: the next one to ask gets a new one, after a pause.

@@ -116,7 +116,7 @@ impl Inner {
         };
         let sent = Window::send(&lane.channel, window, deadline).await;
         if sent.is_settled() {
-            self.link.worked().await;
+            self.link.worked();
             self.idle().push(lane);
         }
         match sent.closed_by_refusal() {

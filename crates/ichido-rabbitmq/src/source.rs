@@ -54,6 +54,8 @@ struct Shared {
     prefetch: u16,
     publisher: Publisher,
     ready: Mutex<VecDeque<Delivery>>,
+    /// Why nothing is received, if so.
+    why_not: Mutex<Option<String>>,
     bell: Notify,
     closed: watch::Sender<bool>,
 }
@@ -64,8 +66,16 @@ impl Source {
     #[must_use]
     pub fn start(broker: Broker, topology: Topology, prefetch: u16, publisher: Publisher) -> Self {
         let link = Link::new(broker, "ichido source");
-        let (ready, bell, closed) = (Mutex::default(), Notify::new(), watch::Sender::new(false));
-        let shared = Arc::new(Shared { link, topology, prefetch: prefetch.max(1), publisher, ready, bell, closed });
+        let shared = Arc::new(Shared {
+            link,
+            topology,
+            prefetch: prefetch.max(1),
+            publisher,
+            ready: Mutex::default(),
+            why_not: Mutex::new(Some("not connected yet".to_owned())),
+            bell: Notify::new(),
+            closed: watch::Sender::new(false),
+        });
         let task = tokio::spawn(Arc::clone(&shared).run());
         Self { shared, task }
     }
@@ -85,10 +95,11 @@ impl Source {
         }
     }
 
-    /// How its connection is.
+    /// How its connection is; away also if it is there and nothing can be received, for example because the queue is missing.
     #[must_use]
     pub fn state(&self) -> State {
-        self.shared.link.state()
+        let why_not = self.shared.why_not.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        why_not.map_or_else(|| self.shared.link.state(), State::Away)
     }
 
     /// It is done: the broker forgets it.
@@ -179,6 +190,7 @@ impl Shared {
                 Err(error) => error.to_string(),
             };
             tracing::warn!(why, queue = self.topology.queue, "nothing is received; trying again");
+            self.why_not(Some(why.clone()));
             // The broker hands them out again.
             self.ready().clear();
             self.link.give_up(&why).await;
@@ -193,7 +205,8 @@ impl Shared {
         }
         let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
         let mut consumer = self.consume(&channel).await?;
-        self.link.worked().await;
+        self.link.worked();
+        self.why_not(None);
         let mut closed = self.closed.subscribe();
         tokio::select! {
             biased;
@@ -243,6 +256,10 @@ impl Shared {
                 }
             }
         }
+    }
+
+    fn why_not(&self, why_not: Option<String>) {
+        *self.why_not.lock().unwrap_or_else(PoisonError::into_inner) = why_not;
     }
 
     fn ready(&self) -> MutexGuard<'_, VecDeque<Delivery>> {

@@ -1,9 +1,9 @@
 //! After whatever ends a connection, publisher and source come back by themselves.
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Kind, Outgoing, Settled};
+use ichido_rabbitmq::{Kind, Outgoing, Settled, Source, State, Topology};
 
-use crate::bench::{Bench, next, order, text};
+use crate::bench::{Bench, next, order, text, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_broker_loses_nothing_that_was_confirmed() {
@@ -75,4 +75,17 @@ async fn a_deleted_queue_is_declared_again() {
     assert_eq!(text(&delivery), "after");
     assert_eq!(source.ack(&held).await, Settled::Gone);
     assert_eq!(source.ack(&delivery).await, Settled::Told);
+}
+
+#[tokio::test]
+async fn a_source_without_a_queue_says_so_until_there_is_one() {
+    let bench = Bench::new().await;
+    let mut missing = Topology::new("invoices");
+    missing.declare = false;
+    let source = Source::start(bench.broker(), missing.clone(), 1, bench.publisher());
+    let says_so = |state: &State| matches!(state, State::Away(why) if why.contains("invoices"));
+    until("missing", || source.state(), says_so).await;
+    missing.declare = true;
+    missing.declare(&bench.broker()).await.expect("declared");
+    until("there", || source.state(), |state| *state == State::Connected).await;
 }
