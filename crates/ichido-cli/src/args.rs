@@ -63,8 +63,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Send one message, or one per line of a file
     Send(Send),
-    /// Show queues and processes
-    Status(Json),
+    /// Show queues and processes, how long messages wait and run, and what to tune
+    Status(Status),
     /// Let every process of a request id end, and none start, until `unstop`
     Stop(RequestId),
     /// Let processes of a request id start again
@@ -225,7 +225,10 @@ pub(crate) struct Send {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Json {
+pub(crate) struct Status {
+    /// Look again every two seconds, until Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -25,6 +25,11 @@ pub(crate) fn talk(text: &str) {
 
 /// Prints rows under headings, each column as wide as it must be.
 pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Result<(), Failure> {
+    print(&lines(headings, rows).join("\n"))
+}
+
+/// The lines of such a table.
+pub(crate) fn lines<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Vec<String> {
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
         cells.chain([headings[at].chars().count()]).max().unwrap_or_default()
@@ -34,23 +39,31 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
         let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    print(&line(headings))?;
-    for row in rows {
-        print(&line(row.each_ref().map(String::as_str)))?;
-    }
-    Ok(())
+    let rows = rows.iter().map(|row| row.each_ref().map(String::as_str));
+    std::iter::once(headings).chain(rows).map(line).collect()
 }
 
 /// Prints a value as JSON, on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&serde_json::to_string(value).map_err(|error| Failure::found(error.to_string()))?)
+    print(&as_json(value)?)
+}
+
+/// A value as JSON, on one line.
+pub(crate) fn as_json(value: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(|error| Failure::found(error.to_string()))
 }
 
 /// Prints a line. A reader that has gone away (`| head`) is no failure.
 pub(crate) fn print(line: &str) -> Result<(), Failure> {
-    match writeln!(stdout().lock(), "{line}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
+    show(line).map(|_| ())
+}
+
+/// The same; false if nobody reads any more.
+pub(crate) fn show(text: &str) -> Result<bool, Failure> {
+    let mut out = stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        result => Ok(result.map(|()| true)?),
     }
 }
 

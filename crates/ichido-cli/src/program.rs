@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use ichido::{
-    Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, RetryPolicy, Settings,
+    Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, Retention, RetryPolicy, Settings,
     handlers::{Limit, Retry, Single},
     sql::SqlAction,
 };
@@ -132,6 +132,7 @@ fn settings(config: &Config) -> Settings {
         check: process.check,
         check_every: process.check_every,
         progress: config.log.progress,
+        retention: Retention { stats: config.retention.stats, audit: config.retention.audit },
         ..Settings::default()
     }
 }

@@ -54,6 +54,8 @@ pub enum Verb {
     Leave,
     /// Rescue what dead processes had.
     Rescue,
+    /// Write what was counted.
+    Stats,
     /// Does the database answer?
     Ping,
 }

@@ -38,6 +38,7 @@ mod schema;
 mod sending;
 mod sql_action;
 mod statements;
+mod stats;
 mod store;
 mod transaction;
 

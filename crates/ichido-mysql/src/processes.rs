@@ -115,7 +115,7 @@ impl MySql {
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
              exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?), \
-             convert(r.request_id using utf8mb4), r.stopped, r.paused \
+             convert(r.request_id using utf8mb4), r.stopped, r.paused, cast(unix_timestamp() div 60 as signed) \
              from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id in (''{})",
             self.shared.schema.parked,
             self.shared.schema.process,
@@ -127,7 +127,7 @@ impl MySql {
         let rows = look.fetch_all(&self.own).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
         let (due, dead) = (row.try_get::<i64, _>(0)? == 1, row.try_get::<i64, _>(1)? == 1);
-        Ok(Around { due, dead, flags: flags_in(&rows, 2)? })
+        Ok(Around { due, dead, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

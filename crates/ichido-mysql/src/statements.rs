@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ichido::{
     FieldKind, Key, Kinds, Queue, Result,
-    backend::{self, Conditions, LowerBound, Mapping},
+    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
+    stat::WINDOW,
 };
 use sqlx::{Row, mysql::MySqlRow};
 
@@ -213,7 +214,7 @@ impl Rows {
         Ok(format!("cast(json_object({}) as char)", pairs.collect::<Result<Vec<_>>>()?.join(", ")))
     }
 
-    /// What is read of a message: the key as text, the payload, the headers, the group.
+    /// What is read of a message: the key as text, the payload, the headers, the group and the time it has waited.
     pub(crate) fn message(&self, owner: &str) -> Result<String> {
         let headers = if self.managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
         Ok(format!(
@@ -339,16 +340,10 @@ impl Statements {
             )
             .into(),
             backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
-                backend::MOST_COUNTED
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
             )
             .into(),
-            counts: format!(
-                "select cast(coalesce(sum(t.{owner} is null), 0) as signed), cast(coalesce(sum(t.{owner} <> {nobody}), 0) as signed), {} \
-                 from {table} t where {new}",
-                oldest(&rows)
-            )
-            .into(),
+            counts: counts(&rows, &conditions).into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             kinds: rows.kinds(),
@@ -403,11 +398,24 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) ->
     ))
 }
 
-/// For how many seconds the oldest claimable row has waited; a DATETIME is taken for UTC.
-fn oldest(rows: &Rows) -> String {
-    let Some(sent_at) = &rows.mapping.sent_at else { return "cast(null as signed)".into() };
-    let owner = &rows.owner.quoted;
-    format!("timestampdiff(second, min(case when t.{owner} is null then t.{sent_at} end), utc_timestamp())")
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent; a DATETIME is taken for UTC. Bounded: who looks at a long backlog must not read all of it.
+fn counts(rows: &Rows, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let null = || "cast(null as signed)".to_owned();
+    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
+        None => ("1".into(), null(), null()),
+        Some(sent_at) => (
+            format!("t.{sent_at}"),
+            "timestampdiff(second, min(s), utc_timestamp())".to_owned(),
+            format!("cast(coalesce(sum(s >= utc_timestamp(6) - interval {} second), 0) as signed)", WINDOW.as_secs()),
+        ),
+    };
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
+    )
 }
 
 /// The claim order.

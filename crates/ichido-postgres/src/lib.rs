@@ -42,6 +42,7 @@ mod schema;
 mod sending;
 mod sql_action;
 mod statements;
+mod stats;
 mod store;
 mod transaction;
 

@@ -110,7 +110,7 @@ impl Postgres {
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
              exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid), \
-             r.request_id, r.stopped, r.paused \
+             r.request_id, r.stopped, r.paused, extract(epoch from clock_timestamp())::bigint / 60 \
              from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id = any($3)",
             self.shared.schema.parked, self.shared.schema.process, self.shared.schema.request
         );
@@ -118,7 +118,8 @@ impl Postgres {
         let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests);
         let rows = self.own.fetch_all(look).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, flags: flags_in(&rows, 2)? })
+        let minute = row.try_get(5)?;
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, minute, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -10,14 +10,15 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::{Postgres, connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 4] = [
+const MIGRATIONS: [(u32, u32, &str); 5] = [
     (1, 1, include_str!("migrations/0001.sql")),
     (2, 2, include_str!("migrations/0002.sql")),
     (3, 2, include_str!("migrations/0003.sql")),
     (4, 3, include_str!("migrations/0004.sql")),
+    (5, 4, include_str!("migrations/0005.sql")),
 ];
 
 /// Any number that nobody else uses: migrations of one database wait for each other.
@@ -36,6 +37,7 @@ pub(crate) struct Schema {
     pub(crate) longest: String,
     pub(crate) group: String,
     pub(crate) files: String,
+    pub(crate) stat: String,
     version: String,
 }
 
@@ -57,6 +59,7 @@ impl Schema {
             longest: table("ichido_longest"),
             group: table("ichido_group"),
             files: table("ichido_files"),
+            stat: table("ichido_stat"),
             version: table("ichido_schema"),
             name,
         })

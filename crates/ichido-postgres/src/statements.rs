@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, LowerBound, Mapping},
+    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
+    stat::WINDOW,
 };
 
 use crate::{groups::Groups, quote, schema::Schema};
@@ -110,10 +111,11 @@ impl Rows {
         format!("{key}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited")
     }
 
-    /// For how many milliseconds the message has waited.
+    /// For how many milliseconds the message has waited; none if it was sent at the end of all days.
     fn waited(&self) -> String {
-        let since = |sent_at| format!("(extract(epoch from clock_timestamp() - t.{sent_at}) * 1000)::bigint");
-        self.mapping.sent_at.as_ref().map_or("null::bigint".into(), since)
+        let Some(sent_at) = &self.mapping.sent_at else { return "null::bigint".into() };
+        let since = format!("greatest(extract(epoch from clock_timestamp() - t.{sent_at}), 0) * 1000");
+        format!("case when isfinite(t.{sent_at}) then ({since})::bigint end")
     }
 
     /// A group as `ichido_group` has it: the same text for values that are equal. What no index can hold is known by its hash.
@@ -236,15 +238,10 @@ impl Statements {
             )
             .into(),
             backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
-                backend::MOST_COUNTED
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
             )
             .into(),
-            counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
-                oldest(&rows)
-            )
-            .into(),
+            counts: counts(&rows, &conditions).into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             rows,
@@ -301,11 +298,23 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, fro
     ))
 }
 
-/// For how many seconds the oldest claimable row has waited.
-fn oldest(rows: &Rows) -> String {
-    let Some(sent_at) = &rows.mapping.sent_at else { return "null::bigint".into() };
-    let owner = &rows.owner.quoted;
-    format!("extract(epoch from clock_timestamp() - min(t.{sent_at}) filter (where t.{owner} is null))::bigint")
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent. Bounded: who looks at a long backlog must not read all of it.
+fn counts(rows: &Rows, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
+        None => ("null".into(), "null::bigint".into(), "null::bigint".into()),
+        Some(sent_at) => (
+            format!("t.{sent_at}"),
+            "extract(epoch from clock_timestamp() - min(s) filter (where isfinite(s)))::bigint".to_owned(),
+            format!("count(*) filter (where s >= clock_timestamp() - interval '{} seconds')", WINDOW.as_secs()),
+        ),
+    };
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
+    )
 }
 
 /// The own process row, locked, if the process counts as alive.

@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store,
-    Terms,
+    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
+    Retention, Store, Terms, stat::Stat,
 };
 use sqlx::PgConnection;
 
@@ -145,6 +145,14 @@ impl Store for Postgres {
 
     async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
         self.longest(queue, time).await
+    }
+
+    async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
+        self.write_stats(process, minute, stats).await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<()> {
+        self.forget_old(retention).await
     }
 
     async fn return_due(&self, by: &Registration) -> Result<u64> {

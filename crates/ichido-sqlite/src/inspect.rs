@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ichido::{
     Flag, Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts,
-    RequestState, Result, Statement, backend,
+    RequestState, Result, Statement, backend, stat::StatRow,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -27,10 +27,15 @@ impl Inspect for Sqlite {
                 waiting: parked.try_get(0)?,
                 failed: parked.try_get(1)?,
                 oldest_seconds: rows.try_get(2)?,
+                recent: rows.try_get(3)?,
                 held_groups: parked.try_get(2)?,
             });
         }
         Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
+    }
+
+    async fn stats(&self, last: Duration) -> Result<Vec<StatRow>> {
+        self.read_stats(last).await
     }
 
     async fn requests(&self) -> Result<Vec<RequestState>> {

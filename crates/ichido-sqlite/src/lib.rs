@@ -44,6 +44,7 @@ mod schema;
 mod sending;
 mod sql_action;
 mod statements;
+mod stats;
 mod store;
 mod transaction;
 mod turn;

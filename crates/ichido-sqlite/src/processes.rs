@@ -90,7 +90,7 @@ impl Sqlite {
     pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
         let look = format!(
             "select exists (select 1 from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), \
-             exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused \
+             exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused, unixepoch() / 60 \
              from (select 1) one left join ichido_request r on (r.stopped or r.paused) and r.request_id in (''{})",
             ", ?".repeat(by.request_ids.len())
         );
@@ -98,7 +98,8 @@ impl Sqlite {
         let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(&**request_id));
         let rows = look.fetch_all(&self.readers).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, flags: flags_in(&rows, 2)? })
+        let minute = row.try_get(5)?;
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, minute, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use ichido::{
     Key, Queue, Result,
-    backend::{self, Conditions, LowerBound, Mapping},
+    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
+    stat::WINDOW,
 };
 
 use crate::{groups::Groups, quote};
@@ -137,7 +138,7 @@ impl Rows {
         self.each_key(", ", |_, column| column.out("t."))
     }
 
-    /// What is read of a message: the key as text, then every column, then the group.
+    /// What is read of a message: the key as text, then every column, then the group and the time it has waited.
     pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
         let (key, columns, group, waited) = (self.key_out(), columns.join(", "), self.group_out(), self.waited());
@@ -235,15 +236,10 @@ impl Statements {
             )
             .into(),
             backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {}) c",
-                backend::MOST_COUNTED
+                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
             )
             .into(),
-            counts: format!(
-                "select count(*) filter (where t.{owner} is null), count(*) filter (where t.{owner} <> {nobody}), {} from {table} t where {new}",
-                oldest(&rows)
-            )
-            .into(),
+            counts: counts(&rows, &conditions).into(),
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             rows,
@@ -282,11 +278,23 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
     format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
 }
 
-/// For how many seconds the oldest claimable row has waited; times are text as SQLite writes it, or seconds since 1970.
-fn oldest(rows: &Rows) -> String {
-    let Some(sent_at) = &rows.mapping.sent_at else { return "null".into() };
-    let oldest = format!("min(t.{sent_at}) filter (where t.{} is null)", rows.owner.quoted);
-    format!("cast(round((julianday('now') - julianday({oldest}, 'auto')) * 86400) as integer)")
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent; times are text as SQLite writes it, or seconds since 1970. Bounded: who looks at a long backlog must not read all of it.
+fn counts(rows: &Rows, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
+        None => ("null".into(), "null", "null".into()),
+        Some(sent_at) => (
+            format!("julianday(t.{sent_at}, 'auto')"),
+            "cast(round((julianday('now') - min(s)) * 86400) as integer)",
+            format!("count(*) filter (where s >= julianday('now', '-{} seconds'))", WINDOW.as_secs()),
+        ),
+    };
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED})), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED})"
+    )
 }
 
 /// The claim order.

@@ -105,6 +105,14 @@ impl Delivery {
         self
     }
 
+    /// For how long its message has waited for its first start, at this moment. What was delayed, retried, rescued or has run
+    /// into a fault has not only waited.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let first = self.attempt == 1 && self.faults == 0 && self.claim.as_ref().is_none_or(|claim| !claim.parked);
+        let waited = self.sent.map(|sent| now.saturating_duration_since(sent)).or(self.waited);
+        waited.filter(|_| first)
+    }
+
     /// The process that has it claimed.
     #[must_use]
     pub fn owner(&self) -> Option<ProcessId> {

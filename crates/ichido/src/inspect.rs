@@ -5,12 +5,15 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::{Flag, MessageId, RequestState, Result, Store};
+use crate::{Flag, MessageId, RequestState, Result, Store, stat::StatRow};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
     /// How every queue and process is doing.
     fn overview(&self) -> impl Future<Output = Result<Overview>> + Send;
+
+    /// What processes have counted in the last minutes, the newest first. Bounded, and never a look at a queue's table.
+    fn stats(&self, last: Duration) -> impl Future<Output = Result<Vec<StatRow>>> + Send;
 
     /// How every request id is doing that is served, or of which operators ask something.
     fn requests(&self) -> impl Future<Output = Result<Vec<RequestState>>> + Send;
@@ -75,9 +78,11 @@ impl Overview {
 pub struct QueueCounts {
     /// The queue.
     pub queue: String,
-    /// Claimable now.
+    /// Claimable now; no more than [`crate::backend::MOST_COUNTED`] are counted.
     pub ready: i64,
-    /// Claimed by a process.
+    /// Those of them that were sent within [`crate::stat::WINDOW`]; none if nothing tells when a message was sent.
+    pub recent: Option<i64>,
+    /// Claimed by a process; no more than that are counted.
     pub claimed: i64,
     /// Parked with a due time.
     pub waiting: i64,

@@ -15,6 +15,7 @@
 //! | [`Reader`], [`QueueReader`] | hand out deliveries; the seam for readers of your own |
 //! | [`Store`], [`Inspect`], [`Operate`] | the seam for databases |
 //! | [`lanes`] | priority by service level: levels, policies, and whose turn it is |
+//! | [`stat`] | what is measured, and what to tune |
 //! | [`adopt`] | from a table that is there to a queue |
 //! | [`sql`], [`Whole`] | the built-in action that needs no Rust; messages passed on as JSON |
 //! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
@@ -64,6 +65,7 @@ mod request;
 mod retry;
 mod slot;
 pub mod sql;
+pub mod stat;
 mod store;
 mod terms;
 pub mod testing;
@@ -100,7 +102,7 @@ pub use self::{
     outcome::Outcome,
     panics::quiet_panics,
     path::{Paths, Pattern},
-    pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Settings},
+    pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
     queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,

@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use crate::{
     Error, Flags, ProcessId, Registration,
     flags::Following,
     journal::{Journal, named},
+    stat::{Flush, Meters},
 };
 
 pub(crate) struct Life {
@@ -37,6 +38,9 @@ pub(crate) struct Life {
     executions: AtomicU64,
     /// The longest time that a message of each queue has taken, and whether it has been told.
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
+    pub(crate) meters: Meters,
+    /// What of that is in the store.
+    pub(crate) flush: tokio::sync::Mutex<Flush>,
 }
 
 impl Life {
@@ -45,6 +49,7 @@ impl Life {
         following: Vec<Following>,
         user_id: Arc<str>,
         journal: Arc<Journal>,
+        now: Instant,
     ) -> Self {
         Life {
             registration: RwLock::new(registration),
@@ -58,6 +63,8 @@ impl Life {
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),
+            meters: Meters::new(now),
+            flush: tokio::sync::Mutex::default(),
         }
     }
 
@@ -154,14 +161,17 @@ impl Life {
 
     /// The longest times that have not been told yet.
     pub(crate) fn untold(&self) -> Vec<(Arc<str>, Duration)> {
+        let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let untold = longest.iter().filter(|(_, (_, told))| !told);
+        untold.map(|(queue, (time, _))| (queue.clone(), *time)).collect()
+    }
+
+    /// This longest time is told. Not before it is: whoever tells it may be dropped.
+    pub(crate) fn told(&self, queue: &str, time: Duration) {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
-        let untold = longest.iter_mut().filter(|(_, (_, told))| !told);
-        untold
-            .map(|(queue, (time, told))| {
-                *told = true;
-                (queue.clone(), *time)
-            })
-            .collect()
+        if let Some(known) = longest.get_mut(queue).filter(|(known, _)| *known == time) {
+            known.1 = true;
+        }
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

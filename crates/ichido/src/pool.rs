@@ -4,8 +4,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms, action::DynAction,
-    callbacks::Callback, flags::Following, lanes::LaneSet, patience::within, reader::DynReader, terms::Committing,
+    CommitOn, Context, Error, Isolation, Outcome, Reader, Result, RetryPolicy, Store, Terms,
+    action::DynAction,
+    callbacks::Callback,
+    flags::Following,
+    lanes::{LaneSet, Policy},
+    patience::within,
+    reader::DynReader,
+    stat::Lane,
+    terms::Committing,
 };
 
 /// One action's workers and where their messages come from.
@@ -99,6 +106,20 @@ impl Pool {
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
+    }
+
+    /// How many workers run messages of this queue, and which level of a lane set it is.
+    pub(crate) fn place(&self, queue: &str) -> (u32, Option<Lane>) {
+        let number = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
+        let found = self.lanes().and_then(|set| {
+            let rank = set.levels.iter().position(|level| &*level.queue == queue)?;
+            Some((set, rank, &set.levels[rank]))
+        });
+        let Some((set, rank, level)) = found else { return (number(self.workers()), None) };
+        let lane =
+            Lane { lanes: set.name.clone(), level: level.name.clone(), rank: u16::try_from(rank).unwrap_or(u16::MAX) };
+        let own = level.concurrency.filter(|_| set.policy == Policy::Dedicated { borrow: false });
+        (number(own.unwrap_or_else(|| self.workers())), Some(lane))
     }
 
     /// The queues that its messages come from.
@@ -251,6 +272,23 @@ pub struct Settings {
     pub max_messages: Option<u64>,
     /// How often a line about the progress is logged; zero: never.
     pub progress: Duration,
+    /// How long records are kept.
+    pub retention: Retention,
+}
+
+/// How long ichido's own records are kept; messages that are not done are never among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// What processes have counted.
+    pub stats: Duration,
+    /// What operators did by hand.
+    pub audit: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { stats: Duration::from_hours(7 * 24), audit: Duration::from_hours(90 * 24) }
+    }
 }
 
 impl Default for Settings {
@@ -264,6 +302,7 @@ impl Default for Settings {
             drain: false,
             max_messages: None,
             progress: Duration::from_secs(10),
+            retention: Retention::default(),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use uuid::Uuid;
 
-use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result, Terms};
+use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result, Retention, Terms, stat::Stat};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -177,6 +177,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Keeps the longest time that a message of a queue has taken, for the warnings of `check`.
     fn note_longest(&self, queue: &str, time: Duration) -> impl Future<Output = Result<()>> + Send;
 
+    /// Writes what a process has counted in a minute, as a whole: rows that are there already are replaced. One statement.
+    fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Forgets what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
+    fn prune(&self, retention: Retention) -> impl Future<Output = Result<()>> + Send;
+
     /// Returns parked messages whose time has come.
     fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
 
@@ -320,6 +326,8 @@ pub struct Around {
     pub due: bool,
     /// There may be dead processes.
     pub dead: bool,
+    /// The minute that it is, by the database's clock, since 1970.
+    pub minute: i64,
     /// What operators ask of the process's request ids; those of which they ask nothing may be missing.
     pub flags: BTreeMap<String, Flags>,
 }

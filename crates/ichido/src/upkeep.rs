@@ -101,7 +101,8 @@ impl<S: Store> Chores<S> {
     }
 
     async fn tick(&mut self, doubted: bool) {
-        if doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3 {
+        let beats = doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3;
+        if beats {
             self.beat().await;
         }
         let by = self.life.registration();
@@ -118,10 +119,16 @@ impl<S: Store> Chores<S> {
         if around.due {
             self.return_due(&by).await;
         }
+        if beats && around.minute > 0 {
+            self.note_stats(around.minute);
+        }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
             if let Err(error) = self.store.tidy(&by).await {
                 tracing::warn!(%error, "cannot tidy up parked messages");
+            }
+            if let Err(error) = self.store.prune(self.settings.retention).await {
+                tracing::warn!(%error, "cannot forget what is old");
             }
         }
         if around.dead && self.is_steady() {
@@ -131,6 +138,17 @@ impl<S: Store> Chores<S> {
         if self.progress.is_due(now) {
             self.progress.tell(&self.store, &by, &self.life.journal, now).await;
         }
+    }
+
+    /// In a task of its own: on SQLite it waits for its turn to write, and what operators ask must not wait with it.
+    fn note_stats(&self, minute: i64) {
+        let (store, life) = (self.store.clone(), self.life.clone());
+        tokio::spawn(async move {
+            let Ok(mut flush) = life.flush.try_lock() else { return };
+            if let Err(error) = flush.run(&store, life.id(), minute, &life.meters).await {
+                tracing::debug!(%error, "what was counted is not stored yet");
+            }
+        });
     }
 
     async fn return_due(&self, by: &Registration) {
@@ -178,8 +196,9 @@ impl<S: Store> Chores<S> {
 
     async fn tell_longest(&self) {
         for (queue, time) in self.life.untold() {
-            if let Err(error) = self.store.note_longest(&queue, time).await {
-                tracing::debug!(%error, "the longest time is not noted");
+            match self.store.note_longest(&queue, time).await {
+                Ok(()) => self.life.told(&queue, time),
+                Err(error) => tracing::debug!(%error, "the longest time is not noted"),
             }
         }
     }

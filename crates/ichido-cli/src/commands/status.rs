@@ -1,52 +1,151 @@
-//! `ichido status`: queues, processes and request ids.
+//! `ichido status`: queues, processes and request ids, what was measured in the last minutes, and what to tune.
+
+use std::{io::IsTerminal, time::Duration};
+
+use ichido::{
+    Overview, QueueCounts, RequestState,
+    backend::MOST_COUNTED,
+    stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
+};
+use serde::Serialize;
 
 use crate::{
-    args::Json,
-    config::Config,
+    args::Status,
+    config::{Config, Policy},
     failure::Failure,
     open::{Backend, OnStore},
     output,
 };
 
-impl OnStore for Json {
-    async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
-        let overview = store.overview().await.map_err(|error| Failure::of::<S>(&error))?;
-        if self.json {
-            output::json(&overview)?;
-            return Ok(0);
+/// How often `--watch` looks again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Moves to the upper left corner and wipes the screen.
+const WIPE: &str = "\x1b[H\x1b[2J";
+
+impl OnStore for Status {
+    async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
+        loop {
+            let view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
+            let text = if self.json { output::as_json(&view)? } else { view.text() };
+            let wipe = if self.watch && !self.json && std::io::stdout().is_terminal() { WIPE } else { "" };
+            if !output::show(&format!("{wipe}{text}"))? || !self.watch {
+                return Ok(0);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AGAIN) => {}
+                _ = tokio::signal::ctrl_c() => return Ok(0),
+            }
         }
-        let queues = overview.queues.iter().map(|queue| {
-            let counts = [queue.ready, queue.claimed, queue.waiting, queue.failed].map(|count| count.to_string());
-            let [ready, claimed, waiting, failed] = counts;
-            let oldest = queue.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
-            [queue.queue.clone(), ready, oldest, claimed, waiting, failed]
-        });
-        let heads = ["QUEUE", "READY", "OLDEST", "CLAIMED", "WAITING", "FAILED"];
-        output::table(heads, &queues.collect::<Vec<_>>())?;
-        for queue in overview.queues.iter().filter(|queue| queue.held_groups > 0) {
-            let (name, held) = (&queue.queue, queue.held_groups);
-            output::print(&format!(
-                "{held} groups of `{name}` wait until their failed message is retried or discarded: ichido failed list --queue {name}"
-            ))?;
+    }
+}
+
+/// All that is shown.
+#[derive(Serialize)]
+struct View {
+    #[serde(flatten)]
+    overview: Overview,
+    measured: Vec<Summary>,
+    advice: Vec<Advice>,
+    #[serde(skip)]
+    loads: Vec<Load>,
+}
+
+impl View {
+    async fn of<S: Backend>(store: &S, config: &Config) -> ichido::Result<Self> {
+        let overview = store.overview().await?;
+        let mut loads = stat::loads_of(&overview, &store.stats(WINDOW).await?);
+        for load in &mut loads {
+            name_level(load, config);
         }
-        output::print("")?;
-        let processes = overview.processes.iter().map(|process| {
+        let measured = loads.iter().map(Load::summary).collect();
+        Ok(View { measured, advice: stat::advise(&loads), overview, loads })
+    }
+
+    fn text(&self) -> String {
+        let mut lines = output::lines(
+            ["QUEUE", "READY", "OLDEST", "CLAIMED", "WAITING", "FAILED"],
+            &self.overview.queues.iter().map(counts).collect::<Vec<_>>(),
+        );
+        lines.extend(self.overview.queues.iter().filter_map(held_groups));
+        lines.push(String::new());
+        let heads =
+            ["LAST 5 MIN", "LEVEL", "IN/MIN", "OUT/MIN", "WAIT P50", "P95", "P99", "RUN P50", "P95", "SLOTS", "BUSY"];
+        lines.extend(output::lines(heads, &self.loads.iter().map(measured).collect::<Vec<_>>()));
+        lines.extend(self.advice.iter().map(|advice| format!("advice: {}", advice.text)));
+        lines.push(String::new());
+        let processes = self.overview.processes.iter().map(|process| {
             let alive = if process.alive { "alive" } else { "dead" }.to_owned();
             let age = format!("{}s", process.age_seconds);
             [process.id.clone(), process.request_id.clone(), process.host.clone(), process.pid.to_string(), age, alive]
         });
-        output::table(["PROCESS", "REQUEST ID", "HOST", "PID", "AGE", "STATE"], &processes.collect::<Vec<_>>())?;
-        output::print("")?;
-        let requests = overview.requests.iter().map(|request| {
-            let state = match (request.flags.stopped, request.flags.paused) {
-                (true, true) => "stopped, paused",
-                (true, false) => "stopped",
-                (false, true) => "paused",
-                (false, false) => "",
-            };
-            [request.request_id.clone(), request.processes.to_string(), state.to_owned()]
-        });
-        output::table(["REQUEST ID", "LIVE", "FLAGS"], &requests.collect::<Vec<_>>())?;
-        Ok(0)
+        let heads = ["PROCESS", "REQUEST ID", "HOST", "PID", "AGE", "STATE"];
+        lines.extend(output::lines(heads, &processes.collect::<Vec<_>>()));
+        lines.push(String::new());
+        let requests: Vec<_> = self.overview.requests.iter().map(request).collect();
+        lines.extend(output::lines(["REQUEST ID", "LIVE", "FLAGS"], &requests));
+        lines.join("\n")
     }
+}
+
+/// The configuration knows which level a queue is, also before a message of it has run; and only it knows the target.
+fn name_level(load: &mut Load, config: &Config) {
+    for (set, lanes) in &config.lanes {
+        for (rank, level) in (0..).zip(&lanes.levels).filter(|(_, level)| level.queue == load.queue) {
+            load.lane = Some(Lane { lanes: set.as_str().into(), level: level.level.as_str().into(), rank });
+            load.target = level.target;
+            load.own_slots = lanes.policy == Policy::Dedicated && !lanes.borrow;
+        }
+    }
+}
+
+fn counts(queue: &QueueCounts) -> [String; 6] {
+    let cut = |count: i64| u64::try_from(count).is_ok_and(|count| count >= MOST_COUNTED);
+    let counted = |count: i64| format!("{count}{}", if cut(count) { "+" } else { "" });
+    let oldest = queue.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
+    let [ready, claimed] = [queue.ready, queue.claimed].map(counted);
+    [queue.queue.clone(), ready, oldest, claimed, queue.waiting.to_string(), queue.failed.to_string()]
+}
+
+fn held_groups(queue: &QueueCounts) -> Option<String> {
+    let (name, held) = (&queue.queue, queue.held_groups);
+    (held > 0).then(|| {
+        format!(
+            "{held} groups of `{name}` wait until their failed message is retried or discarded: ichido failed list --queue {name}"
+        )
+    })
+}
+
+fn measured(load: &Load) -> [String; 11] {
+    let summary = load.summary();
+    let rate = |rate: f64| if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") };
+    let at = |times: &Histogram, per_mille| times.quantile(per_mille).map_or("-".into(), stat::spell);
+    let wait = |per_mille| match load.arrived {
+        None if load.tally.waiting.count() == 0 => "unknown".into(),
+        _ => at(&load.tally.waiting, per_mille),
+    };
+    let run = |per_mille| at(&load.tally.running, per_mille);
+    [
+        load.queue.clone(),
+        load.lane.as_ref().map_or("-".into(), |lane| lane.level.to_string()),
+        summary.in_per_minute.map_or("unknown".into(), rate),
+        rate(summary.out_per_minute),
+        wait(500),
+        wait(950),
+        wait(990),
+        run(500),
+        run(950),
+        load.slots.to_string(),
+        load.share().map_or("-".into(), |share| format!("{:.0} %", share * 100.0)),
+    ]
+}
+
+fn request(request: &RequestState) -> [String; 3] {
+    let state = match (request.flags.stopped, request.flags.paused) {
+        (true, true) => "stopped, paused",
+        (true, false) => "stopped",
+        (false, true) => "paused",
+        (false, false) => "",
+    };
+    [request.request_id.clone(), request.processes.to_string(), state.to_owned()]
 }

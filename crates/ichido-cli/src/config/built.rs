@@ -7,12 +7,11 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name.
-pub(super) const KEYS: [&str; 7] = [
-    "retention.*",
+pub(super) const KEYS: [&str; 6] = [
+    "retention.inbox",
     "queues.*.rabbitmq",
     "queues.*.sqs",
     "lanes.*.auto",
-    "lanes.*.levels.*.target",
     "lanes.*.levels.*.weight_range",
     "lanes.*.levels.*.reserve_range",
 ];

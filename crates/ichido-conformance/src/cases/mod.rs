@@ -17,6 +17,7 @@ pub mod grouping;
 pub mod guarding;
 pub mod handling;
 pub mod looping;
+pub mod measuring;
 pub mod migrating;
 pub mod parking;
 pub mod prioritising;
@@ -205,6 +206,13 @@ macro_rules! conformance {
             a_limit_by_time_allows_the_first_retry_and_those_within_the_time, after_the_window_the_count_starts_anew,
             it_gives_up_with_its_own_exit_code, whether_to_retry_is_asked_of_the_whole_chain_of_errors,
             a_stop_ends_the_pause, a_rule_that_would_never_give_up_is_refused
+        ]);
+        $crate::conformance!(@ $fixture, measuring: [
+            what_two_processes_have_counted_is_what_was_done, waiting_and_running_times_are_within_the_stated_error,
+            an_idle_process_writes_nothing,
+            what_a_killed_process_has_stored_is_there_and_a_lost_reply_counts_nothing_twice,
+            only_what_is_old_is_forgotten, rows_are_replaced_and_those_of_the_last_minutes_are_read,
+            levels_are_counted_with_their_place_and_who_is_overtaken, what_waits_is_counted_with_what_was_sent_lately
         ]);
         $crate::conformance!(@ $fixture, prioritising: [
             a_strict_set_starts_all_of_the_higher_level_first, weights_are_exact_in_every_window_until_a_level_is_empty,

@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result, Store,
-    Terms,
+    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
+    Retention, Store, Terms, stat::Stat,
 };
 
 use super::{Meddler, Verb};
@@ -157,6 +157,14 @@ impl<S: Store> Store for Meddled<S> {
 
     async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
         self.inner.note_longest(queue, time).await
+    }
+
+    async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
+        self.meddler.meddle(Verb::Stats, None, self.inner.note_stats(process, minute, stats)).await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<()> {
+        self.inner.prune(retention).await
     }
 
     async fn return_due(&self, by: &Registration) -> Result<u64> {

@@ -11,6 +11,7 @@ mod refuse;
 mod requests;
 mod sample;
 mod sent;
+mod stats;
 mod warn;
 
 pub use self::{
@@ -27,6 +28,9 @@ pub use self::{
     requests::{Other, refuse_request_id, requests},
     sample::Sample,
     sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},
+    stats::{
+        MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, STAT_VALUES, StatCells, forgotten_before, stat_assignments, stat_columns,
+    },
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
 };
 

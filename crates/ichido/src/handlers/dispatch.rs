@@ -62,7 +62,7 @@ impl<S: Store> Dispatch<S> {
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
-        let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone());
+        let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone(), cx.clock.now());
         let life = Arc::new(life);
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {
@@ -164,6 +164,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             cx.former.push(life.id());
         } else {
             tell_longest(&cx.store, &life).await;
+            tell_stats(&cx.store, &life).await;
             tell_others(&cx.store, &life).await;
         }
         if let Err(error) = closed.and(left) {
@@ -243,9 +244,21 @@ async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()
 /// Only a warning of `check` depends on it.
 async fn tell_longest<S: Store>(store: &S, life: &Life) {
     for (queue, time) in life.untold() {
-        if let Err(error) = store.note_longest(&queue, time).await {
-            tracing::debug!(%error, "the longest time is not noted");
+        match store.note_longest(&queue, time).await {
+            Ok(()) => life.told(&queue, time),
+            Err(error) => tracing::debug!(%error, "the longest time is not noted"),
         }
+    }
+}
+
+/// The last counts: nothing is lost but what a process has counted that was killed.
+async fn tell_stats<S: Store>(store: &S, life: &Life) {
+    let told = async {
+        let minute = store.look_around(&life.registration()).await?.minute;
+        life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
+    };
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "the last counts are not stored");
     }
 }
 

@@ -4,7 +4,7 @@
 //! Scope: worker. In: waits for a delivery, new execution id. Out: settled. On error: a failure that has no mark is recorded, then
 //! it passes. It comes after `loop` and `process stop`, and `transaction` after it. Options: `[process] poll` = 1s, `read_ahead`.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use tracing::Instrument;
 
@@ -13,7 +13,7 @@ use super::{
     span::message_span,
 };
 use crate::{
-    About, Context, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, Turn, reader::DynReader,
+    About, Context, Delivery, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, Turn, reader::DynReader,
     slot::undisturbed,
 };
 
@@ -47,9 +47,12 @@ impl<S: Store> Handler<S> for Read {
 
 /// Waits for a delivery and takes what else is at hand; false if there is nothing more to do. A suspect never has company.
 async fn fill<S: Store>(cx: &mut Context<S>, reader: &dyn DynReader, most: usize) -> Result<bool> {
-    while cx.batch.all().len() < most && !cx.batch.all().last().is_some_and(crate::Delivery::is_suspect) {
+    while cx.batch.all().len() < most && !cx.batch.all().last().is_some_and(Delivery::is_suspect) {
         match reader.try_next()? {
-            Turn::Delivery(delivery) => cx.batch.push(*delivery),
+            Turn::Delivery(delivery) => {
+                count_start(cx, &delivery)?;
+                cx.batch.push(*delivery);
+            }
             _ if !cx.batch.all().is_empty() => break,
             Turn::Finished => return Ok(false),
             Turn::Empty => tokio::select! {
@@ -59,6 +62,25 @@ async fn fill<S: Store>(cx: &mut Context<S>, reader: &dyn DynReader, most: usize
         }
     }
     Ok(true)
+}
+
+fn count_start<S: Store>(cx: &Context<S>, delivery: &Delivery) -> Result<()> {
+    let Some(life) = &cx.life else { return Ok(()) };
+    let (queue, now, work) = (&delivery.message.queue, cx.clock.now(), cx.work()?);
+    let meter = life.meters.of(queue, || work.pool.place(queue));
+    life.meters.start(&meter, now, delivery.wait(now));
+    Ok(())
+}
+
+/// A slot was busy for this time with what the pass was about.
+fn count_time<S: Store>(cx: &Context<S>, time: Duration) {
+    let (Some(life), window) = (&cx.life, cx.batch.window()) else { return };
+    let each = time / u32::try_from(window.len()).unwrap_or(u32::MAX).max(1);
+    for delivery in window {
+        if let Some(meter) = life.meters.find(&delivery.message.queue) {
+            meter.ran(each, matches!(delivery.mark, Some(Mark::Done | Mark::Parked)));
+        }
+    }
 }
 
 /// Gives back what is in the context, each delivery with its mark; keeps the first error.
@@ -89,7 +111,7 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone")
+                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone");
             }
         }
     }
@@ -120,8 +142,10 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
     let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
     let span = message_span(cx)?;
     let result = run(cx, next).instrument(span).await;
+    let time = cx.clock.now() - begun;
+    count_time(cx, time);
     if let Some(life) = &cx.life {
-        life.took(&queue, cx.clock.now() - begun);
+        life.took(&queue, time);
     }
     result
 }

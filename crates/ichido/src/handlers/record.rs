@@ -12,6 +12,7 @@ use crate::{
     journal::{Fate, Journal},
     panics::{self, Catching},
     slot::undisturbed,
+    stat::Meter,
 };
 
 /// A message under which the database fails this often in a row is put aside.
@@ -31,6 +32,7 @@ pub(super) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
     if matches!(result, Ok(Outcome::Done)) {
         cx.batch.window_mut().iter_mut().for_each(|delivery| delivery.mark = Some(Mark::Done));
         count(cx, cx.batch.window().len(), |journal| &journal.done);
+        meter(cx, Meter::done);
         return Ok(None);
     }
     let journal = cx.journal.clone();
@@ -81,17 +83,22 @@ pub(super) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     failure.error = masked(&journal.masks, delivery, &failure.error);
     journal.failure(delivery, &failure, &fate(&failure));
     delivery.mark = Some(Mark::Faulted);
+    let mut for_good = failure.retry_after.is_none();
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
             let error = masked(&journal.masks, delivery, &error.to_string());
             tracing::error!("{}: its failure could not be recorded as it should: {error}", delivery.message.id());
             let text = format!("{}; and this could not be recorded as it should: {error}", failure.error);
+            for_good = false;
             write(&store, delivery, Failure::waiting(text, failure.failures, policy.max)).await?
         }
         parked => parked?,
     };
     delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
     count_failure(cx, &failure);
+    if parked {
+        meter(cx, |meter| meter.failed(for_good));
+    }
     Ok(())
 }
 
@@ -118,6 +125,7 @@ pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
         delivery.mark = Some(Mark::Parked);
     }
     count_failure(cx, failure);
+    meter(cx, |meter| meter.failed(failure.retry_after.is_none()));
 }
 
 pub(crate) fn failure<S: Store>(
@@ -176,6 +184,16 @@ fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Journal) -> 
 
 fn count_failure<S: Store>(cx: &Context<S>, failure: &Failure) {
     count(cx, 1, |journal| if failure.retry_after.is_some() { &journal.retried } else { &journal.failed });
+}
+
+/// Counts for each message that the transaction was about.
+fn meter<S: Store>(cx: &Context<S>, count: impl Fn(&Meter)) {
+    let Some(life) = &cx.life else { return };
+    for delivery in cx.batch.window() {
+        if let Some(meter) = life.meters.find(&delivery.message.queue) {
+            count(&meter);
+        }
+    }
 }
 
 /// Polls the future with unwinding caught, so that a panic is a failure like any other.
