@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::plan::{Cut, Plan, Plans};
+use super::plan::{Plan, Plans, Side, Step};
 use super::protocol::{Fate, Session};
 use super::switches::Gate;
 
@@ -57,8 +57,8 @@ impl<S: Session> Connection<'_, S> {
             self.gate.pass().await;
             if self.session().runs_commit(&frame) {
                 match self.ask_plan() {
-                    Some(Cut::BeforeCommit) => return Ok(()),
-                    Some(Cut::AfterCommit) => self.session().silence(),
+                    Some(Side::Before) => return Ok(()),
+                    Some(Side::After) => self.session().silence(),
                     None => {}
                 }
             }
@@ -86,14 +86,14 @@ impl<S: Session> Connection<'_, S> {
         }
     }
 
-    fn ask_plan(&self) -> Option<Cut> {
+    fn ask_plan(&self) -> Option<Side> {
         if self.cut.get().is_some() {
             return None;
         }
         let plan = self.plans.current();
-        let cut = plan.commit()?;
+        let side = plan.meets(Step::Commit)?;
         self.cut.set(plan).ok()?;
-        Some(cut)
+        Some(side)
     }
 
     fn session(&self) -> MutexGuard<'_, S> {

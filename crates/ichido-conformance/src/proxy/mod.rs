@@ -1,13 +1,15 @@
-//! A TCP proxy in front of PostgreSQL or MariaDB that fails on demand: it
-//! cuts a connection before or after a COMMIT, severs all of them, refuses new
-//! ones, or falls silent. Fault tests give its URL to the code under test and
+//! A TCP proxy in front of PostgreSQL, MariaDB or RabbitMQ that fails on
+//! demand: it cuts a connection before or after a COMMIT, or a step of a message,
+//! severs all of them, refuses new ones, or falls silent. Fault tests give its URL to the code under test and
 //! look at the outcome past it.
 //!
 //! It runs on a thread and a runtime of its own, so that a test may block.
-//! `plan` decides which COMMIT is cut, `switches` holds what can be switched,
+//! `plan` decides which one is cut, `switches` holds what can be switched,
 //! `connection` forwards and cuts. What a protocol means is behind the seam in
-//! `protocol`: `postgres` and `mysql`.
+//! `protocol`: `postgres` and `mysql`. `amqp` stands beside them: there a frame is
+//! not answered by the next one.
 
+mod amqp;
 mod connection;
 mod mysql;
 mod plan;
@@ -20,13 +22,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use tokio::net::TcpStream;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
 pub use plan::Cut;
 use plan::Plans;
 use protocol::Session;
-use switches::Switches;
+use switches::{Gate, Switches};
 
 /// A proxy that runs until it is dropped.
 #[derive(Debug)]
@@ -59,13 +62,33 @@ impl Proxy {
         Self::speaking::<mysql::Session>(upstream)
     }
 
+    /// The same for an `upstream` that is a RabbitMQ.
+    ///
+    /// # Panics
+    ///
+    /// If there is no free port or no thread to be had.
+    #[must_use]
+    pub fn start_amqp(upstream: SocketAddr) -> Self {
+        Self::running(upstream, amqp::run)
+    }
+
     fn speaking<S: Session>(upstream: SocketAddr) -> Self {
+        Self::running(upstream, connection::run::<S>)
+    }
+
+    fn running<R, F>(upstream: SocketAddr, connection: R) -> Self
+    where
+        R: Fn(TcpStream, SocketAddr, Arc<Plans>, Gate) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let plans = Arc::new(Plans::default());
         let switches = Arc::new(Switches::default());
         let (end, ended) = oneshot::channel();
-        let serve = serve::<S>(listener, upstream, Arc::clone(&plans), Arc::clone(&switches));
+        let (of_plans, of_switches) = (Arc::clone(&plans), Arc::clone(&switches));
+        let serve =
+            serve(listener, of_switches, move |client, gate| connection(client, upstream, Arc::clone(&of_plans), gate));
         let thread =
             thread::Builder::new().name("proxy".to_owned()).spawn(move || run(serve, ended)).expect("a thread");
         Self { address, plans, switches, thread: Some((end, thread)) }
@@ -86,10 +109,15 @@ impl Proxy {
     /// From now on cuts every `every`-th COMMIT, until `times` have been cut.
     /// Replaces what was asked before.
     pub fn cut_commits(&self, cut: Cut, every: u32, times: u32) {
+        self.cut(cut, every, times);
+    }
+
+    /// The same for every `every`-th step that the cut is about.
+    pub fn cut(&self, cut: Cut, every: u32, times: u32) {
         self.plans.replace(cut, every, times);
     }
 
-    /// How many have been cut since the last call of `cut_commits`.
+    /// How many have been cut since the last call of `cut` or `cut_commits`.
     #[must_use]
     pub fn cuts(&self) -> u32 {
         self.plans.current().done()
@@ -148,11 +176,10 @@ fn run(serve: impl Future<Output = io::Result<()>>, ended: oneshot::Receiver<()>
     served.expect("the proxy runs until it is dropped");
 }
 
-async fn serve<S: Session>(
+async fn serve<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    upstream: SocketAddr,
-    plans: Arc<Plans>,
     switches: Arc<Switches>,
+    connection: impl Fn(TcpStream, Gate) -> F,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -161,8 +188,7 @@ async fn serve<S: Session>(
         if switches.refuses() {
             continue;
         }
-        let gate = switches.gate();
-        tokio::spawn(connection::run::<S>(client, upstream, Arc::clone(&plans), gate));
+        tokio::spawn(connection(client, switches.gate()));
     }
 }
 

@@ -15,9 +15,12 @@ mod port;
 mod postgres;
 mod processes;
 mod programs;
+mod rabbitmq;
+mod rabbitmq_tls;
 mod starting;
 mod user;
 
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
+pub use rabbitmq::RabbitMq;

@@ -4,4 +4,5 @@
 mod mariadb;
 mod pgbouncer;
 mod postgres;
+mod rabbitmq;
 mod test_process;

@@ -1,0 +1,278 @@
+//! A private RabbitMQ for tests: one node, all of it in a temporary folder,
+//! gone when the test process is. Fault tests start one of their own, which
+//! they may stop, kill and start again. Talks to its guardian, and to the node
+//! through `erl_call` only.
+//!
+//! Erlang's own port mapper is not used, neither the machine's nor one of our
+//! own: the node listens for `erl_call` on a port that it is told.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use uuid::Uuid;
+
+use super::guardian::Guardian;
+use super::port::free_port;
+use super::processes::plain_environment;
+use super::programs::folder_with;
+use super::starting::Starting;
+
+/// Whatever is confirmed is on disk, as RabbitMQ always does it.
+const SETTINGS: [(&str, &str); 7] = [
+    ("loopback_users", "none"),
+    ("default_user", USER),
+    ("default_pass", PASSWORD),
+    // The test's machine may be nearly full of other things.
+    ("disk_free_limit.absolute", "1MB"),
+    ("log.console", "true"),
+    ("log.console.level", "info"),
+    ("log.file", "false"),
+];
+
+const USER: &str = "ichido";
+const PASSWORD: &str = "once";
+
+/// Two schedulers that sleep when there is nothing to do, for many nodes run
+/// beside each other; and quorum queues that count themselves soon, for tests look.
+const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
+
+/// A port at which no port mapper answers.
+const NOBODY: u16 = 1;
+
+/// A RabbitMQ node of this test process.
+#[derive(Debug)]
+pub struct RabbitMq {
+    programs: Programs,
+    guardian: Guardian,
+    settings: String,
+    cookie: String,
+    port: u16,
+    /// Where `erl_call` finds it; another one at each start.
+    control: AtomicU16,
+}
+
+impl RabbitMq {
+    /// The node that all tests of this process share, started at first use.
+    ///
+    /// # Panics
+    ///
+    /// If RabbitMQ is not installed or does not start.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<RabbitMq> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(&[]))
+    }
+
+    /// Starts a node of one's own; `extra_settings` are lines of
+    /// `rabbitmq.conf`, after the defaults.
+    ///
+    /// # Panics
+    ///
+    /// If RabbitMQ is not installed or does not start.
+    #[must_use]
+    pub fn start(extra_settings: &[(&str, &str)]) -> Self {
+        let programs = Programs::find();
+        // KILL: it has nothing but its folder, which is removed anyway.
+        let guardian = Guardian::new("rabbitmq", "rabbitmq", "KILL");
+        let settings = SETTINGS.iter().chain(extra_settings).fold(String::new(), |mut lines, (name, value)| {
+            writeln!(lines, "{name} = {value}").expect("to a string");
+            lines
+        });
+        let cookie = Uuid::now_v7().simple().to_string();
+        let mut node = Self { programs, guardian, settings, cookie, port: 0, control: AtomicU16::new(0) };
+        node.start_on_a_free_port();
+        node
+    }
+
+    /// Where it listens for AMQP.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The temporary folder with its data and its log.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.guardian.folder()
+    }
+
+    /// The URL of a vhost.
+    #[must_use]
+    pub fn url(&self, vhost: &str) -> String {
+        format!("amqp://{USER}:{PASSWORD}@{}/{vhost}", self.address())
+    }
+
+    /// Creates an empty vhost with a name of its own and returns its URL.
+    ///
+    /// # Panics
+    ///
+    /// If the node refuses.
+    #[must_use]
+    pub fn fresh_vhost(&self) -> String {
+        let name = format!("ichido_{}", Uuid::now_v7().simple());
+        let done = self.eval(&format!(
+            r#"ok = rabbit_vhost:add(<<"{name}">>, <<"{USER}">>), rabbit_auth_backend_internal:set_permissions(<<"{USER}">>, <<"{name}">>, <<".*">>, <<".*">>, <<".*">>, <<"{USER}">>)"#,
+        ));
+        assert_eq!(done, "ok", "a vhost");
+        self.url(&name)
+    }
+
+    /// Evaluates Erlang in the node, from outside the code under test, and returns the value as Erlang prints it.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub fn eval(&self, erlang: &str) -> String {
+        let answer = self.ask(erlang).unwrap_or_else(|error| panic!("erl_call: {erlang}\n{error}"));
+        let value = answer.strip_prefix("{ok, ").and_then(|rest| rest.strip_suffix('}'));
+        value.unwrap_or_else(|| panic!("RabbitMQ: {erlang}\n{answer}")).to_owned()
+    }
+
+    /// Raises its memory alarm (publishers are blocked), or ends it. Returns when the alarm is set or gone.
+    ///
+    /// # Panics
+    ///
+    /// If the node refuses.
+    pub fn memory_alarm(&self, raised: bool) {
+        let change = if raised { "set_alarm" } else { "clear_alarm" };
+        let alarm = "{resource_limit, memory, node()}";
+        let alarm = if raised { format!("{{{alarm}, []}}") } else { alarm.to_owned() };
+        self.eval(&format!("rabbit_alarm:{change}({alarm}), length(rabbit_alarm:get_alarms())"));
+    }
+
+    /// Stops the node as an operator would (open connections are ended).
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
+    pub fn stop(&self) {
+        self.guardian.stop("TERM");
+    }
+
+    /// Ends it with SIGKILL: a crash, after which only what is in files is left.
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
+    pub fn kill(&self) {
+        self.guardian.kill();
+    }
+
+    /// Starts the node again after `stop` or `kill`: same port, same data.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub fn start_again(&self) {
+        self.start_on_its_port();
+    }
+
+    fn ask(&self, erlang: &str) -> Result<String, String> {
+        let mut call = Command::new(&self.programs.erl_call);
+        plain_environment(&mut call);
+        let control = format!("127.0.0.1:{}", self.control.load(Ordering::Relaxed));
+        // With a name of its own: of two callers with one name the node refuses the second.
+        let caller = Uuid::now_v7().simple().to_string();
+        call.args(["-address", &control, "-c", &self.cookie, "-h", &caller, "-e"]);
+        call.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut call = call.spawn().expect("erl_call");
+        // One that cannot connect does not read.
+        drop(call.stdin.take().expect("piped").write_all(format!("{erlang}.\n").as_bytes()));
+        let output = call.wait_with_output().expect("erl_call");
+        let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// The file is written before each start, for the port may be another one.
+    fn write_settings(&self) {
+        let (port, settings) = (self.port, &self.settings);
+        let lines = format!("listeners.tcp.1 = 127.0.0.1:{port}\n{settings}");
+        fs::write(self.folder().join("rabbitmq.conf"), lines).expect("the settings' file");
+        fs::write(self.folder().join("enabled_plugins"), "[].\n").expect("the plugins' file");
+    }
+
+    /// Everything in its folder, nothing from the machine's own settings.
+    fn environment(&self) -> Vec<String> {
+        let folder = self.folder().to_str().expect("a path in UTF-8");
+        let control = self.control.load(Ordering::Relaxed);
+        let distribution = format!(
+            "-noinput -sname ichido@localhost -setcookie {} -erl_epmd_port {control} \
+             -kernel inet_dist_use_interface {{127,0,0,1}}",
+            self.cookie
+        );
+        vec![
+            format!("RABBITMQ_CONF_ENV_FILE={folder}/no-such-file"),
+            format!("RABBITMQ_CONFIG_FILE={folder}/rabbitmq"),
+            format!("RABBITMQ_ENABLED_PLUGINS_FILE={folder}/enabled_plugins"),
+            format!("RABBITMQ_MNESIA_BASE={folder}/data"),
+            format!("RABBITMQ_LOG_BASE={folder}"),
+            "RABBITMQ_LOGS=-".to_owned(),
+            "RABBITMQ_NODENAME=ichido@localhost".to_owned(),
+            format!("RABBITMQ_SERVER_ERL_ARGS={MACHINE}"),
+            format!("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS={distribution}"),
+            // Once a minute the node would start the port mapper, and tell it its name.
+            "ERL_FLAGS=-start_epmd false".to_owned(),
+            format!("ERL_EPMD_PORT={NOBODY}"),
+            // Its script becomes the node, instead of waiting for it.
+            "RABBITMQ_ALLOW_INPUT=1".to_owned(),
+        ]
+    }
+}
+
+impl Starting for RabbitMq {
+    const NAME: &'static str = "RabbitMQ";
+    const PORT_TAKEN: &'static str = "eaddrinuse";
+
+    fn guardian(&self) -> &Guardian {
+        &self.guardian
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn set_port(&mut self, port: u16) {
+        self.port = port;
+    }
+
+    fn launch(&self) -> u32 {
+        self.control.store(free_port(), Ordering::Relaxed);
+        self.write_settings();
+        let environment = self.environment();
+        let server = self.programs.server.to_str().expect("a path in UTF-8");
+        let words: Vec<&str> = environment.iter().map(String::as_str).chain([server]).collect();
+        self.guardian.start(Path::new("env"), &words)
+    }
+
+    /// The process matters: with another node's cookie nobody would answer, but one that is ending might.
+    fn is_ready(&self, pid: u32) -> bool {
+        let ready = self.ask("{os:getpid(), rabbit_boot_state:get()}");
+        ready.is_ok_and(|ready| ready == format!(r#"{{ok, {{"{pid}", ready}}}}"#))
+    }
+}
+
+#[derive(Debug)]
+struct Programs {
+    server: PathBuf,
+    erl_call: PathBuf,
+}
+
+impl Programs {
+    fn find() -> Self {
+        // Not the program of the same name in PATH, which changes the user and the folder.
+        let server = folder_with(&["rabbitmq-server", "rabbitmq-env"], vec!["/usr/lib/rabbitmq/bin".into()]);
+        let erlang = folder_with(&["erl_call", "erl"], Vec::new());
+        let found = server
+            .zip(erlang)
+            .map(|(server, erlang)| Self { server: server.join("rabbitmq-server"), erl_call: erlang.join("erl_call") });
+        found.expect(
+            "this test needs RabbitMQ, which is not installed: \
+             run ./test, which installs it, or: apt-get install rabbitmq-server",
+        )
+    }
+}

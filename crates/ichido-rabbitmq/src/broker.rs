@@ -1,0 +1,136 @@
+//! Where the broker is: a cluster is given as several URLs, which are tried in turn. Everybody who needs a connection asks here.
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use lapin::{Connection, ConnectionProperties, tcp::OwnedTLSConfig, uri::AMQPUri};
+use tokio::time::timeout;
+
+use crate::{Error, Result, error};
+
+/// How long one address may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection that is silent for twice this time is lost; the URL may say otherwise (`?heartbeat=30`).
+const HEARTBEAT: u16 = 10;
+
+/// A broker, by its addresses. Cheap to clone.
+#[derive(Clone)]
+pub struct Broker {
+    nodes: Arc<[AMQPUri]>,
+    tls: OwnedTLSConfig,
+    turn: Arc<AtomicUsize>,
+}
+
+impl Broker {
+    /// The broker at these URLs, `amqp://` or `amqps://`.
+    ///
+    /// # Errors
+    /// If there is none, or one of them is not such a URL. The text does not repeat it, for it holds a password.
+    pub fn new<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
+        let nodes: Vec<AMQPUri> =
+            urls.into_iter().zip(1..).map(|(url, n)| parse(url.as_ref(), n)).collect::<Result<_>>()?;
+        if nodes.is_empty() {
+            return Err(Error::Setup("no URL of a broker is given".to_owned()));
+        }
+        Ok(Self { nodes: nodes.into(), tls: OwnedTLSConfig::default(), turn: Arc::default() })
+    }
+
+    /// Trusts these certificates too, in PEM, beside those that the world trusts: for `amqps://` and an authority of one's own.
+    #[must_use]
+    pub fn trusting(mut self, certificates: impl Into<String>) -> Self {
+        self.tls.cert_chain = Some(certificates.into());
+        self
+    }
+
+    /// Host and port of each address.
+    #[must_use]
+    pub fn addresses(&self) -> String {
+        self.nodes.iter().map(address).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn tls(&self) -> &OwnedTLSConfig {
+        &self.tls
+    }
+
+    pub(crate) async fn connect(&self, name: &str) -> Result<Connection> {
+        let properties = ConnectionProperties::default().with_connection_name(name.into());
+        let runtime = lapin::runtime::default_runtime().map_err(Error::broker("connecting"))?;
+        let connect =
+            |uri| Connection::connect_uri_with_config(uri, properties.clone(), self.tls.clone(), runtime.clone());
+        self.in_turn(connect).await
+    }
+
+    /// What the first address says that does not fail, beginning where the last caller has stopped.
+    pub(crate) async fn in_turn<T, F>(&self, ask: impl Fn(AMQPUri) -> F) -> Result<T>
+    where
+        F: Future<Output = lapin::Result<T>>,
+    {
+        let mut failed = None;
+        for _ in 0..self.nodes.len() {
+            let turn = self.turn.load(Ordering::Relaxed) % self.nodes.len();
+            let uri = &self.nodes[turn];
+            match timeout(PATIENCE, ask(uri.clone())).await.unwrap_or_else(|_| Err(silent())) {
+                Ok(found) => return Ok(found),
+                Err(error) => failed = Some((uri, error)),
+            }
+            self.turn.fetch_add(1, Ordering::Relaxed);
+        }
+        let (uri, source) = failed.expect("at least one address");
+        Err(if error::is_refusal(&source) {
+            let (address, vhost, user) = (address(uri), &uri.vhost, &uri.authority.userinfo.username);
+            Error::Setup(format!("the broker at {address} refuses user {user:?} at vhost {vhost:?}: {source}"))
+        } else {
+            Error::Unreachable { addresses: self.addresses(), source }
+        })
+    }
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Broker").field(&self.addresses()).finish()
+    }
+}
+
+fn parse(url: &str, n: usize) -> Result<AMQPUri> {
+    let mut uri: AMQPUri = url.parse().map_err(|_| {
+        let expected = "amqp://user:password@host:port/vhost, or amqps://";
+        Error::Setup(format!("number {n} of the broker's URLs cannot be read: expected {expected}"))
+    })?;
+    uri.query.heartbeat.get_or_insert(HEARTBEAT);
+    Ok(uri)
+}
+
+fn address(uri: &AMQPUri) -> String {
+    format!("{}:{}", uri.authority.host, uri.authority.port)
+}
+
+fn silent() -> lapin::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_holds_the_password() {
+        let broker = Broker::new(["amqp://u:secret@h:1/v", "amqps://u:secret@g:2/v"]).expect("two URLs");
+        assert_eq!(format!("{broker:?}"), r#"Broker("h:1, g:2")"#);
+        for url in ["amqp://u:secret@h:port/v", "http://u:secret@h/v", "u:secret", ""] {
+            let error = Broker::new([url]).expect_err(url);
+            assert!(!error.to_string().contains("secret") && !error.is_transient(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_broker_has_an_address() {
+        assert!(Broker::new(Vec::<String>::new()).is_err());
+    }
+}

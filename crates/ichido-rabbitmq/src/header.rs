@@ -1,0 +1,140 @@
+//! The headers that ichido writes and reads. Other senders write the id as they can: every kind of integer, a string, bytes.
+//! What cannot be read is told as such, so that it is dead-lettered and never lost.
+
+use lapin::types::{AMQPValue, FieldTable};
+
+/// The mutex id of a message.
+pub const ID: &str = "x-message-mutex";
+
+/// The database from which a message was sent.
+pub const ORIGIN: &str = "x-ichido-origin";
+
+/// The queue that the mutex stands for.
+pub const QUEUE: &str = "x-ichido-queue";
+
+/// Why a message was dead-lettered.
+pub const REASON: &str = "x-ichido-reason";
+
+/// What earlier libraries called the mutex id.
+const LEGACY: &str = "x-mutex-id";
+
+/// Longer ids do not fit into `ichido_mutex`.
+const LONGEST: usize = 64;
+
+/// The mutex id in a message's headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// This one.
+    Of(String),
+    /// There is none.
+    Missing,
+    /// There is something that is no id; the text says what.
+    Unreadable(String),
+}
+
+impl Id {
+    pub(crate) fn of(headers: Option<&FieldTable>) -> Self {
+        let value = headers.and_then(|headers| find(headers, ID).or_else(|| find(headers, LEGACY)));
+        match value.map(text) {
+            None => Id::Missing,
+            Some(Ok(id)) if id.is_empty() => Id::Unreadable("it is empty".to_owned()),
+            Some(Ok(id)) if id.len() > LONGEST => Id::Unreadable(format!("it is longer than {LONGEST} bytes")),
+            Some(Ok(id)) if id.contains('\0') => Id::Unreadable("it holds a NUL".to_owned()),
+            Some(Ok(id)) => Id::Of(id),
+            Some(Err(why)) => Id::Unreadable(why),
+        }
+    }
+}
+
+pub(crate) fn find<'a>(headers: &'a FieldTable, name: &str) -> Option<&'a AMQPValue> {
+    headers.inner().get(name)
+}
+
+/// A value as text, or why it is none.
+pub(crate) fn text(value: &AMQPValue) -> Result<String, String> {
+    if let Some(number) = integer(value) {
+        return Ok(number.to_string());
+    }
+    let bytes = match value {
+        AMQPValue::ShortString(text) => text.as_str().as_bytes(),
+        AMQPValue::LongString(text) => text.as_bytes(),
+        AMQPValue::ByteArray(bytes) => bytes.as_slice(),
+        other => return Err(format!("it is a {:?}", other.get_type())),
+    };
+    String::from_utf8(bytes.to_vec()).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+pub(crate) fn integer(value: &AMQPValue) -> Option<i64> {
+    match *value {
+        AMQPValue::ShortShortInt(n) => Some(n.into()),
+        AMQPValue::ShortShortUInt(n) => Some(n.into()),
+        AMQPValue::ShortInt(n) => Some(n.into()),
+        AMQPValue::ShortUInt(n) => Some(n.into()),
+        AMQPValue::LongInt(n) => Some(n.into()),
+        AMQPValue::LongUInt(n) => Some(n.into()),
+        AMQPValue::LongLongInt(n) => Some(n),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str, value: AMQPValue) -> Id {
+        let mut headers = FieldTable::default();
+        headers.insert(name.into(), value);
+        Id::of(Some(&headers))
+    }
+
+    #[test]
+    fn every_integer_a_string_and_bytes_are_ids() {
+        let numbers = [
+            AMQPValue::ShortShortInt(7),
+            AMQPValue::ShortShortUInt(7),
+            AMQPValue::ShortInt(7),
+            AMQPValue::ShortUInt(7),
+            AMQPValue::LongInt(7),
+            AMQPValue::LongUInt(7),
+            AMQPValue::LongLongInt(7),
+            AMQPValue::LongString("7".into()),
+            AMQPValue::ShortString("7".into()),
+            AMQPValue::ByteArray(b"7"[..].into()),
+        ];
+        for value in numbers {
+            assert_eq!(id(ID, value.clone()), Id::Of("7".to_owned()), "{value:?}");
+            assert_eq!(id(LEGACY, value.clone()), Id::Of("7".to_owned()), "{value:?}");
+        }
+        assert_eq!(id(ID, AMQPValue::LongLongInt(i64::MIN)), Id::Of(i64::MIN.to_string()));
+    }
+
+    #[test]
+    fn the_present_name_comes_before_the_legacy_one() {
+        let mut headers = FieldTable::default();
+        headers.insert(LEGACY.into(), AMQPValue::LongInt(1));
+        headers.insert(ID.into(), AMQPValue::LongInt(2));
+        assert_eq!(Id::of(Some(&headers)), Id::Of("2".to_owned()));
+    }
+
+    #[test]
+    fn everything_else_is_unreadable_and_nothing_is_missing() {
+        let bad = [
+            AMQPValue::Boolean(true),
+            AMQPValue::Double(1.0),
+            AMQPValue::Timestamp(1),
+            AMQPValue::Void,
+            AMQPValue::FieldTable(FieldTable::default()),
+            AMQPValue::LongString("".into()),
+            AMQPValue::LongString("a\0b".into()),
+            AMQPValue::LongString("x".repeat(65).into()),
+            AMQPValue::LongString(vec![0xff, 0xfe].into()),
+            AMQPValue::ByteArray(vec![0xff].into()),
+        ];
+        for value in bad {
+            let id = id(ID, value.clone());
+            assert!(matches!(&id, Id::Unreadable(why) if !why.is_empty()), "{value:?}: {id:?}");
+        }
+        assert_eq!(Id::of(None), Id::Missing);
+        assert_eq!(id("other", AMQPValue::LongInt(1)), Id::Missing);
+    }
+}

@@ -1,0 +1,203 @@
+//! One connection, made again when it is lost. A publisher and a source each have one of their own, so that a broker that
+//! blocks publishers goes on delivering. lapin's own recovery is not used: it would keep channels, and with them delivery
+//! tags, over a loss.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_core::Stream;
+use lapin::{Connection, Event};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
+
+use crate::{Broker, Result};
+
+/// After a first failure.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// However often it has failed.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// How long a connection that is given up may take to end.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// How a connection to the broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It is there.
+    Connected,
+    /// It is there, and the broker takes no messages on it (`connection.blocked`); the text is the broker's reason.
+    Blocked(String),
+    /// It is not there, and will be tried again; the text says why.
+    Away(String),
+}
+
+/// A connection that comes back.
+#[derive(Debug)]
+pub(crate) struct Link {
+    broker: Broker,
+    name: &'static str,
+    slot: Mutex<Slot>,
+    state: Arc<watch::Sender<State>>,
+    /// Of the current connection: an earlier one may still have something to say.
+    number: Arc<AtomicU64>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    current: Option<Arc<Connection>>,
+    pace: Pace,
+}
+
+impl Link {
+    pub(crate) fn new(broker: Broker, name: &'static str) -> Self {
+        let state = watch::Sender::new(State::Away("not connected yet".to_owned()));
+        Self { broker, name, slot: Mutex::default(), state: Arc::new(state), number: Arc::default() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// The connection; made first if there is none, after a pause if that has failed lately.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>> {
+        let mut slot = self.slot.lock().await;
+        if let Some(current) = &slot.current
+            && current.status().connected()
+        {
+            return Ok(Arc::clone(current));
+        }
+        slot.current = None;
+        tokio::time::sleep_until(slot.pace.next.into()).await;
+        match self.broker.connect(self.name).await {
+            Ok(connection) => {
+                self.follow(&connection);
+                Ok(Arc::clone(slot.current.insert(Arc::new(connection))))
+            }
+            Err(error) => {
+                slot.pace.failed();
+                tracing::warn!(%error, "{}: no connection", self.name);
+                self.state.send_replace(State::Away(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits while the broker takes no messages.
+    pub(crate) async fn unblocked(&self) {
+        let mut state = self.state.subscribe();
+        let found = state.wait_for(|state| !matches!(state, State::Blocked(_))).await.map(drop);
+        found.expect("the sender is ours");
+    }
+
+    /// What was wanted of the connection has worked: the next loss is a first one.
+    pub(crate) fn worked(&self) {
+        // Whoever has it is about to make another connection: nobody waits for that.
+        if let Ok(mut slot) = self.slot.try_lock() {
+            slot.pace = Pace::default();
+        }
+    }
+
+    /// Lets go of the connection: the next one to ask gets a new one, after a pause.
+    pub(crate) async fn give_up(&self, why: &str) {
+        let mut slot = self.slot.lock().await;
+        slot.pace.failed();
+        self.number.fetch_add(1, Ordering::Relaxed);
+        self.state.send_replace(State::Away(why.to_owned()));
+        if let Some(connection) = slot.current.take() {
+            // In a task of its own: one that is lost may take its time to say so.
+            tokio::spawn(async move { timeout(GOODBYE, connection.close(200, "".into())).await });
+        }
+    }
+
+    /// Tells what happens to a connection, as long as it is the current one.
+    fn follow(&self, connection: &Connection) {
+        let (state, name, events) = (Arc::clone(&self.state), self.name, connection.events_listener());
+        let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
+        let current = Arc::clone(&self.number);
+        let tell = move |now: State| {
+            state.send_if_modified(|state| {
+                let is_current = current.load(Ordering::Relaxed) == number;
+                if is_current {
+                    *state = now;
+                }
+                is_current
+            })
+        };
+        tell(State::Connected);
+        tokio::spawn(async move {
+            let mut events = pin!(events);
+            while let Some(event) = poll_fn(|cx| events.as_mut().poll_next(cx)).await {
+                match event {
+                    Event::ConnectionBlocked(reason) => {
+                        tracing::warn!(reason, "{name}: the broker takes no messages");
+                        tell(State::Blocked(reason));
+                    }
+                    Event::ConnectionUnblocked => {
+                        tracing::info!("{name}: the broker takes messages again");
+                        tell(State::Connected);
+                    }
+                    Event::Error(error) => {
+                        tracing::warn!(%error, "{name}: the connection is lost");
+                        tell(State::Away(error.to_string()));
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+            tell(State::Away("the connection has ended".to_owned()));
+        });
+    }
+}
+
+/// When to try again: later each time, and never all processes at once.
+#[derive(Debug)]
+struct Pace {
+    pause: Duration,
+    next: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { pause: SHORTEST, next: Instant::now() }
+    }
+}
+
+impl Pace {
+    fn failed(&mut self) {
+        self.next = Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.pause = (self.pause * 2).min(LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_differ() {
+        let pauses: Vec<Vec<Duration>> = (0..2)
+            .map(|_| {
+                let mut pace = Pace::default();
+                let pause = |_| {
+                    pace.failed();
+                    pace.next - Instant::now()
+                };
+                (0..20).map(pause).collect()
+            })
+            .collect();
+        assert!(pauses[0][0] <= SHORTEST && pauses[0][19] <= LONGEST);
+        assert!(pauses[0][19] > LONGEST / 3);
+        assert_ne!(pauses[0], pauses[1]);
+    }
+}

@@ -1,0 +1,268 @@
+//! Receives from a queue and settles. The reader of a pool asks it for the next delivery, which never waits, and gives each
+//! delivery back with what shall become of it. It has a connection of its own, which comes back by itself: after a cut, a
+//! consumer that the broker has cancelled, a channel that it has closed because an acknowledgement took too long, a queue that
+//! was deleted. Each time with a new connection, so that no acknowledgement can reach a channel that is not its own.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_core::Stream;
+use lapin::{
+    Channel, Consumer,
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    types::FieldTable,
+};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::{
+    Broker, Delivery, Error, Outgoing, Publisher, Result, State, Topology, Unpublished, header::REASON, link::Link,
+};
+
+/// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of a delivery's settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// The broker was told.
+    Told,
+    /// The connection on which it came is gone, or it was settled before. The broker hands it out again, if it does not know
+    /// of an earlier settlement.
+    Gone,
+}
+
+/// Hands out deliveries of one queue, shared by all workers of a pool. When it is dropped, what is not settled goes back.
+#[derive(Debug)]
+pub struct Source {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    link: Link,
+    topology: Topology,
+    prefetch: u16,
+    publisher: Publisher,
+    ready: Mutex<VecDeque<Delivery>>,
+    /// Why nothing is received, if so.
+    why_not: Mutex<Option<String>>,
+    bell: Notify,
+    closed: watch::Sender<bool>,
+}
+
+impl Source {
+    /// Starts to receive, at most `prefetch` deliveries that are not settled at a time. The publisher sends what is busy or dead to
+    /// its place.
+    #[must_use]
+    pub fn start(broker: Broker, topology: Topology, prefetch: u16, publisher: Publisher) -> Self {
+        let link = Link::new(broker, "ichido source");
+        let shared = Arc::new(Shared {
+            link,
+            topology,
+            prefetch: prefetch.max(1),
+            publisher,
+            ready: Mutex::default(),
+            why_not: Mutex::new(Some("not connected yet".to_owned())),
+            bell: Notify::new(),
+            closed: watch::Sender::new(false),
+        });
+        let task = tokio::spawn(Arc::clone(&shared).run());
+        Self { shared, task }
+    }
+
+    /// The next delivery, if there is one at hand. Never waits.
+    #[must_use]
+    pub fn try_next(&self) -> Option<Delivery> {
+        if self.is_closed() { None } else { self.shared.ready().pop_front() }
+    }
+
+    /// Resolves when `try_next` may find something, or nothing will come any more.
+    pub async fn changed(&self) {
+        // Before the look, so that nothing comes unheard between the two.
+        let rung = self.shared.bell.notified();
+        if self.shared.ready().is_empty() && !self.is_closed() {
+            rung.await;
+        }
+    }
+
+    /// How its connection is; away also if it is there and nothing can be received, for example because the queue is missing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let why_not = self.shared.why_not.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        why_not.map_or_else(|| self.shared.link.state(), State::Away)
+    }
+
+    /// It is done: the broker forgets it.
+    pub async fn ack(&self, delivery: &Delivery) -> Settled {
+        heard(delivery.acker.ack(BasicAckOptions::default())).await
+    }
+
+    /// It goes back to the queue, for anybody, at once.
+    pub async fn release(&self, delivery: &Delivery) -> Settled {
+        release(delivery).await
+    }
+
+    /// Somebody else is at it: it comes back after the busy delay. It is with the busy queue before it is acknowledged.
+    ///
+    /// # Errors
+    /// If it could not be put there. It is not settled then: try again, or release it.
+    pub async fn busy(&self, delivery: &Delivery) -> Result<Settled, Unpublished> {
+        self.send_away(delivery, "", &self.shared.topology.busy_queue, None).await
+    }
+
+    /// It goes to the dead letters, with the reason in a header. A copy is with the dead-letter queue before it is
+    /// acknowledged: a plain reject could not tell the reason, and on a classic queue could lose it.
+    ///
+    /// # Errors
+    /// If it could not be put there. It is not settled then: try again, or release it.
+    pub async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<Settled, Unpublished> {
+        let topology = &self.shared.topology;
+        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, Some(reason)).await
+    }
+
+    /// Receives nothing any more and gives back what nobody has taken. What was taken can still be settled until the source is
+    /// dropped.
+    pub async fn close(&self) {
+        self.shared.closed.send_replace(true);
+        self.shared.give_back().await;
+        self.shared.bell.notify_waiters();
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.shared.closed.borrow()
+    }
+
+    async fn send_away(
+        &self,
+        delivery: &Delivery,
+        exchange: &str,
+        key: &str,
+        reason: Option<&str>,
+    ) -> Result<Settled, Unpublished> {
+        if !delivery.is_current() {
+            return Ok(Settled::Gone);
+        }
+        let copy =
+            Outgoing::copy(&delivery.properties, &delivery.payload, exchange, key).and_then(|copy| match reason {
+                Some(reason) => copy.header(REASON, reason),
+                None => Ok(copy),
+            });
+        let copy = copy.map_err(|error| Unpublished::Unsent(error.to_string()))?;
+        let fate = self.shared.publisher.publish(&[copy]).await.pop();
+        fate.expect("one fate for one message")?;
+        Ok(self.ack(delivery).await)
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.shared.ready().clear();
+    }
+}
+
+async fn release(delivery: &Delivery) -> Settled {
+    heard(delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false })).await
+}
+
+async fn heard(told: impl Future<Output = lapin::Result<bool>>) -> Settled {
+    match timeout(PATIENCE, told).await {
+        Ok(Ok(true)) => Settled::Told,
+        _ => Settled::Gone,
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>) {
+        while !*self.closed.borrow() {
+            let why = match self.receive().await {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(why, queue = self.topology.queue, "nothing is received; trying again");
+            self.why_not(Some(why.clone()));
+            // The broker hands them out again.
+            self.ready().clear();
+            self.link.give_up(&why).await;
+        }
+    }
+
+    /// Receives until it is closed, and then stays for those who have something to settle.
+    async fn receive(&self) -> Result<()> {
+        let connection = self.link.connection().await?;
+        if self.topology.declare {
+            self.topology.declare_on(&connection).await?;
+        }
+        let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+        let mut consumer = self.consume(&channel).await?;
+        self.link.worked();
+        self.why_not(None);
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => {}
+            lost = self.take_from(&mut consumer) => return Err(lost),
+        }
+        let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
+        cancelled.map_err(Error::broker("ending the consumer"))?;
+        // What came meanwhile; its end is the answer to the cancel.
+        self.take_from(&mut consumer).await;
+        self.give_back().await;
+        // Until it is dropped.
+        std::future::pending().await
+    }
+
+    /// Gives back what nobody has taken.
+    async fn give_back(&self) {
+        let left: Vec<Delivery> = self.ready().drain(..).collect();
+        for delivery in &left {
+            release(delivery).await;
+        }
+    }
+
+    async fn consume(&self, channel: &Channel) -> Result<Consumer> {
+        let queue = &self.topology.queue;
+        let limited = channel.basic_qos(self.prefetch, BasicQosOptions::default()).await;
+        limited.map_err(Error::broker("setting the prefetch"))?;
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consumer = channel.basic_consume(queue.as_str().into(), "".into(), options, arguments).await;
+        consumer.map_err(Error::broker(format!("consuming from queue {queue:?}")))
+    }
+
+    /// Ends when the consumer does.
+    async fn take_from(&self, consumer: &mut Consumer) -> Error {
+        loop {
+            match poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await {
+                Some(Ok(delivery)) => {
+                    self.ready().push_back(Delivery::new(delivery));
+                    self.bell.notify_waiters();
+                }
+                Some(Err(source)) => {
+                    return Error::Broker { doing: format!("consuming from queue {:?}", self.topology.queue), source };
+                }
+                None => {
+                    let queue = &self.topology.queue;
+                    return Error::Setup(format!("the broker has cancelled the consumer of queue {queue:?}"));
+                }
+            }
+        }
+    }
+
+    fn why_not(&self, why_not: Option<String>) {
+        *self.why_not.lock().unwrap_or_else(PoisonError::into_inner) = why_not;
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,113 @@
+//! What the tests beside this file share: a vhost of their own with a queue, a publisher and a source, and a look at the queues
+//! from outside the code under test.
+
+use std::time::Duration;
+
+use ichido_conformance::servers::RabbitMq;
+use ichido_rabbitmq::{Broker, Delivery, Outgoing, Publisher, PublisherSettings, Source, State, Topology};
+use tokio::time::timeout;
+
+/// Nothing that works takes so long, however busy the machine is.
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+pub(crate) struct Bench {
+    pub(crate) node: &'static RabbitMq,
+    pub(crate) url: String,
+    pub(crate) topology: Topology,
+}
+
+impl Bench {
+    /// The queue `orders` in a vhost of its own, declared.
+    pub(crate) async fn new() -> Self {
+        Self::with(RabbitMq::shared(), |_| {}).await
+    }
+
+    pub(crate) async fn with(node: &'static RabbitMq, change: impl FnOnce(&mut Topology)) -> Self {
+        let mut topology = Topology::new("orders");
+        topology.busy_delay = Duration::from_millis(300);
+        change(&mut topology);
+        let bench = Self { node, url: node.fresh_vhost(), topology };
+        bench.topology.declare(&bench.broker()).await.expect("a topology");
+        bench
+    }
+
+    pub(crate) fn broker(&self) -> Broker {
+        Broker::new([&self.url]).expect("a URL")
+    }
+
+    pub(crate) fn publisher(&self) -> Publisher {
+        Publisher::new(self.broker(), PublisherSettings::default())
+    }
+
+    pub(crate) fn source(&self, prefetch: u16) -> Source {
+        Source::start(self.broker(), self.topology.clone(), prefetch, self.publisher())
+    }
+
+    /// Sends messages to the queue, with the numbers as ids and payloads.
+    pub(crate) async fn send(&self, numbers: std::ops::Range<u32>) {
+        let messages: Vec<Outgoing> = numbers.map(|n| order(&n.to_string())).collect();
+        for fate in self.publisher().publish(&messages).await {
+            fate.expect("confirmed");
+        }
+    }
+
+    /// How many messages are ready and unacknowledged in a queue, by the node's own word.
+    pub(crate) fn depth(&self, queue: &str) -> (u32, u32) {
+        let vhost = self.url.rsplit_once('/').expect("a vhost").1;
+        let counts = self.node.eval(&format!(
+            r#"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)), [{{_, R}}, {{_, U}}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U"#,
+        ));
+        let counts: u32 = counts.parse().expect("a number");
+        (counts / 1_000_000, counts % 1_000_000)
+    }
+
+    /// Waits until a queue has so many messages ready and unacknowledged; only looking tells.
+    pub(crate) async fn settles_at(&self, queue: &str, ready: u32, unacknowledged: u32) {
+        let look = async {
+            while self.depth(queue) != (ready, unacknowledged) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let found = timeout(LIMIT, look).await;
+        assert!(found.is_ok(), "{queue} has {:?}, not {:?}", self.depth(queue), (ready, unacknowledged));
+    }
+
+    /// The first message of the dead-letter queue.
+    pub(crate) async fn dead_letter(&self) -> Delivery {
+        let mut topology = Topology::new(&self.topology.dead_letter_queue);
+        topology.declare = false;
+        let source = Source::start(self.broker(), topology, 1, self.publisher());
+        next(&source).await
+    }
+}
+
+pub(crate) fn order(id: &str) -> Outgoing {
+    let message = Outgoing::new("", "orders", id).and_then(|message| message.guarded(id, "here", "orders"));
+    message.expect("short names")
+}
+
+pub(crate) async fn next(source: &Source) -> Delivery {
+    let found = timeout(LIMIT, async {
+        loop {
+            if let Some(delivery) = source.try_next() {
+                return delivery;
+            }
+            source.changed().await;
+        }
+    });
+    found.await.unwrap_or_else(|_| panic!("no delivery; the source is {:?}", source.state()))
+}
+
+pub(crate) fn text(delivery: &Delivery) -> &str {
+    str::from_utf8(delivery.payload()).expect("text")
+}
+
+/// Waits until a state is reached; only looking tells.
+pub(crate) async fn until(what: &str, state: impl Fn() -> State, wanted: impl Fn(&State) -> bool) {
+    let look = async {
+        while !wanted(&state()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(timeout(LIMIT, look).await.is_ok(), "{what}: {:?}", state());
+}

@@ -1,0 +1,9 @@
+//! What ichido promises about RabbitMQ, against a real one: tests of the topology, the publisher and the source, and of how they
+//! come back.
+
+mod bench;
+mod coming_back;
+mod cutting;
+mod publishing;
+mod receiving;
+mod topology;
