@@ -163,7 +163,7 @@ pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Messag
 #[must_use]
 pub fn forged(queue: &str, key: &str, owner: ProcessId) -> Delivery {
     let message = Message::new(queue, Key::new([key]), *b"{}");
-    Delivery::claimed(message, Claim { owner, parked: false, suspect: false, group: None }, 0)
+    Delivery::claimed(message, Claim { owner, parked: false, suspect: false, group: None, locked: false }, 0)
 }
 
 /// How many lines the ledger has.

@@ -127,7 +127,7 @@ impl MySql {
         let rows = look.fetch_all(&self.own).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
         let (due, dead) = (row.try_get::<i64, _>(0)? == 1, row.try_get::<i64, _>(1)? == 1);
-        Ok(Around { due, dead, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
+        Ok(Around { due, dead, unsent: false, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -119,7 +119,7 @@ impl Postgres {
         let rows = self.own.fetch_all(look).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
         let minute = row.try_get(5)?;
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, minute, flags: flags_in(&rows, 2)? })
+        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, unsent: false, minute, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {

@@ -29,6 +29,7 @@ impl Inspect for Sqlite {
                 oldest_seconds: rows.try_get(2)?,
                 recent: rows.try_get(3)?,
                 held_groups: parked.try_get(2)?,
+                outbox: None,
             });
         }
         Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))

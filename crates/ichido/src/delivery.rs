@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Message, ProcessId, life::Alone};
+use crate::{Failure, Found, Message, ProcessId, life::Alone};
 
 /// A message in the hands of a worker.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct Delivery {
     pub(crate) sent: Option<Instant>,
     /// The number of its execution in this process.
     pub(crate) execution: u64,
+    /// Its failure that was recorded last.
+    pub(crate) failure: Option<Failure>,
     /// Its failure has been logged.
     pub(crate) told: bool,
     /// Held while a suspect runs, so that a process runs one at a time.
@@ -44,6 +46,16 @@ pub struct Claim {
     pub suspect: bool,
     /// The group that this message holds while it is claimed.
     pub group: Option<String>,
+    /// The row is held by a lock of the business transaction, which has no owner in it: only for what a broker hands out.
+    pub locked: bool,
+}
+
+impl Claim {
+    /// What the row's owner column has while this claim holds.
+    #[must_use]
+    pub fn in_row(&self) -> Option<ProcessId> {
+        (!self.locked).then_some(self.owner)
+    }
 }
 
 /// What the transaction handler did with a delivery.
@@ -59,6 +71,8 @@ pub enum Mark {
     Faulted,
     /// COMMIT was sent and nobody could tell whether it arrived.
     Unknown,
+    /// A broker handed it out, and its row is not to be had.
+    Guarded(Found),
 }
 
 impl Delivery {
@@ -75,6 +89,7 @@ impl Delivery {
             waited: None,
             sent: None,
             execution: 0,
+            failure: None,
             told: false,
             alone: None,
         }
@@ -132,6 +147,7 @@ impl Delivery {
             message: self.message.clone(),
             claim: self.claim.clone(),
             refused: self.refused.clone(),
+            failure: None,
             alone: None,
             ..*self
         }

@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::{Flag, MessageId, RequestState, Result, Store, stat::StatRow};
+use crate::{Flag, MessageId, Outbox, RequestState, Result, Store, stat::StatRow};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
@@ -92,6 +92,8 @@ pub struct QueueCounts {
     pub oldest_seconds: Option<i64>,
     /// Groups that a failed message holds up until somebody has decided about it.
     pub held_groups: i64,
+    /// What waits to be published; none where no broker keeps the queue.
+    pub outbox: Option<Outbox>,
 }
 
 /// One process.

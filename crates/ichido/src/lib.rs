@@ -29,6 +29,7 @@ pub mod backend;
 mod batch;
 mod batch_action;
 mod bell;
+mod broker;
 mod callbacks;
 mod client;
 mod clock;
@@ -37,6 +38,7 @@ mod delivery;
 mod error;
 mod files;
 mod flags;
+mod guard;
 mod handler;
 pub mod handlers;
 mod inspect;
@@ -61,6 +63,7 @@ mod queue;
 mod queue_reader;
 mod reader;
 mod registry;
+mod relay;
 mod request;
 mod retry;
 mod slot;
@@ -82,6 +85,7 @@ pub use self::{
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
+    broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
@@ -89,6 +93,7 @@ pub use self::{
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
+    guard::{Found, Outbox, Publication, Standing, Unsent},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
@@ -104,10 +109,11 @@ pub use self::{
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
-    queue::{OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    queue::{ClaimBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
+    relay::Relay,
     request::{Identity, Request},
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},

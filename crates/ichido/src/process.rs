@@ -5,10 +5,11 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Clock, Context, Error, HandlerQueue, Masks, Outcome, Paths, Payload, Pool, Request,
-    Rest, Result, Scope, Settings, Store, SystemClock,
+    Action, ActionFn, BatchAction, Broker, Clock, Context, Error, HandlerQueue, Masks, Outcome, Paths, Payload, Pool,
+    Request, Rest, Result, Scope, Settings, Store, SystemClock,
     action::{Function, OneByOne},
     batch_action::Together,
+    broker::Brokers,
     handlers::{self, Dispatch, Retry, Single},
     journal::Journal,
     lanes::{LaneSet, Routes},
@@ -38,6 +39,7 @@ pub struct Process<S: Store> {
     own: BTreeMap<Arc<str>, Extend<S>>,
     paths: Paths,
     routes: Routes,
+    brokers: Brokers,
     masks: Masks,
     in_force: Option<String>,
 }
@@ -57,6 +59,7 @@ impl<S: Store> Process<S> {
             own: BTreeMap::new(),
             paths: Paths::default(),
             routes: Routes::default(),
+            brokers: Brokers::new(),
             masks: Masks::default(),
             in_force: None,
         }
@@ -214,12 +217,19 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// The broker that keeps this queue: the process publishes what is sent to it, and its actions receive from it.
+    #[must_use]
+    pub fn broker(mut self, queue: impl Into<Arc<str>>, broker: impl Broker) -> Self {
+        self.brokers.insert(queue.into(), Arc::new(broker));
+        self
+    }
+
     /// The handler queue as it will run, checked; then those of the actions that have one of their own.
     ///
     /// # Errors
     /// What a change to it said; [`Error::Setup`] if its order cannot work.
     pub fn handler_queues(self) -> Result<HandlerQueues<S>> {
-        let dispatch = Dispatch::new(self.actions, self.settings.clone());
+        let dispatch = Dispatch::new(self.actions, self.brokers, self.settings.clone());
         let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
         if let Some(single) = self.single.clone() {
             queue = queue.after(Scope::Process, "context", single)?;

@@ -1,7 +1,7 @@
 //! Where messages wait, as the user describes it: a business table with a status and an owner column, or just a name
 //! for a queue of ichido's own. Stores turn a [`Queue`] into statements; nothing here knows SQL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// A queue: its name and where its messages are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,42 @@ pub enum Place {
     Managed,
     /// In a table of the user's own.
     Table(Box<Table>),
+    /// At a broker, guarded by rows in the database.
+    Broker(Box<Guarded>),
+}
+
+/// How the messages of a broker's queue are guarded by rows in the database, and where they are published to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Guarded {
+    /// Where messages are published to.
+    pub exchange: String,
+    /// And with which key.
+    pub routing_key: String,
+    /// How a row is held while the action runs.
+    pub claim: ClaimBy,
+    /// What becomes of a delivery whose message somebody else works on.
+    pub on_busy: OnBusy,
+    /// Who publishes has the right to for so long; then another one may.
+    pub relay_after: Duration,
+}
+
+/// How a mutex row is held while the action runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimBy {
+    /// By a row lock of the business transaction.
+    Lock,
+    /// By an owner, for as long as that process is alive: for long actions, and the only way on `SQLite`.
+    Lease,
+}
+
+/// What becomes of a delivery whose message somebody else works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnBusy {
+    /// It comes back after a delay; nothing is counted.
+    Delay,
+    /// It goes to the dead letters.
+    DeadLetter,
 }
 
 /// How a business table is a queue.
@@ -97,10 +133,49 @@ impl Queue {
         Queue { name: name.into(), place: Place::Table(Box::new(table)), payload_limit: PAYLOAD_LIMIT }
     }
 
+    /// A queue at a broker, guarded by rows in the database.
+    pub fn broker(name: impl Into<Arc<str>>, guarded: Guarded) -> Self {
+        Queue { name: name.into(), place: Place::Broker(Box::new(guarded)), payload_limit: PAYLOAD_LIMIT }
+    }
+
     /// Another largest payload, in bytes.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes;
+        self
+    }
+}
+
+impl Guarded {
+    /// Messages that are published to this exchange with this key, guarded by a row lock.
+    pub fn new(exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
+        Guarded {
+            exchange: exchange.into(),
+            routing_key: routing_key.into(),
+            claim: ClaimBy::Lock,
+            on_busy: OnBusy::Delay,
+            relay_after: Duration::from_secs(5),
+        }
+    }
+
+    /// Guarded by an owner instead of a lock.
+    #[must_use]
+    pub fn lease(mut self) -> Self {
+        self.claim = ClaimBy::Lease;
+        self
+    }
+
+    /// What is busy goes to the dead letters.
+    #[must_use]
+    pub fn dead_letter_busy(mut self) -> Self {
+        self.on_busy = OnBusy::DeadLetter;
+        self
+    }
+
+    /// Who publishes has the right to for so long.
+    #[must_use]
+    pub fn relay_after(mut self, time: Duration) -> Self {
+        self.relay_after = time;
         self
     }
 }

@@ -13,7 +13,9 @@ use std::{
 
 use uuid::Uuid;
 
-use crate::{Bell, Delivery, Flags, MessageId, NewMessage, Result, Retention, Terms, stat::Stat};
+use crate::{
+    Bell, Delivery, Flags, Found, Key, MessageId, NewMessage, Publication, Result, Retention, Terms, Unsent, stat::Stat,
+};
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
@@ -139,6 +141,73 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Records a failure and puts the message aside; false if the claim was gone.
     fn park(&self, delivery: &Delivery, failure: &Failure) -> impl Future<Output = Result<bool>> + Send;
 
+    /// The name of this database, which messages carry as the place that they come from.
+    fn origin(&self) -> impl Future<Output = Result<Arc<str>>> + Send {
+        async { unbuilt() }
+    }
+
+    /// Locks the row of a message that a broker handed out, without waiting, in a business transaction that has done nothing
+    /// else yet. If the row is not to be had, the transaction is rolled back next.
+    fn lock(&self, tx: &mut Self::Tx, delivery: &Delivery) -> impl Future<Output = Result<Found>> + Send {
+        async { unbuilt() }
+    }
+
+    /// Marks the rows of these messages, which a broker handed out, as this process's, as far as they are free or are its own
+    /// already; what was found, in the order of the keys.
+    ///
+    /// [`crate::Error::LostClaim`] if the process has been declared dead.
+    fn claim_these(
+        &self,
+        process: ProcessId,
+        queue: &str,
+        keys: &[Key],
+    ) -> impl Future<Output = Result<Vec<Found>>> + Send {
+        async { unbuilt() }
+    }
+
+    /// Puts messages into the outbox, in the caller's transaction: they are published through the broker of this queue, and are
+    /// not seen in this database again.
+    fn publish(
+        &self,
+        connection: &mut Self::Connection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> impl Future<Output = Result<Vec<String>>> + Send {
+        async { unbuilt() }
+    }
+
+    /// Up to `most` messages of the queue that are due and not known to be published, in the order in which they were sent.
+    fn unsent(&self, queue: &str, most: usize) -> impl Future<Output = Result<Vec<Unsent>>> + Send {
+        async { unbuilt() }
+    }
+
+    /// The turn to publish what was sent to a queue, for the queue's `relay_after` from now on: one relay at a time has it, so that
+    /// the order of sends is kept. False if another one has it.
+    fn take_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<bool>> + Send {
+        async { unbuilt() }
+    }
+
+    /// Leaves the turn to others, if this relay has it.
+    fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send {
+        async { unbuilt() }
+    }
+
+    /// These numbers of the outbox are with the broker.
+    fn note_published(&self, queue: &str, numbers: &[i64]) -> impl Future<Output = Result<()>> + Send {
+        async { unbuilt() }
+    }
+
+    /// This number of the outbox is not, for this reason; it is due again after a while.
+    fn note_unpublished(
+        &self,
+        queue: &str,
+        number: i64,
+        error: &str,
+        wait: Duration,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async { unbuilt() }
+    }
+
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
@@ -260,6 +329,8 @@ pub struct Registration {
     pub lease: Duration,
     /// The queues it serves, and how often each one's messages may run.
     pub queues: BTreeMap<Arc<str>, u32>,
+    /// The queues that it publishes for.
+    pub relays: BTreeSet<Arc<str>>,
 }
 
 impl Registration {
@@ -271,7 +342,14 @@ impl Registration {
     /// A process that serves these queues under these request ids.
     #[must_use]
     pub fn of(request_ids: BTreeSet<Arc<str>>, lease: Duration, queues: BTreeMap<Arc<str>, u32>) -> Self {
-        Registration { id: ProcessId::random(), request_ids, alone: BTreeSet::new(), lease, queues }
+        Registration {
+            id: ProcessId::random(),
+            request_ids,
+            alone: BTreeSet::new(),
+            lease,
+            queues,
+            relays: BTreeSet::new(),
+        }
     }
 
     /// Its request ids in one text, for operators.
@@ -326,6 +404,8 @@ pub struct Around {
     pub due: bool,
     /// There may be dead processes.
     pub dead: bool,
+    /// There may be messages to publish.
+    pub unsent: bool,
     /// The minute that it is, by the database's clock, since 1970.
     pub minute: i64,
     /// What operators ask of the process's request ids; those of which they ask nothing may be missing.
@@ -341,4 +421,8 @@ pub struct Rescued {
     pub messages: u64,
     /// Messages parked because they killed their process once too often.
     pub parked: u64,
+}
+
+fn unbuilt<T>() -> Result<T> {
+    Err(crate::Error::Setup("not in this version".into()))
 }

@@ -119,6 +119,9 @@ impl<S: Store> Chores<S> {
         if around.due {
             self.return_due(&by).await;
         }
+        if around.unsent {
+            by.relays.iter().for_each(|queue| self.store.bell().ring(queue));
+        }
         if beats && around.minute > 0 {
             self.note_stats(around.minute);
         }

@@ -32,7 +32,7 @@ impl Past {
         payload_limit: usize,
     ) -> Delivery {
         let (parked, suspect) = (past.is_some(), past.is_some_and(|past| past.suspect));
-        let claim = Claim { owner, parked, suspect, group };
+        let claim = Claim { owner, parked, suspect, group, locked: false };
         Delivery::claimed(message, claim, past.map_or(0, |past| past.failures)).within(payload_limit)
     }
 }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
+    broker::Brokers,
     flags::Following,
     journal::named,
     lane_reader::{Lane, LaneReader},
@@ -33,12 +34,13 @@ use crate::{
 /// Finds the actions for the request path.
 pub struct Dispatch<S: Store> {
     actions: Actions<S>,
+    brokers: Brokers,
     settings: Settings,
 }
 
 impl<S: Store> Dispatch<S> {
-    pub(crate) fn new(actions: Actions<S>, settings: Settings) -> Self {
-        Dispatch { actions, settings }
+    pub(crate) fn new(actions: Actions<S>, brokers: Brokers, settings: Settings) -> Self {
+        Dispatch { actions, brokers, settings }
     }
 
     /// The pools that the request asks for.

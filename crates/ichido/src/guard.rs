@@ -1,0 +1,68 @@
+//! What the database says about a message that a broker carries: what is found when it is handed out, and what is to be
+//! published. Stores find and keep it; [`BrokerReader`](crate::broker_reader) and [`Relay`](crate::Relay) act on it.
+
+use serde::Serialize;
+
+use crate::{Headers, Outgoing};
+
+/// What is found in the database when a broker hands a message out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Its row, which is ours now.
+    Free(Standing),
+    /// No row: it is done, if it was one of ours.
+    Nothing,
+    /// Its row, and somebody else is at it.
+    Busy,
+    /// Its row; it waits for its time, and is published again then.
+    Waiting,
+    /// Its row; it has failed for good and waits for an operator.
+    Failed,
+}
+
+/// What is known about a message whose row was free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Runs that failed by themselves.
+    pub failures: u32,
+    /// A process died while it had it.
+    pub suspect: bool,
+    /// There is a parked row about it.
+    pub parked: bool,
+}
+
+/// A message that is to be published.
+#[derive(Debug, Clone)]
+pub struct Unsent {
+    /// Its number in the outbox.
+    pub number: i64,
+    /// How often it was published in vain.
+    pub attempts: u32,
+    /// What is published.
+    pub message: Outgoing,
+}
+
+/// What is published to an exchange, without a mutex in this database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Publication {
+    /// Where it is published to.
+    pub exchange: String,
+    /// And with which key.
+    pub routing_key: String,
+    /// Texts beside the payload.
+    pub headers: Headers,
+    /// What it says.
+    pub payload: Vec<u8>,
+}
+
+/// How a queue's outbox is, for operators.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Outbox {
+    /// Messages that are committed, due and not known to be with the broker; at most [`crate::backend::MOST_COUNTED`] are counted.
+    pub unpublished: u64,
+    /// For how many seconds the oldest of them has been due.
+    pub oldest_seconds: Option<i64>,
+    /// What kept one of them from being published, last.
+    pub error: Option<String>,
+}
