@@ -52,6 +52,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     if let Some(url) = &cli.database_url {
         config.override_url(url, "--database-url")?;
     }
+    config.check_claims(&cli.config.display().to_string())?;
     if let Command::Run(run) = &cli.command
         && let Some(level) = &run.level
     {
