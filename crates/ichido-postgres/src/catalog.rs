@@ -11,7 +11,7 @@ use crate::{
     connect::setup_error,
     quote,
     schema::Schema,
-    statements::{Column, Rows, Statements},
+    statements::{Column, Kind, Rows, Statements},
 };
 
 /// An owner column must hold a UUID as text.
@@ -21,6 +21,7 @@ const OWNER_WIDTH: i32 = 36;
 pub(crate) async fn look(connection: &mut PgConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
+        Place::Broker(_) => Rows::mutex(schema, &queue.name)?,
         _ => Rows::managed(schema, &queue.name)?,
     };
     Statements::new(schema, queue, rows)
@@ -58,7 +59,8 @@ pub(crate) async fn business_table(
         table: full_name,
         key,
         columns,
-        managed: false,
+        outbox: String::new(),
+        kind: Kind::Table,
     };
     if owner_is_there {
         refuse_owner(connection, queue, table, &rows).await?;

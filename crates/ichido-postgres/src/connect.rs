@@ -51,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) notify: AtomicBool,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
+    pub(crate) origin: OnceCell<Arc<str>>,
     pub(crate) rendered: Rendered,
 }
 
@@ -75,6 +76,7 @@ impl Postgres {
             notify: AtomicBool::new(true),
             queues,
             statements: OnceCell::new(),
+            origin: OnceCell::new(),
             rendered: Rendered::default(),
         };
         Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))

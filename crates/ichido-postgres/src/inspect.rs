@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, adopt, parked::UTC};
+use crate::{Postgres, adopt, parked::UTC, statements::Kind};
 
 impl Inspect for Postgres {
     async fn overview(&self) -> Result<Overview> {
@@ -32,7 +32,7 @@ impl Inspect for Postgres {
                 oldest_seconds: rows.try_get(2)?,
                 recent: rows.try_get(3)?,
                 held_groups: parked.try_get(2)?,
-                outbox: None,
+                outbox: self.outbox_of(queue).await?,
             });
         }
         Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
@@ -78,7 +78,12 @@ impl Inspect for Postgres {
         for column in id.key.columns() {
             payload = payload.bind(column);
         }
-        Ok(self.own.fetch_optional(payload).await?.map(|row| row.try_get(0)).transpose()?)
+        let row = self.own.fetch_optional(payload).await?;
+        if queue.mutex.is_some() {
+            let bytes = row.map(|row| row.try_get::<Option<Vec<u8>>, _>(0)).transpose()?.flatten();
+            return Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
     async fn statements(&self) -> Result<Vec<Statement>> {
@@ -104,7 +109,7 @@ impl Inspect for Postgres {
                 warnings.push(format!("{setting} is off: {consequence}"));
             }
         }
-        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.groups.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
                 warnings.push(backend::no_claim_index(&queue.queue));
@@ -124,7 +129,7 @@ impl Inspect for Postgres {
 
     async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
         let rows = &self.queue(queue).await?.rows;
-        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+        Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 }
 

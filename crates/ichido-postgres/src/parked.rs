@@ -9,7 +9,10 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, fault, messages, statements::Statements};
+use crate::{
+    Postgres, fault, messages,
+    statements::{Kind, Statements},
+};
 
 /// A point in time as operators read it.
 pub(crate) const UTC: &str = "'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'";
@@ -29,8 +32,13 @@ impl Postgres {
     pub(crate) async fn park_in(&self, tx: &mut PgConnection, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        // What is only locked is free for others since the rollback: whoever is at it now decides.
+        if claim.locked && !self.is_free(&mut *tx, delivery).await? {
+            return Ok(false);
+        }
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
+        let mut park =
+            sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
         for column in delivery.message.key.columns() {
             park = park.bind(column);
         }
@@ -43,6 +51,7 @@ impl Postgres {
         } else {
             self.free_groups(&mut *tx, queue, claim.owner, &group.cloned().into_iter().collect::<Vec<_>>()).await?;
         }
+        self.keep_payload(tx, queue, delivery).await?;
         self.write_note(tx, queue, &delivery.message.key, Note::failure(failure)).await?;
         Ok(true)
     }
@@ -114,6 +123,8 @@ impl Postgres {
         let release =
             format!("update {parked} set state = 'released', due_at = null where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(release)).bind(&*queue.queue).bind(&back).execute(&mut *tx).await?;
+        let returned: Vec<Key> = back.iter().map(|key| key.parse()).collect::<Result<_>>()?;
+        self.republish(&mut tx, queue, &returned).await?;
         let forget = format!("delete from {parked} where queue = $1 and key = any($2)");
         sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(&gone).execute(&mut *tx).await?;
         tx.commit().await?;
@@ -186,7 +197,7 @@ impl Postgres {
     pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
         let queue = self.queue(&id.queue).await?;
         let parked = &self.shared.schema.parked;
-        let stays_new = !queue.rows.managed && !queue.rows.mapping.has_failed_value();
+        let stays_new = queue.rows.kind == Kind::Table && !queue.rows.mapping.has_failed_value();
         let past = if stays_new {
             format!("update {parked} set state = 'discarded' where queue = $1 and key = $2")
         } else {
@@ -211,7 +222,9 @@ impl Postgres {
             change = change.bind(column);
         }
         let changed = change.execute(&mut *tx).await.map_err(|error| match error {
-            error if queue.rows.managed && fault::is_unique(&error) => backend::unique_taken(&queue.queue, key),
+            error if queue.rows.kind == Kind::Managed && fault::is_unique(&error) => {
+                backend::unique_taken(&queue.queue, key)
+            }
             error => error.into(),
         })?;
         if changed.rows_affected() != 1 {
@@ -219,6 +232,7 @@ impl Postgres {
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
         self.free_failed(&mut tx, queue, std::slice::from_ref(&text)).await?;
+        self.republish(&mut tx, queue, std::slice::from_ref(key)).await?;
         let audit =
             format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
         let audit = sqlx::query(AssertSqlSafe(audit))

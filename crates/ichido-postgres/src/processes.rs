@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -110,16 +110,27 @@ impl Postgres {
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
              exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid), \
-             r.request_id, r.stopped, r.paused, extract(epoch from clock_timestamp())::bigint / 60 \
+             r.request_id, r.stopped, r.paused, extract(epoch from clock_timestamp())::bigint / 60, \
+             exists (select 1 from {} where published_at is null and due_at <= clock_timestamp() and queue = any($4)) \
              from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id = any($3)",
-            self.shared.schema.parked, self.shared.schema.process, self.shared.schema.request
+            self.shared.schema.parked,
+            self.shared.schema.process,
+            self.shared.schema.outbox,
+            self.shared.schema.request
         );
+        let relays: Vec<&str> = by.relays.iter().map(AsRef::as_ref).collect();
         let requests: Vec<&str> = by.request_ids.iter().map(AsRef::as_ref).collect();
-        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests);
+        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests).bind(relays);
         let rows = self.own.fetch_all(look).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
         let minute = row.try_get(5)?;
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, unsent: false, minute, flags: flags_in(&rows, 2)? })
+        Ok(Around {
+            due: row.try_get(0)?,
+            dead: row.try_get(1)?,
+            unsent: row.try_get(6)?,
+            minute,
+            flags: flags_in(&rows, 2)?,
+        })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
@@ -172,6 +183,11 @@ impl Postgres {
             }
         }
         self.free(tx, queue, dead, &freed).await?;
+        if queue.mutex.as_ref().is_some_and(|mutex| mutex.rules.on_busy == OnBusy::DeadLetter) {
+            // Its copies may all be among the dead letters, as busy.
+            let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
+            self.republish(tx, queue, &keys).await?;
+        }
         rescued.messages += freed.len() as u64;
         self.forget_queue(tx, queue, dead).await
     }

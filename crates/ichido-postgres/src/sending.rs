@@ -8,7 +8,11 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, messages::key, statements::Statements};
+use crate::{
+    Postgres,
+    messages::key,
+    statements::{Kind, Statements},
+};
 
 impl Postgres {
     pub(crate) async fn send_in(
@@ -19,10 +23,10 @@ impl Postgres {
     ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
         backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = if queue.rows.managed {
-            self.send_managed(connection, queue, messages).await?
-        } else {
-            send_rows(connection, queue, messages, !self.own.is_pooled()).await?
+        let sent = match queue.rows.kind {
+            Kind::Managed => self.send_managed(connection, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
+            Kind::Table => send_rows(connection, queue, messages, !self.own.is_pooled()).await?,
         };
         self.delay(connection, queue, &sent, messages).await?;
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use ichido::{
-    Key, Queue, Result,
+    Key, Place, Queue, Result,
     backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
     stat::WINDOW,
 };
 
-use crate::{groups::Groups, quote, schema::Schema};
+use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -40,7 +40,20 @@ pub(crate) struct Rows {
     pub(crate) place: String,
     /// Which rows of which table they are, for the comparison with other queues.
     pub(crate) identity: String,
-    pub(crate) managed: bool,
+    /// Where the payloads of mutex rows are.
+    pub(crate) outbox: String,
+    pub(crate) kind: Kind,
+}
+
+/// Whose rows they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The user's.
+    Table,
+    /// Ichido's own messages.
+    Managed,
+    /// The mutexes of messages that a broker carries.
+    Mutex,
 }
 
 impl Rows {
@@ -56,8 +69,36 @@ impl Rows {
             owner,
             place: format!("managed:{queue}"),
             identity: format!("managed:{queue}"),
-            managed: true,
+            outbox: schema.outbox.clone(),
+            kind: Kind::Managed,
         })
+    }
+
+    /// The mutex rows of a broker's queue.
+    pub(crate) fn mutex(schema: &Schema, queue: &str) -> Result<Self> {
+        Ok(Rows {
+            table: schema.mutex.clone(),
+            mapping: Mapping::mutex(queue),
+            key: vec![Column::new("id".into(), "varchar".into())?],
+            place: format!("mutex:{queue}"),
+            identity: format!("mutex:{queue}"),
+            kind: Kind::Mutex,
+            ..Rows::managed(schema, queue)?
+        })
+    }
+
+    /// The row is held under this claim. A lock leaves no owner in it.
+    fn held(&self, new: &str) -> String {
+        let is = if self.kind == Kind::Mutex { "is not distinct from" } else { "=" };
+        format!("t.{} {is} {} and {new}", self.owner.quoted, self.me())
+    }
+
+    /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
+    fn undecided(&self, new: &str) -> String {
+        match self.kind {
+            Kind::Mutex => format!("{new} and ($1::text is null or $1::text is not null)"),
+            Kind::Table | Kind::Managed => self.held(new),
+        }
     }
 
     /// `$1` as a value of the owner column.
@@ -92,8 +133,10 @@ impl Rows {
 
     /// The message in JSON; bytes are base64, and the server's line breaks in it are taken out.
     fn payload(&self) -> String {
-        if self.managed {
-            return "t.payload".into();
+        match self.kind {
+            Kind::Managed => return "t.payload".into(),
+            Kind::Mutex => return format!("(select o.payload from {} o where o.mutex = t.id)", self.outbox),
+            Kind::Table => {}
         }
         let value = |Column { quoted, kind, .. }: &Column| match kind.as_str() {
             "bytea" => format!("replace(encode(t.{quoted}, 'base64'), E'\\n', '') as {quoted}"),
@@ -105,7 +148,7 @@ impl Rows {
 
     /// What is read of a message.
     pub(crate) fn message(&self) -> String {
-        let headers = if self.managed { "t.headers" } else { "'{}'" };
+        let headers = if self.kind == Kind::Managed { "t.headers" } else { "'{}'" };
         let group = self.group_out();
         let (key, payload, waited) = (self.key_out(), self.payload(), self.waited());
         format!("{key}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited")
@@ -159,6 +202,8 @@ pub(crate) struct Statements {
     /// How many values of the claim order a bound has.
     pub(crate) bound_columns: usize,
     pub(crate) groups: Option<Groups>,
+    /// What only a broker's queue has.
+    pub(crate) mutex: Option<Mutex>,
     pub(crate) look: Arc<str>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
@@ -186,7 +231,8 @@ impl Statements {
         let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
         let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
         let mine = format!("t.{owner} = {} and {new}", rows.me());
-        let update = |set: &str| format!("update {table} t set {set} where {} and {mine}", rows.key_is(2));
+        let held = rows.held(new);
+        let update = |set: &str| format!("update {table} t set {set} where {} and {held}", rows.key_is(2));
         let (key, many, out, group) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.group_out());
         Ok(Statements {
             claim: claim(schema, &queue.name, &rows, &conditions, "")?.into(),
@@ -194,11 +240,20 @@ impl Statements {
             bound: LowerBound::default(),
             bound_columns: conditions.bound().len(),
             groups: Groups::new(schema, &queue.name, &rows, &conditions)?,
+            mutex: match &queue.place {
+                Place::Broker(rules) => Some(Mutex::new(schema, &queue.name, &rows, rules)?),
+                _ => None,
+            },
             look: look(&rows, &conditions).into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
-            complete: complete(&rows, &conditions, &mine).into(),
-            complete_many: complete_many(&rows, &conditions, &mine).into(),
-            is_claimed: format!("select 1 from {table} t where {} and {mine} for update", rows.key_is(2)).into(),
+            complete: complete(&rows, &conditions, &held).into(),
+            complete_many: complete_many(&rows, &conditions, &held).into(),
+            is_claimed: format!(
+                "select 1 from {table} t where {} and {} for update",
+                rows.key_is(2),
+                rows.undecided(new)
+            )
+            .into(),
             release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
@@ -220,8 +275,8 @@ impl Statements {
             )
             .into(),
             revive: format!("update {table} t set {revive} where {key} and {failed}").into(),
-            // A managed message goes, a row of the user's own stays as it is.
-            discard: if rows.managed {
+            // A message of ichido's own goes, a row of the user's own stays as it is.
+            discard: if rows.kind != Kind::Table {
                 format!("delete from {table} t where {key} and {failed}").into()
             } else {
                 format!("select 1 from {table} t where {key} and {failed} for update").into()
@@ -256,6 +311,7 @@ impl Statements {
     /// The statements with what they do.
     pub(crate) fn all(&self) -> Vec<(&'static str, &Arc<str>)> {
         let groups = self.groups.iter().map(|groups| ("claim of a group's first", &groups.claim));
+        let guard = self.mutex.iter().flat_map(|mutex| [("lock", &mutex.lock), ("claim by id", &mutex.claim)]);
         let all = [
             ("claim", &self.claim),
             ("claim from a row on", &self.claim_from),
@@ -268,7 +324,7 @@ impl Statements {
             ("rescue", &self.owned),
             ("retry", &self.revive),
         ];
-        all.into_iter().chain(groups).collect()
+        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 })).chain(groups).collect()
     }
 }
 

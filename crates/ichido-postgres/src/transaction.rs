@@ -72,7 +72,7 @@ impl Postgres {
         &self,
         tx: &mut Tx,
         queue: &Statements,
-        owner: ProcessId,
+        owner: Option<ProcessId>,
         some: &[&Delivery],
     ) -> Result<(), Completion> {
         match self.pass_door(tx, queue, owner, some).await {
@@ -91,7 +91,7 @@ impl Postgres {
         &self,
         tx: &mut Tx,
         queue: &Statements,
-        owner: ProcessId,
+        owner: Option<ProcessId>,
         some: &[&Delivery],
     ) -> sqlx::Result<u64> {
         // Behind a pooler without a name: a statement of somebody else's under that name must not take its place.
@@ -104,9 +104,10 @@ impl Postgres {
             forget.persistent(named).execute(&mut *tx.inner).await?;
         }
         let groups: Vec<_> = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
-        self.free_groups(&mut tx.inner, queue, owner, &groups).await?;
+        self.free_groups(&mut tx.inner, queue, owner.unwrap_or(ProcessId::NOBODY), &groups).await?;
         let statement = if some.len() == 1 { &queue.complete } else { &queue.complete_many };
-        let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner.to_string()).bind(&tx.token);
+        let owner = owner.map(|owner| owner.to_string());
+        let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&tx.token);
         let keys: Vec<&Key> = some.iter().map(|delivery| &delivery.message.key).collect();
         if let [key] = *keys {
             for column in key.columns() {

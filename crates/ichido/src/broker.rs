@@ -83,7 +83,6 @@ pub enum Settlement {
 
 /// A message on its way to a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Outgoing {
     /// Its id: the same however often it is published.
     pub id: String,

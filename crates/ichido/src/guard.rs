@@ -1,9 +1,11 @@
 //! What the database says about a message that a broker carries: what is found when it is handed out, and what is to be
 //! published. Stores find and keep it; [`BrokerReader`](crate::broker_reader) and [`Relay`](crate::Relay) act on it.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
-use crate::{Headers, Outgoing};
+use crate::{Guarded, Headers, Outgoing};
 
 /// What is found in the database when a broker hands a message out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +33,24 @@ pub struct Standing {
     pub parked: bool,
 }
 
+/// How a broker's queue is guarded, as its readers must know it.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// The name of this database.
+    pub origin: Arc<str>,
+    /// The largest payload in bytes.
+    pub payload_limit: usize,
+    /// The rules.
+    pub rules: Guarded,
+}
+
 /// A message that is to be published.
 #[derive(Debug, Clone)]
 pub struct Unsent {
     /// Its number in the outbox.
     pub number: i64,
+    /// Which of its publications this is: a retry is another one.
+    pub edition: i64,
     /// How often it was published in vain.
     pub attempts: u32,
     /// What is published.
@@ -65,4 +80,12 @@ pub struct Outbox {
     pub oldest_seconds: Option<i64>,
     /// What kept one of them from being published, last.
     pub error: Option<String>,
+}
+
+impl Outbox {
+    /// An outbox with so many messages.
+    #[must_use]
+    pub fn new(unpublished: u64, oldest_seconds: Option<i64>, error: Option<String>) -> Self {
+        Outbox { unpublished, oldest_seconds: oldest_seconds.map(|seconds| seconds.max(0)), error }
+    }
 }

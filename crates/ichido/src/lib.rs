@@ -93,7 +93,7 @@ pub use self::{
     delivery::{Claim, Delivery, Mark},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
-    guard::{Found, Outbox, Publication, Standing, Unsent},
+    guard::{Found, Guard, Outbox, Publication, Standing, Unsent},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
         DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,

@@ -191,7 +191,7 @@ impl<S: Store> Turn<S> {
         let messages: Vec<Outgoing> = unsent.iter().map(|unsent| unsent.message.clone()).collect();
         let fates = self.keeping_the_turn(&messages).await;
         let pairs = || unsent.iter().zip(&fates);
-        let arrived: Vec<i64> = pairs().filter(|(_, fate)| fate.is_ok()).map(|(unsent, _)| unsent.number).collect();
+        let arrived: Vec<&Unsent> = pairs().filter(|(_, fate)| fate.is_ok()).map(|(unsent, _)| unsent).collect();
         if !arrived.is_empty() {
             self.store.note_published(&self.queue, &arrived).await?;
         }
@@ -221,7 +221,7 @@ impl<S: Store> Turn<S> {
         if why.is_its_own() {
             tracing::warn!(%queue, id, %why, "not published; trying again later");
         }
-        self.store.note_unpublished(queue, unsent.number, &why.to_string(), wait).await
+        self.store.note_unpublished(queue, unsent, &why.to_string(), wait).await
     }
 
     /// Publishes, which can take long, and meanwhile keeps the turn.

@@ -14,7 +14,8 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
-    Bell, Delivery, Flags, Found, Key, MessageId, NewMessage, Publication, Result, Retention, Terms, Unsent, stat::Stat,
+    Bell, Delivery, Flags, Found, Guard, Key, MessageId, NewMessage, Publication, Result, Retention, Terms, Unsent,
+    stat::Stat,
 };
 
 /// A database that holds the business tables and ichido's own.
@@ -141,8 +142,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Records a failure and puts the message aside; false if the claim was gone.
     fn park(&self, delivery: &Delivery, failure: &Failure) -> impl Future<Output = Result<bool>> + Send;
 
-    /// The name of this database, which messages carry as the place that they come from.
-    fn origin(&self) -> impl Future<Output = Result<Arc<str>>> + Send {
+    /// How a broker's queue is guarded.
+    ///
+    /// [`crate::Error::Setup`] if no broker keeps it.
+    fn guard(&self, queue: &str) -> impl Future<Output = Result<Guard>> + Send {
+        let _ = queue;
         async { unbuilt() }
     }
 
@@ -192,16 +196,16 @@ pub trait Store: Clone + Send + Sync + 'static {
         async { unbuilt() }
     }
 
-    /// These numbers of the outbox are with the broker.
-    fn note_published(&self, queue: &str, numbers: &[i64]) -> impl Future<Output = Result<()>> + Send {
+    /// These are with the broker now.
+    fn note_published(&self, queue: &str, published: &[&Unsent]) -> impl Future<Output = Result<()>> + Send {
         async { unbuilt() }
     }
 
-    /// This number of the outbox is not, for this reason; it is due again after a while.
+    /// This one is not, for this reason; it is due again after a while.
     fn note_unpublished(
         &self,
         queue: &str,
-        number: i64,
+        unsent: &Unsent,
         error: &str,
         wait: Duration,
     ) -> impl Future<Output = Result<()>> + Send {

@@ -24,6 +24,8 @@ pub struct Mapping {
     pub all_grouped: bool,
     /// The column that says when a row was sent.
     pub sent_at: Option<String>,
+    /// Messages can have a unique key.
+    pub unique_keys: bool,
 }
 
 /// What is asked and written about rows, in SQL; the table is called `t`.
@@ -76,7 +78,14 @@ impl Mapping {
             group: Some("group_key".into()),
             all_grouped: false,
             sent_at: Some("sent_at".into()),
+            unique_keys: true,
         }
+    }
+
+    /// The mapping of the mutex rows of a broker's queue, which have the columns `id`, `queue`, `owner` and `sent_at`.
+    #[must_use]
+    pub fn mutex(queue: &str) -> Self {
+        Mapping { group: None, unique_keys: false, ..Mapping::managed(queue) }
     }
 
     /// The mapping of a business table; `quoted` finds a column and quotes its name.
@@ -102,6 +111,7 @@ impl Mapping {
             all_grouped: false,
             group: table.group_by.as_deref().map(&quoted).transpose()?,
             sent_at: table.sent_at.as_deref().map(&quoted).transpose()?,
+            unique_keys: false,
         })
     }
 
@@ -135,11 +145,12 @@ impl Mapping {
             },
             fail: match failed_value {
                 Some((column, failed)) => set(column, failed)?,
-                None if status.is_some() => format!("{owner} = {nobody}"),
+                None if !self.unique_keys => format!("{owner} = {nobody}"),
                 None => format!("{owner} = {nobody}, {FREE_UNIQUE_KEY}"),
             },
             revive: match status {
                 Some((column, status)) => set(column, &status.new)?,
+                None if !self.unique_keys => format!("{owner} = null"),
                 None => format!("{owner} = null, {TAKE_UNIQUE_KEY}"),
             },
             ungrouped: self.group.as_ref().map(|group| format!(" and t.{group} is null")).unwrap_or_default(),

@@ -6,6 +6,7 @@ mod claim;
 mod claim_index;
 mod groups;
 mod mapping;
+mod mutex;
 mod past;
 mod refuse;
 mod requests;
@@ -20,6 +21,7 @@ pub use self::{
     claim_index::ClaimIndex,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
+    mutex::{found, new_id, no_broker, refuse_publications},
     past::{MOST_KEYS, Note, Owned, Past, by_claim, by_owner, wait_ms},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,

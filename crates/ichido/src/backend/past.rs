@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{Claim, DIED_RUNNING, Delivery, Failure, Key, Message, ParkedState, ProcessId};
+use crate::{Claim, DIED_RUNNING, Delivery, Failure, Key, Message, ParkedState, ProcessId, Standing};
 
 /// Databases cannot count further than some time; ten years are for ever enough.
 const LONGEST_WAIT: Duration = Duration::from_hours(10 * 365 * 24);
@@ -20,6 +20,13 @@ impl Past {
     pub fn new(state: &str, attempts: u32, suspect: bool) -> Self {
         let by_hand = matches!(ParkedState::read(state), ParkedState::Dead | ParkedState::Discarded);
         Past { failures: if by_hand { 0 } else { attempts }, suspect: suspect && !by_hand }
+    }
+
+    /// What is known about a message whose mutex row was free; without a past, if it has none.
+    #[must_use]
+    pub fn standing(past: Option<&Past>) -> Standing {
+        let (failures, suspect) = past.map_or((0, false), |past| (past.failures, past.suspect));
+        Standing { failures, suspect, parked: past.is_some() }
     }
 
     /// A claimed message with its past, if it has one.
@@ -104,24 +111,24 @@ pub struct Owned {
 /// The most keys that one statement is about: more of them make it slower, not faster.
 pub const MOST_KEYS: usize = 500;
 
-/// Claimed deliveries by queue and owner.
+/// Claimed deliveries by queue and by what their rows have as owner.
 #[must_use]
-pub fn by_claim(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<&Delivery>> {
+pub fn by_claim(deliveries: &[Delivery]) -> BTreeMap<(&str, Option<ProcessId>), Vec<&Delivery>> {
     let mut claims: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for delivery in deliveries {
         if let Some(claim) = &delivery.claim {
-            claims.entry((&*delivery.message.queue, claim.owner)).or_default().push(delivery);
+            claims.entry((&*delivery.message.queue, claim.in_row())).or_default().push(delivery);
         }
     }
     claims
 }
 
-/// Deliveries of a queue and an owner, for statements about many of them.
+/// Deliveries of a queue and an owner, for statements about many of them; a row that is only locked has none.
 #[must_use]
 pub fn by_owner(deliveries: &[Delivery]) -> BTreeMap<(&str, ProcessId), Vec<Owned>> {
     let mut owners: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for delivery in deliveries {
-        if let Some(claim) = &delivery.claim {
+        if let Some(claim) = delivery.claim.as_ref().filter(|claim| !claim.locked) {
             let owned = Owned { key: delivery.message.key.clone(), group: claim.group.clone() };
             owners.entry((&*delivery.message.queue, claim.owner)).or_default().push(owned);
         }

@@ -43,6 +43,9 @@ pub fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &
         super::refuse::refuse_size(queue, limit, message)?;
         if mapping.status.is_some() {
             super::refuse::refuse_managed_only(queue, mapping.group.as_deref(), message)?;
+        } else if !mapping.unique_keys && (message.unique.is_some() || message.group.is_some()) {
+            let text = format!("unique keys and groups are for managed queues; a broker keeps `{queue}`");
+            return Err(Error::Refused(text));
         }
     }
     Ok(())

@@ -1,0 +1,43 @@
+-- The name of this database, which messages at brokers carry as the place that they come from.
+create table ichido_origin (
+    id text collate "C" primary key
+);
+insert into ichido_origin values (gen_random_uuid()::text);
+
+-- A row is there while a message that a broker carries is not done. Consumers lock it, or own it; nobody else touches it.
+create table ichido_mutex (
+    id      varchar(64) collate "C" primary key,
+    queue   text collate "C" not null,
+    owner   uuid,
+    sent_at timestamptz not null default now()
+);
+create index ichido_mutex_queue on ichido_mutex (queue, owner);
+
+-- What is to be published after its transaction has committed. With a mutex it stays until the message is done, so that it can be
+-- published again; without one it goes when it has arrived.
+create table ichido_outbox (
+    number       bigint generated always as identity primary key,
+    id           varchar(64) collate "C" not null,
+    mutex        varchar(64) collate "C" unique references ichido_mutex (id) on delete cascade,
+    queue        text collate "C" not null,
+    exchange     text not null,
+    routing_key  text not null,
+    headers      text not null default '{}',
+    payload      bytea not null,
+    created_at   timestamptz not null default now(),
+    due_at       timestamptz default now(),
+    edition      bigint not null default 0,
+    published_at timestamptz,
+    attempts     integer not null default 0,
+    error        text
+);
+create index ichido_outbox_unsent on ichido_outbox (queue, number) where published_at is null;
+
+-- Whose turn it is to publish for a queue.
+create table ichido_relay (
+    queue text collate "C" primary key,
+    owner uuid not null,
+    until timestamptz not null
+);
+
+alter table ichido_stat add duplicates bigint not null default 0, add found_busy bigint not null default 0;

@@ -1,0 +1,129 @@
+//! The mutex rows of messages that a broker carries: locked in the business transaction, or marked as a process's own. What is
+//! found says what becomes of the delivery.
+
+use ichido::{
+    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    backend::{self, Past},
+};
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
+use std::sync::Arc;
+
+use crate::{
+    Postgres, fault, quote,
+    schema::Schema,
+    statements::{Rows, Statements, me},
+};
+
+/// A row that somebody else has locked.
+const LOCKED: &str = "55P03";
+
+/// What only the rows of a broker's queue have.
+pub(crate) struct Mutex {
+    pub(crate) rules: Guarded,
+    /// `$1` is the id, `$2` the key of its parked row.
+    pub(crate) lock: Arc<str>,
+    /// `$1` is the process, `$2` the ids, `$3` the keys of their parked rows.
+    pub(crate) claim: Arc<str>,
+}
+
+/// What is read of a row: its owner, and what is known about its message.
+const FOUND: &str = "t.owner::text as owner, p.state, p.attempts, p.suspect";
+
+impl Mutex {
+    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
+        let (table, parked, queue) = (&rows.table, &schema.parked, quote::literal(queue)?);
+        let lock = format!(
+            "select {FOUND} from {table} t left join {parked} p on p.queue = {queue} and p.key = $2 \
+             where t.id = $1 and t.queue = {queue} for update of t nowait"
+        );
+        let claim = format!(
+            "with {me}, \
+             wanted as (select * from unnest($2::text[], $3::text[]) with ordinality as w(id, key, at)), \
+             free as materialized (select t.id from {table} t, wanted where t.id = wanted.id and t.queue = {queue} \
+             and (t.owner is null or t.owner = {owner}) and exists (select 1 from me) for update of t skip locked), \
+             claimed as (update {table} t set owner = {owner} from free where t.id = free.id returning t.id) \
+             select exists (select 1 from me), c.id is not null, t.id is not null, {FOUND} \
+             from wanted w left join claimed c on c.id = w.id left join {table} t on t.id = w.id and t.queue = {queue} \
+             left join {parked} p on p.queue = {queue} and p.key = w.key order by w.at",
+            me = me(schema),
+            owner = rows.me(),
+        );
+        Ok(Mutex { rules: rules.clone(), lock: lock.into(), claim: claim.into() })
+    }
+}
+
+impl Statements {
+    /// What only a broker's queue has.
+    pub(crate) fn mutex(&self) -> Result<&Mutex> {
+        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+    }
+}
+
+impl Postgres {
+    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+        let queue = self.queue(queue).await?;
+        let rules = queue.mutex()?.rules.clone();
+        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+    }
+
+    /// The name of this database.
+    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
+        let read = || async {
+            let origin = format!("select id from {}", self.shared.schema.origin);
+            let row = self.own.fetch_one(sqlx::query(AssertSqlSafe(origin))).await?;
+            Ok::<_, Error>(Arc::from(row.try_get::<&str, _>(0)?))
+        };
+        self.shared.origin.get_or_try_init(read).await.cloned()
+    }
+
+    pub(crate) async fn lock_in(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<Found> {
+        let queue = self.queue(&delivery.message.queue).await?;
+        let key = &delivery.message.key;
+        queue.refuse_key(key)?;
+        let lock =
+            sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(&key.columns()[0]).bind(key.to_string());
+        match lock.persistent(!self.own.is_pooled()).fetch_optional(tx).await {
+            Ok(None) => Ok(Found::Nothing),
+            Ok(Some(row)) => found(&row, None),
+            Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Ok(Found::Busy),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
+        let claim = sqlx::query(AssertSqlSafe(queue.mutex()?.claim.clone())).bind(process.to_string());
+        let rows = self.own.fetch_all(claim.bind(ids).bind(texts)).await?;
+        let mut all = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (alive, claimed, there): (bool, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            if !alive {
+                return Err(Error::LostClaim);
+            }
+            all.push(if there { found(row, Some(claimed))? } else { Found::Nothing });
+        }
+        Ok(all)
+    }
+
+    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
+    pub(crate) async fn is_free(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<bool> {
+        Ok(matches!(self.lock_in(tx, delivery).await?, Found::Free(_)))
+    }
+}
+
+/// What a row says; `claimed` if it was to be marked as our own.
+fn found(row: &PgRow, claimed: Option<bool>) -> Result<Found> {
+    let owner = row.try_get::<Option<&str>, _>("owner")?.map(str::parse::<ProcessId>).transpose()?;
+    let state: Option<&str> = row.try_get("state")?;
+    let past = match state {
+        Some(state) => {
+            Some(Past::new(state, row.try_get::<i32, _>("attempts")?.unsigned_abs(), row.try_get("suspect")?))
+        }
+        None => None,
+    };
+    let free = claimed.unwrap_or(owner.is_none());
+    Ok(backend::found(free, owner, state.map(ParkedState::read), past.as_ref()))
+}

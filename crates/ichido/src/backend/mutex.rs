@@ -1,0 +1,49 @@
+//! What stores of messages that a broker carries have in common.
+
+use uuid::Uuid;
+
+use crate::{Error, Found, ParkedState, ProcessId, Publication, Result, backend::Past};
+
+/// An id that no other message has or had.
+#[must_use]
+pub fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+/// A verb that is for brokers' queues only.
+#[must_use]
+pub fn no_broker(queue: &str) -> Error {
+    Error::Setup(format!("no broker keeps the queue `{queue}`"))
+}
+
+/// What a mutex row means that was free or not, with this owner, and what is known about its message.
+#[must_use]
+pub fn found(free: bool, owner: Option<ProcessId>, state: Option<ParkedState>, past: Option<&Past>) -> Found {
+    match owner {
+        _ if free => Found::Free(Past::standing(past)),
+        Some(ProcessId::NOBODY) => match state {
+            Some(ParkedState::Dead | ParkedState::Discarded) => Found::Failed,
+            _ => Found::Waiting,
+        },
+        _ => Found::Busy,
+    }
+}
+
+/// What cannot be published, before anything is written.
+///
+/// # Errors
+/// [`Error::Refused`] with the reason.
+pub fn refuse_publications(queue: &str, limit: usize, messages: &[Publication]) -> Result<()> {
+    for Publication { exchange, routing_key, payload, .. } in messages {
+        if payload.len() > limit {
+            let size = payload.len();
+            return Err(Error::Refused(format!("{size} bytes are over the limit of {limit} of the queue `{queue}`")));
+        }
+        for (what, name) in [("exchange", exchange), ("routing key", routing_key)] {
+            if name.len() > 255 || name.contains('\0') {
+                return Err(Error::Refused(format!("the {what} has more than 255 bytes, or a NUL")));
+            }
+        }
+    }
+    Ok(())
+}
