@@ -95,6 +95,7 @@ impl Topology {
     pub async fn declare(&self, broker: &Broker) -> Result<()> {
         self.refuse(broker.version().await?)?;
         let connection = broker.connect("ichido topology").await?;
+        self.can_be_bound(&connection).await?;
         self.declare_on(&connection).await
     }
 

@@ -29,15 +29,21 @@ impl Topology {
         let version = broker.version().await?;
         self.refuse(version)?;
         let connection = broker.connect("ichido check").await?;
+        self.can_be_bound(&connection).await?;
+        Ok(Look { version, missing: self.missing(&connection).await? })
+    }
+
+    /// Refuses to bind to an exchange that is not there, before anything is declared.
+    pub(super) async fn can_be_bound(&self, connection: &Connection) -> Result<()> {
         for (exchange, _) in self.bindings.iter().filter(|(exchange, _)| !exchange.is_empty()) {
-            if !has_exchange(&connection, exchange).await? {
+            if !has_exchange(connection, exchange).await? {
                 let queue = &self.queue;
                 return Err(Error::Setup(format!(
                     "queue {queue:?} cannot be bound: there is no exchange {exchange:?}"
                 )));
             }
         }
-        Ok(Look { version, missing: self.missing(&connection).await? })
+        Ok(())
     }
 
     /// What is not there; what is there is as it should be.

@@ -1,0 +1,9 @@
+//! Queues that RabbitMQ keeps, through the command line: what is refused, what a relay does alone, what a broker that is away
+//! costs. On all three databases.
+
+#[path = "../testenv/mod.rs"]
+mod testenv;
+
+mod refusing;
+mod relaying;
+mod world;
