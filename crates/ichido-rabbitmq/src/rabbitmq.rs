@@ -1,7 +1,10 @@
 //! A queue at RabbitMQ as ichido's core knows it: [`ichido::Broker`], on a publisher and sources. The relay publishes through it,
 //! the reader of a pool receives from it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use ichido::{Outgoing, Unpublished};
 
@@ -13,6 +16,8 @@ pub struct RabbitMq {
     broker: Broker,
     topology: Arc<Topology>,
     publisher: Publisher,
+    /// What the queue needs was there when it was last looked for.
+    declared: Arc<AtomicBool>,
 }
 
 impl RabbitMq {
@@ -20,13 +25,13 @@ impl RabbitMq {
     #[must_use]
     pub fn new(broker: Broker, topology: Topology, settings: PublisherSettings) -> Self {
         let publisher = Publisher::new(broker.clone(), settings);
-        Self { broker, topology: Arc::new(topology), publisher }
+        Self { broker, topology: Arc::new(topology), publisher, declared: Arc::default() }
     }
 
     /// Another queue of the same broker. Both publish over one connection.
     #[must_use]
     pub fn beside(&self, topology: Topology) -> Self {
-        Self { topology: Arc::new(topology), ..self.clone() }
+        Self { topology: Arc::new(topology), declared: Arc::default(), ..self.clone() }
     }
 
     /// The queue, and what is beside it.
@@ -43,6 +48,15 @@ impl RabbitMq {
         self.topology.declare(&self.broker).await
     }
 
+    /// Before anything is published: a message must not find nobody there because its consumer has never run.
+    async fn ready(&self) -> Result<()> {
+        if self.topology.declare && !self.declared.load(Ordering::Relaxed) {
+            self.declare().await?;
+            self.declared.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// How full its queues are.
     ///
     /// # Errors
@@ -57,6 +71,9 @@ impl ichido::Broker for RabbitMq {
 
     /// In time: see [`PublisherSettings::publish_deadline`]. What AMQP cannot carry is refused, and the others go their way.
     async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
+        if let Err(error) = self.ready().await {
+            return messages.iter().map(|_| Err(Unpublished::Unsent(error.to_string()))).collect();
+        }
         let (mut envelopes, mut fates) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for message in messages {
             let envelope = Envelope::of(message).map_err(|error| Unpublished::Refused(error.to_string()));
@@ -65,6 +82,9 @@ impl ichido::Broker for RabbitMq {
         let mut sent = self.publisher.publish(&envelopes).await.into_iter();
         for fate in fates.iter_mut().filter(|fate| fate.is_ok()) {
             *fate = sent.next().expect("one fate for one message");
+        }
+        if fates.iter().any(|fate| matches!(fate, Err(Unpublished::Unroutable(_)))) {
+            self.declared.store(false, Ordering::Relaxed);
         }
         fates
     }

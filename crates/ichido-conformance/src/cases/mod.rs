@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
 
 pub mod batching;
+pub mod brokering;
 pub mod calling;
 pub mod claiming;
 pub mod committing;
@@ -255,5 +256,19 @@ macro_rules! conformance {
                 }
             )*
         }
+    };
+}
+
+/// Runs every case about brokers for a fixture.
+#[macro_export]
+macro_rules! brokering {
+    ($fixture:ty) => {
+        $crate::conformance!(@ $fixture, brokering: [
+            what_is_sent_is_run_once_and_leaves_nothing, what_is_rolled_back_is_never_published,
+            a_copy_of_what_is_done_is_acknowledged_and_counted, a_message_that_fails_runs_again_after_its_backoff,
+            what_has_failed_for_good_is_a_dead_letter_and_an_operator_brings_it_back,
+            what_was_not_sent_from_here_is_a_dead_letter, the_classic_story_ends_with_one_effect,
+            a_message_that_is_sent_with_a_delay_is_published_when_it_is_due
+        ]);
     };
 }

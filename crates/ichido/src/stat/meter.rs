@@ -37,6 +37,8 @@ pub(crate) struct Meter {
     failed: AtomicU64,
     retried: AtomicU64,
     overtaken: AtomicU64,
+    duplicates: AtomicU64,
+    found_busy: AtomicU64,
     busy: AtomicU64,
     waiting: Buckets,
     running: Buckets,
@@ -113,6 +115,16 @@ impl Meters {
     }
 }
 
+impl Meter {
+    pub(crate) fn duplicate(&self) {
+        self.duplicates.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn found_busy(&self) {
+        self.found_busy.fetch_add(1, Relaxed);
+    }
+}
+
 impl Newest {
     fn never() -> Self {
         Newest(std::array::from_fn(|_| AtomicI64::new(i64::MIN)))
@@ -136,6 +148,8 @@ impl Meter {
             failed: zero(),
             retried: zero(),
             overtaken: zero(),
+            duplicates: zero(),
+            found_busy: zero(),
             busy: zero(),
             waiting: Buckets::new(),
             running: Buckets::new(),
