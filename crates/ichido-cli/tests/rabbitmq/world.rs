@@ -142,9 +142,14 @@ impl<'a> World<'a> {
         Depth { ready: counts / 1_000_000, unacknowledged: counts % 1_000_000 }
     }
 
-    /// Waits until a queue has so many messages ready and none out; only looking tells.
+    /// Waits until a queue has so many messages ready and none out.
     pub(crate) async fn settles_at(&self, queue: &str, ready: u32) {
-        let (since, wanted) = (Instant::now(), Depth { ready, unacknowledged: 0 });
+        self.settles_with(queue, ready, 0).await;
+    }
+
+    /// Waits until a queue has so many messages ready and so many out; only looking tells.
+    pub(crate) async fn settles_with(&self, queue: &str, ready: u32, unacknowledged: u32) {
+        let (since, wanted) = (Instant::now(), Depth { ready, unacknowledged });
         while self.depth(queue) != wanted {
             assert!(since.elapsed() < Duration::from_mins(1), "{queue} stays at {:?}", self.depth(queue));
             tokio::time::sleep(Duration::from_millis(50)).await;
