@@ -106,7 +106,7 @@ impl<S: Store> Relay<S> {
             match ended? {
                 Round::NotOurs => flushed.left = Some("another relay publishes for this queue now".into()),
                 Round::Trouble(why) => flushed.left = Some(why),
-                Round::Nothing | Round::Some(_) => {}
+                Round::Nothing | Round::Some(_) => flushed.left = turn.put_off.take().or(flushed.left),
             }
             left?;
         }
@@ -127,6 +127,7 @@ impl<S: Store> Relay<S> {
                 wake,
                 ours: false,
                 troubled: 0,
+                put_off: None,
             }
         };
         self.brokers.iter().map(turn).collect()
@@ -178,6 +179,8 @@ struct Turn<S: Store> {
     ours: bool,
     /// So many rounds in a row nothing could be published.
     troubled: u32,
+    /// Why a message was put off, last.
+    put_off: Option<String>,
 }
 
 /// What came of one look at the outbox.
@@ -266,11 +269,12 @@ impl<S: Store> Turn<S> {
         })
     }
 
-    async fn put_off(&self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
+    async fn put_off(&mut self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
         let (queue, id) = (&self.queue, &unsent.message.id);
         if why.is_its_own() {
             tracing::warn!(%queue, id, %why, "not published; trying again later");
         }
+        self.put_off = Some(why.to_string());
         self.store.note_unpublished(queue, unsent, &why.to_string(), wait).await
     }
 
