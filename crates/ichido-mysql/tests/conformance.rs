@@ -58,4 +58,5 @@ impl Fixture for OnMariaDb {
 }
 
 ichido_conformance::conformance!(OnMariaDb);
+ichido_conformance::locking!(OnMariaDb);
 ichido_conformance::crashing!(OnMariaDb);

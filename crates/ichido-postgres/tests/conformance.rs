@@ -57,4 +57,5 @@ impl Fixture for OnPostgres {
 }
 
 ichido_conformance::conformance!(OnPostgres);
+ichido_conformance::locking!(OnPostgres);
 ichido_conformance::crashing!(OnPostgres);
