@@ -80,8 +80,7 @@ impl Postgres {
         let queue = self.queue(&delivery.message.queue).await?;
         let key = &delivery.message.key;
         queue.refuse_key(key)?;
-        let lock =
-            sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(&key.columns()[0]).bind(key.to_string());
+        let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(id(key)).bind(key.to_string());
         match lock.persistent(!self.own.is_pooled()).fetch_optional(tx).await {
             Ok(None) => Ok(Found::Nothing),
             Ok(Some(row)) => found(&row, None),
@@ -93,7 +92,7 @@ impl Postgres {
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let ids: Vec<_> = keys.iter().map(id).collect();
         let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
         let claim = sqlx::query(AssertSqlSafe(queue.mutex()?.claim.clone())).bind(process.to_string());
         let rows = self.own.fetch_all(claim.bind(ids).bind(texts)).await?;
@@ -112,6 +111,11 @@ impl Postgres {
     pub(crate) async fn is_free(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<bool> {
         Ok(matches!(self.lock_in(tx, delivery).await?, Found::Free(_)))
     }
+}
+
+/// The id in a key; none if no row can have it, because the server knows no NUL.
+fn id(key: &Key) -> Option<&str> {
+    key.columns().first().map(String::as_str).filter(|id| !id.contains('\0'))
 }
 
 /// What a row says; `claimed` if it was to be marked as our own.

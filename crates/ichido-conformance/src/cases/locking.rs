@@ -127,6 +127,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
         (released, again),
         (&elsewhere, Found::Nothing),
         (&Key::new([format!("{released} ")]), Found::Nothing),
+        (&Key::new(["a/b%\0'"]), Found::Nothing),
         (&scene.key, FREE),
     ];
     for (key, found) in expected {

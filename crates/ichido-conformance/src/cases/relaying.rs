@@ -2,9 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use ichido::{
-    Error, Failure, Guarded, Inspect, NewMessage, Outbox, Outgoing, ProcessId, Publication, Queue, Store,
-};
+use ichido::{Error, Failure, Guarded, Inspect, NewMessage, Outbox, Outgoing, ProcessId, Publication, Queue, Store};
 
 use super::mutexes::{join, leased, publish_all, rows, send_all, send_one, unsent};
 use crate::fixture::{Fixture, Player};
