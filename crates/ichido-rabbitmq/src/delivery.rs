@@ -1,19 +1,19 @@
 //! What was received. Whoever has a [`Delivery`] gives it back to its source to settle it; one that is dropped instead stays with
 //! the broker until the connection ends, and is delivered again.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use lapin::{Acker, BasicProperties, types::ShortString};
 
 use crate::{
     Id,
-    header::{self, ORIGIN, QUEUE},
+    header::{self, ORIGIN, QUEUE, REDELIVERED},
 };
 
 /// One handing-over of a message.
 pub struct Delivery {
     pub(crate) properties: BasicProperties,
-    pub(crate) payload: Vec<u8>,
+    pub(crate) payload: Arc<[u8]>,
     pub(crate) exchange: String,
     pub(crate) routing_key: String,
     pub(crate) redelivered: bool,
@@ -28,7 +28,7 @@ impl Delivery {
             routing_key: delivery.routing_key.to_string(),
             redelivered: delivery.redelivered,
             properties: delivery.properties,
-            payload: delivery.data,
+            payload: delivery.data.into(),
             acker: delivery.acker,
         }
     }
@@ -81,6 +81,12 @@ impl Delivery {
         header::find(self.properties.headers().as_ref()?, name).and_then(|value| header::text(value).ok())
     }
 
+    /// What its sender has written beside the payload, as far as it is text.
+    #[must_use]
+    pub fn headers(&self) -> ichido::Headers {
+        self.properties.headers().as_ref().map(header::of_the_sender).unwrap_or_default()
+    }
+
     /// The exchange to which it was sent.
     #[must_use]
     pub fn exchange(&self) -> &str {
@@ -93,10 +99,11 @@ impl Delivery {
         &self.routing_key
     }
 
-    /// Has the broker handed it out before? Not whether it has been processed.
+    /// Has the broker handed it out before, to somebody who did not settle it? Not whether it has been processed, nor even begun.
+    /// One that comes back from the busy queue was settled there; what it was before is kept over it.
     #[must_use]
     pub fn is_redelivered(&self) -> bool {
-        self.redelivered
+        self.redelivered || self.header(REDELIVERED).is_some()
     }
 
     /// How often the broker counts that it came back; quorum queues count, each version in its own way. A hint.

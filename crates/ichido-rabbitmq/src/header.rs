@@ -15,6 +15,9 @@ pub const QUEUE: &str = "x-ichido-queue";
 /// Why a message was dead-lettered.
 pub const REASON: &str = "x-ichido-reason";
 
+/// It was handed out before it went to the busy queue, to somebody who did not settle it: the broker forgets that on the way.
+pub(crate) const REDELIVERED: &str = "x-ichido-redelivered";
+
 /// What earlier libraries called the mutex id.
 const LEGACY: &str = "x-mutex-id";
 
@@ -44,6 +47,19 @@ impl Id {
             Some(Err(why)) => Id::Unreadable(why),
         }
     }
+}
+
+/// Has the broker written it, about queues that the message was in?
+pub(crate) fn is_history(name: &str) -> bool {
+    const HISTORY: [&str; 5] = ["x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count"];
+    HISTORY.iter().any(|start| name.starts_with(start))
+}
+
+/// What the sender has written beside the payload, as far as it is text: not ichido's own headers, nor the broker's.
+pub(crate) fn of_the_sender(headers: &FieldTable) -> ichido::Headers {
+    let ours = |name: &str| name == ID || name == LEGACY || name.starts_with("x-ichido-");
+    let own = headers.into_iter().filter(|(name, _)| !ours(name.as_str()) && !is_history(name.as_str()));
+    own.filter_map(|(name, value)| Some((name.to_string(), text(value).ok()?))).collect()
 }
 
 pub(crate) fn find<'a>(headers: &'a FieldTable, name: &str) -> Option<&'a AMQPValue> {
@@ -106,6 +122,20 @@ mod tests {
             assert_eq!(id(LEGACY, value.clone()), Id::Of("7".to_owned()), "{value:?}");
         }
         assert_eq!(id(ID, AMQPValue::LongLongInt(i64::MIN)), Id::Of(i64::MIN.to_string()));
+    }
+
+    #[test]
+    fn the_senders_headers_are_those_that_are_text_and_nobody_elses() {
+        let mut headers = FieldTable::default();
+        for name in [ID, LEGACY, ORIGIN, QUEUE, REASON, REDELIVERED, "x-death", "x-delivery-count", "colour", "x-mine"]
+        {
+            headers.insert(name.into(), AMQPValue::LongString("blue".into()));
+        }
+        headers.insert("size".into(), AMQPValue::LongInt(7));
+        headers.insert("nested".into(), AMQPValue::FieldTable(FieldTable::default()));
+        let own = of_the_sender(&headers);
+        let own: Vec<_> = own.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(own, [("colour", "blue"), ("size", "7"), ("x-mine", "blue")]);
     }
 
     #[test]

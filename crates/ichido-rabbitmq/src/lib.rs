@@ -7,9 +7,11 @@
 //! | `broker` | where the broker is: one or several URLs, tried in turn |
 //! | `version` | which RabbitMQ answers, and so what it can do |
 //! | `topology` | the queue, its dead letters, and where busy deliveries wait |
+//! | `fan_out` | whether a message reaches several queues |
 //! | `depths` | how full the queues are |
 //! | `link` | one connection, made again when it is lost; its state |
-//! | `publisher`, `outgoing` | sends with confirms; what is sent and what became of it |
+//! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::Broker`] and [`ichido::Source`] |
+//! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
 //! | `source`, `delivery` | receives and settles; what was received |
 //! | `header` | the mutex id and the other headers, whatever kind of value they have |
 //! | `error` | what can go wrong |
@@ -17,27 +19,33 @@
 #![forbid(unsafe_code)]
 
 mod broker;
+mod deliveries;
 mod delivery;
 mod depths;
+mod envelope;
 mod error;
+mod fan_out;
 mod header;
 mod link;
-mod outgoing;
 mod publisher;
+mod rabbitmq;
 mod source;
 mod topology;
 mod version;
 
 pub use self::{
     broker::Broker,
+    deliveries::Deliveries,
     delivery::Delivery,
     depths::Depths,
+    envelope::Envelope,
     error::{Error, Result},
+    fan_out::Binding,
     header::{ID, Id, ORIGIN, QUEUE, REASON},
     link::State,
-    outgoing::{Outgoing, Unpublished},
     publisher::{Publisher, PublisherSettings},
+    rabbitmq::RabbitMq,
     source::{Settled, Source},
-    topology::{Kind, Topology},
+    topology::{Kind, Look, Topology},
     version::Version,
 };

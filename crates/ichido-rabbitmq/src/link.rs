@@ -36,9 +36,11 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub enum State {
     /// It is there.
     Connected,
+    /// It is not there, and nobody has needed it since it was.
+    Idle,
     /// It is there, and the broker takes no messages on it (`connection.blocked`); the text is the broker's reason.
     Blocked(String),
-    /// It is not there, and will be tried again; the text says why.
+    /// It is not there, and could not be made; the text says why.
     Away(String),
 }
 
@@ -61,7 +63,7 @@ struct Slot {
 
 impl Link {
     pub(crate) fn new(broker: Broker, name: &'static str) -> Self {
-        let state = watch::Sender::new(State::Away("not connected yet".to_owned()));
+        let state = watch::Sender::new(State::Idle);
         Self { broker, name, slot: Mutex::default(), state: Arc::new(state), number: Arc::default() }
     }
 
@@ -85,8 +87,13 @@ impl Link {
                 Ok(Arc::clone(slot.current.insert(Arc::new(connection))))
             }
             Err(error) => {
+                // Once is enough: it is tried again all the time.
+                if slot.pace.is_new() {
+                    tracing::warn!(%error, "{}: no connection", self.name);
+                } else {
+                    tracing::debug!(%error, "{}: still no connection", self.name);
+                }
                 slot.pace.failed();
-                tracing::warn!(%error, "{}: no connection", self.name);
                 self.state.send_replace(State::Away(error.to_string()));
                 Err(error)
             }
@@ -120,7 +127,8 @@ impl Link {
         }
     }
 
-    /// Tells what happens to a connection, as long as it is the current one.
+    /// Tells what happens to a connection, as long as it is the current one. One that is lost is no trouble yet: whoever needs it
+    /// next makes another.
     fn follow(&self, connection: &Connection) {
         let (state, name, events) = (Arc::clone(&self.state), self.name, connection.events_listener());
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
@@ -149,13 +157,13 @@ impl Link {
                     }
                     Event::Error(error) => {
                         tracing::warn!(%error, "{name}: the connection is lost");
-                        tell(State::Away(error.to_string()));
+                        tell(State::Idle);
                         return;
                     }
                     _ => {}
                 }
             }
-            tell(State::Away("the connection has ended".to_owned()));
+            tell(State::Idle);
         });
     }
 }
@@ -174,6 +182,10 @@ impl Default for Pace {
 }
 
 impl Pace {
+    fn is_new(&self) -> bool {
+        self.pause == SHORTEST
+    }
+
     fn failed(&mut self) {
         self.next = Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.pause = (self.pause * 2).min(LONGEST);

@@ -20,8 +20,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use ichido::Unpublished;
+
 use crate::{
-    Broker, Outgoing, State, Unpublished,
+    Broker, Envelope, State,
     error::{self, Error},
     link::Link,
 };
@@ -87,7 +89,7 @@ impl Publisher {
     /// queue in the order in which they were given.
     ///
     /// If it is dropped before its end, the fate of the messages is unknown.
-    pub async fn publish(&self, messages: &[Outgoing]) -> Vec<Fate> {
+    pub async fn publish(&self, messages: &[Envelope]) -> Vec<Fate> {
         let deadline = Instant::now() + self.0.settings.publish_deadline;
         let mut fates = Vec::with_capacity(messages.len());
         let Ok(_turn) = timeout_at(deadline, self.0.turns.acquire()).await else {
@@ -108,7 +110,7 @@ impl Publisher {
 }
 
 impl Inner {
-    async fn send(&self, window: &[Outgoing], deadline: Instant) -> Vec<Fate> {
+    async fn send(&self, window: &[Envelope], deadline: Instant) -> Vec<Fate> {
         let lane = match timeout_at(deadline, self.lane()).await {
             Ok(Ok(lane)) => lane,
             Ok(Err(error)) => return unsent(window, &error.to_string()),
@@ -120,14 +122,14 @@ impl Inner {
             self.idle().push(lane);
         }
         match sent.closed_by_refusal() {
-            Some(why) if window.len() == 1 => vec![Err(Unpublished::Unroutable(why))],
+            Some(error) if window.len() == 1 => vec![Err(refusal(error))],
             // One message has closed the channel on all of them: each alone tells which.
             Some(_) => self.send_each(window, deadline).await,
             None => sent.fates(window),
         }
     }
 
-    async fn send_each(&self, window: &[Outgoing], deadline: Instant) -> Vec<Fate> {
+    async fn send_each(&self, window: &[Envelope], deadline: Instant) -> Vec<Fate> {
         let mut fates = Vec::with_capacity(window.len());
         for message in window {
             fates.extend(Box::pin(self.send(std::slice::from_ref(message), deadline)).await);
@@ -167,7 +169,7 @@ impl Inner {
         match self.link.state() {
             State::Blocked(reason) => format!("the broker takes no messages: {reason}"),
             State::Away(reason) => reason,
-            State::Connected => "the deadline has passed".to_owned(),
+            State::Connected | State::Idle => "the deadline has passed".to_owned(),
         }
     }
 }
@@ -192,7 +194,7 @@ enum Answer {
 }
 
 impl Window {
-    async fn send(channel: &Channel, messages: &[Outgoing], deadline: Instant) -> Self {
+    async fn send(channel: &Channel, messages: &[Envelope], deadline: Instant) -> Self {
         let mut waiting = Vec::with_capacity(messages.len());
         for message in messages {
             let (exchange, key) = (message.exchange.clone(), message.routing_key.clone());
@@ -230,16 +232,16 @@ impl Window {
     }
 
     /// What the broker said when it closed the channel because of one of the messages.
-    fn closed_by_refusal(&self) -> Option<String> {
+    fn closed_by_refusal(&self) -> Option<&lapin::Error> {
         self.answers.iter().find_map(|answer| match answer {
-            Answer::Lost(error) if error::is_refusal(error) => Some(error.to_string()),
+            Answer::Lost(error) if error::is_refusal(error) => Some(error),
             _ => None,
         })
     }
 
-    fn fates(self, messages: &[Outgoing]) -> Vec<Fate> {
+    fn fates(self, messages: &[Envelope]) -> Vec<Fate> {
         let mut returned = self.returned;
-        let fate = |(message, answer): (&Outgoing, Answer)| {
+        let fate = |(message, answer): (&Envelope, Answer)| {
             if let Some(at) = returned.iter().position(|returned| is_same(returned, message)) {
                 let returned = returned.swap_remove(at);
                 let (reply, key) = (&returned.reply_text, &message.routing_key);
@@ -259,7 +261,7 @@ impl Window {
 }
 
 /// Two messages that are the same in all of this may be taken for each other: their fate is told once for each.
-fn is_same(returned: &BasicReturnMessage, message: &Outgoing) -> bool {
+fn is_same(returned: &BasicReturnMessage, message: &Envelope) -> bool {
     let delivery = &returned.delivery;
     delivery.exchange == message.exchange
         && delivery.routing_key == message.routing_key
@@ -267,6 +269,14 @@ fn is_same(returned: &BasicReturnMessage, message: &Outgoing) -> bool {
         && delivery.properties == message.properties
 }
 
-fn unsent(messages: &[Outgoing], why: &str) -> Vec<Fate> {
+/// What a closed channel says about the message that has closed it: 404 is an exchange that is not there.
+fn refusal(error: &lapin::Error) -> Unpublished {
+    match error::code(error) {
+        Some(404) => Unpublished::Unroutable(error.to_string()),
+        _ => Unpublished::Refused(error.to_string()),
+    }
+}
+
+fn unsent(messages: &[Envelope], why: &str) -> Vec<Fate> {
     messages.iter().map(|_| Err(Unpublished::Unsent(why.to_owned()))).collect()
 }

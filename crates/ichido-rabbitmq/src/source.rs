@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures_core::Stream;
+use ichido::Unpublished;
 use lapin::{
     Channel, Consumer,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
@@ -24,11 +25,16 @@ use tokio::{
 };
 
 use crate::{
-    Broker, Delivery, Error, Outgoing, Publisher, Result, State, Topology, Unpublished, header::REASON, link::Link,
+    Broker, Delivery, Envelope, Error, Publisher, Result, State, Topology,
+    header::{REASON, REDELIVERED},
+    link::Link,
 };
 
 /// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// In bytes.
+const LONGEST_REASON: usize = 2000;
 
 /// What became of a delivery's settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +123,8 @@ impl Source {
     /// # Errors
     /// If it could not be put there. It is not settled then: try again, or release it.
     pub async fn busy(&self, delivery: &Delivery) -> Result<Settled, Unpublished> {
-        self.send_away(delivery, "", &self.shared.topology.busy_queue, None).await
+        let mark = delivery.is_redelivered().then_some((REDELIVERED, "true"));
+        self.send_away(delivery, "", &self.shared.topology.busy_queue, mark).await
     }
 
     /// It goes to the dead letters, with the reason in a header. A copy is with the dead-letter queue before it is
@@ -127,7 +134,8 @@ impl Source {
     /// If it could not be put there. It is not settled then: try again, or release it.
     pub async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<Settled, Unpublished> {
         let topology = &self.shared.topology;
-        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, Some(reason)).await
+        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, Some((REASON, shortened(reason))))
+            .await
     }
 
     /// Receives nothing any more and gives back what nobody has taken. What was taken can still be settled until the source is
@@ -147,16 +155,15 @@ impl Source {
         delivery: &Delivery,
         exchange: &str,
         key: &str,
-        reason: Option<&str>,
+        mark: Option<(&str, &str)>,
     ) -> Result<Settled, Unpublished> {
         if !delivery.is_current() {
             return Ok(Settled::Gone);
         }
-        let copy =
-            Outgoing::copy(&delivery.properties, &delivery.payload, exchange, key).and_then(|copy| match reason {
-                Some(reason) => copy.header(REASON, reason),
-                None => Ok(copy),
-            });
+        let copy = Envelope::copy(&delivery.properties, &delivery.payload, exchange, key).and_then(|copy| match mark {
+            Some((header, value)) => copy.header(header, value),
+            None => Ok(copy),
+        });
         let copy = copy.map_err(|error| Unpublished::Unsent(error.to_string()))?;
         let fate = self.shared.publisher.publish(&[copy]).await.pop();
         fate.expect("one fate for one message")?;
@@ -169,6 +176,11 @@ impl Drop for Source {
         self.task.abort();
         self.shared.ready().clear();
     }
+}
+
+/// The whole text is with the message's row; here it must fit beside the other headers.
+fn shortened(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(LONGEST_REASON)]
 }
 
 async fn release(delivery: &Delivery) -> Settled {

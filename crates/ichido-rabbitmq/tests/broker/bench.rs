@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use ichido::{Headers, Outgoing};
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Broker, Delivery, Outgoing, Publisher, PublisherSettings, Source, State, Topology};
+use ichido_rabbitmq::{Broker, Delivery, Envelope, Publisher, PublisherSettings, Source, State, Topology};
 use tokio::time::timeout;
 
 /// Nothing that works takes so long, however busy the machine is.
@@ -45,7 +46,7 @@ impl Bench {
 
     /// Sends messages to the queue, with the numbers as ids and payloads.
     pub(crate) async fn send(&self, numbers: std::ops::Range<u32>) {
-        let messages: Vec<Outgoing> = numbers.map(|n| order(&n.to_string())).collect();
+        let messages: Vec<Envelope> = numbers.map(|n| order(&n.to_string())).collect();
         for fate in self.publisher().publish(&messages).await {
             fate.expect("confirmed");
         }
@@ -81,9 +82,21 @@ impl Bench {
     }
 }
 
-pub(crate) fn order(id: &str) -> Outgoing {
-    let message = Outgoing::new("", "orders", id).and_then(|message| message.guarded(id, "here", "orders"));
-    message.expect("short names")
+/// What the relay would publish: with its id as payload.
+pub(crate) fn outgoing(id: &str) -> Outgoing {
+    Outgoing {
+        id: id.to_owned(),
+        origin: "here".into(),
+        queue: Some("orders".into()),
+        exchange: String::new(),
+        routing_key: "orders".to_owned(),
+        headers: Headers::new(),
+        payload: id.into(),
+    }
+}
+
+pub(crate) fn order(id: &str) -> Envelope {
+    Envelope::of(&outgoing(id)).expect("short names")
 }
 
 pub(crate) async fn next(source: &Source) -> Delivery {

@@ -1,7 +1,7 @@
 //! After whatever ends a connection, publisher and source come back by themselves.
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Kind, Outgoing, Settled, Source, State, Topology};
+use ichido_rabbitmq::{Envelope, Kind, Settled, Source, State, Topology};
 
 use crate::bench::{Bench, next, order, text, until};
 
@@ -69,7 +69,7 @@ async fn a_deleted_queue_is_declared_again() {
     ));
     // Nobody has declared it but the source.
     let publisher = bench.publisher();
-    let message = Outgoing::new("", "orders", "after").expect("short names");
+    let message = Envelope::new("", "orders", "after").expect("short names");
     while publisher.publish(std::slice::from_ref(&message)).await.pop().expect("a fate").is_err() {}
     let delivery = next(&source).await;
     assert_eq!(text(&delivery), "after");

@@ -6,4 +6,5 @@ mod coming_back;
 mod cutting;
 mod publishing;
 mod receiving;
+mod seam;
 mod topology;

@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Id, Kind, Outgoing, REASON, Settled};
+use ichido_rabbitmq::{Envelope, Id, Kind, REASON, Settled};
 
 use crate::bench::{Bench, next, order, text};
 
 #[tokio::test]
 async fn a_delivery_says_what_was_sent() {
     let bench = Bench::new().await;
-    let message = order("7").header("colour", "blue").and_then(|message| message.content_type("text/plain"));
+    let message = order("7").header("colour", "blue");
     bench.publisher().publish(&[message.expect("short names")]).await.pop().expect("a fate").expect("confirmed");
     let source = bench.source(1);
     let delivery = next(&source).await;
     assert_eq!(delivery.id(), Id::Of("7".to_owned()));
     assert_eq!((delivery.origin().as_deref(), delivery.queue().as_deref()), (Some("here"), Some("orders")));
-    assert_eq!((delivery.message_id(), delivery.content_type()), (Some("7"), Some("text/plain")));
+    assert_eq!((delivery.message_id(), delivery.content_type()), (Some("7"), Some("application/json")));
     assert_eq!(delivery.header("colour").as_deref(), Some("blue"));
     assert!(!delivery.is_redelivered() && delivery.is_current());
     assert_eq!(source.ack(&delivery).await, Settled::Told);
@@ -27,7 +27,7 @@ async fn a_delivery_says_what_was_sent() {
 #[tokio::test]
 async fn a_foreign_message_has_no_id() {
     let bench = Bench::new().await;
-    let foreign = Outgoing::new("", "orders", "x").expect("short names");
+    let foreign = Envelope::new("", "orders", "x").expect("short names");
     bench.publisher().publish(&[foreign]).await.pop().expect("a fate").expect("confirmed");
     assert_eq!(next(&bench.source(1)).await.id(), Id::Missing);
 }

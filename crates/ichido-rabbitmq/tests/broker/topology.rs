@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Broker, Depths, Kind, Outgoing, Publisher, PublisherSettings, Source, Topology};
+use ichido_rabbitmq::{Broker, Depths, Envelope, Kind, Publisher, PublisherSettings, Source, Topology};
 
 use crate::bench::{Bench, next, text};
 
@@ -106,7 +106,7 @@ async fn an_encrypted_broker_is_trusted_by_its_certificate() {
     let broker = broker.trusting(certificates);
     Topology::new("q").declare(&broker).await.expect("trusted");
     let publisher = Publisher::new(broker.clone(), PublisherSettings::default());
-    let message = Outgoing::new("", "q", "secret").expect("short names");
+    let message = Envelope::new("", "q", "secret").expect("short names");
     publisher.publish(&[message]).await.pop().expect("a fate").expect("confirmed");
     let source = Source::start(broker, Topology::new("q"), 1, publisher);
     assert_eq!(text(&next(&source).await), "secret");

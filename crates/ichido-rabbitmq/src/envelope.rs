@@ -1,7 +1,5 @@
-//! What a publisher sends, and what became of it. The relay builds an [`Outgoing`] from a row; the source makes one of a delivery
-//! that it sends elsewhere.
-
-use std::fmt;
+//! A message as AMQP carries it: what the publisher sends. The seam makes one of each [`ichido::Outgoing`], and the source of a
+//! delivery that it sends elsewhere.
 
 use lapin::{
     BasicProperties,
@@ -16,16 +14,19 @@ const PERSISTENT: u8 = 2;
 /// AMQP's limit for names.
 const LONGEST_NAME: usize = 255;
 
+/// Headers are in one frame, and one that is too large would cost the connection. RabbitMQ's frames have 128 KiB.
+const MOST_HEADERS: usize = 100 * 1024;
+
 /// A message on its way to an exchange.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
+pub struct Envelope {
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
     pub(crate) properties: BasicProperties,
     pub(crate) payload: Vec<u8>,
 }
 
-impl Outgoing {
+impl Envelope {
     /// A message for an exchange; for a queue by its name the exchange is empty and the routing key is the name.
     ///
     /// # Errors
@@ -39,13 +40,32 @@ impl Outgoing {
         })
     }
 
-    /// With its mutex id, the database that it comes from, and the queue that the mutex stands for. The id is its message id too.
+    /// What ichido sends: with its mutex id, the database that it comes from and the queue that the mutex stands for, whatever the
+    /// sender's own headers say. The id is its message id too.
     ///
     /// # Errors
-    /// If the id is longer than AMQP allows.
-    pub fn guarded(mut self, id: &str, origin: &str, queue: &str) -> Result<Self> {
-        self.properties = self.properties.with_message_id(name("message id", id)?);
-        self.header(header::ID, id)?.header(header::ORIGIN, origin)?.header(header::QUEUE, queue)
+    /// If a name is longer than AMQP allows, or the headers are more than fit into a frame.
+    pub fn of(message: &ichido::Outgoing) -> Result<Self> {
+        let mut headers = FieldTable::default();
+        for (header, value) in &message.headers {
+            headers.insert(name("header", header)?, text(value));
+        }
+        headers.insert(header::ID.into(), text(&message.id));
+        headers.insert(header::ORIGIN.into(), text(&message.origin));
+        if let Some(queue) = &message.queue {
+            headers.insert(header::QUEUE.into(), text(queue));
+        }
+        let size: usize = message.headers.iter().map(|(header, value)| header.len() + value.len() + 6).sum();
+        if size > MOST_HEADERS {
+            return Err(Error::Setup(format!("its headers have {size} bytes; {MOST_HEADERS} fit beside a message")));
+        }
+        let mut envelope = Self::new(&message.exchange, &message.routing_key, message.payload.as_slice())?;
+        envelope.properties = envelope
+            .properties
+            .with_message_id(name("message id", &message.id)?)
+            .with_content_type("application/json".into())
+            .with_headers(headers);
+        Ok(envelope)
     }
 
     /// With one more header.
@@ -54,17 +74,8 @@ impl Outgoing {
     /// If its name is longer than AMQP allows.
     pub fn header(mut self, header: &str, value: &str) -> Result<Self> {
         let mut headers: FieldTable = self.properties.headers().clone().unwrap_or_default();
-        headers.insert(name("header", header)?, AMQPValue::LongString(value.into()));
+        headers.insert(name("header", header)?, text(value));
         self.properties = self.properties.with_headers(headers);
-        Ok(self)
-    }
-
-    /// With a content type, such as `application/json`.
-    ///
-    /// # Errors
-    /// If it is longer than AMQP allows.
-    pub fn content_type(mut self, content_type: &str) -> Result<Self> {
-        self.properties = self.properties.with_content_type(name("content type", content_type)?);
         Ok(self)
     }
 
@@ -75,40 +86,9 @@ impl Outgoing {
     }
 }
 
-/// Why a message was not published, or nobody knows whether it was.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Unpublished {
-    /// It cannot be routed: no queue is bound for it, or there is no such exchange. It is nowhere.
-    Unroutable(String),
-    /// The broker did not take it: a queue is full (`reject-publish`), or its leader is away. It may be in other queues.
-    Refused(String),
-    /// It was not sent: the broker is away or takes no messages.
-    Unsent(String),
-    /// It was sent, and the answer did not come. It must be sent again, and may then be there twice.
-    Unknown(String),
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
 }
-
-impl Unpublished {
-    /// Will trying again later help, without anybody changing anything?
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        !matches!(self, Unpublished::Unroutable(_))
-    }
-}
-
-impl fmt::Display for Unpublished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unpublished::Unroutable(why) => write!(f, "cannot be routed: {why}"),
-            Unpublished::Refused(why) => write!(f, "refused by the broker: {why}"),
-            Unpublished::Unsent(why) => write!(f, "not sent: {why}"),
-            Unpublished::Unknown(why) => write!(f, "sent, but not confirmed: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Unpublished {}
 
 fn name(what: &str, text: &str) -> Result<ShortString> {
     ShortString::try_new(text).map_err(|_| {
@@ -144,12 +124,9 @@ fn kept(old: &BasicProperties) -> BasicProperties {
 
 /// Without what the broker has written about former queues: it drops a message that it takes to go round in circles.
 fn without_history(headers: &FieldTable) -> FieldTable {
-    let history = |name: &str| {
-        ["x-death", "x-first-death-", "x-last-death-", "x-delivery-count"].iter().any(|start| name.starts_with(start))
-    };
     let mut kept = FieldTable::default();
     for (name, value) in headers {
-        if !history(name.as_str()) {
+        if !header::is_history(name.as_str()) {
             kept.insert(name.clone(), value.clone());
         }
     }
@@ -160,14 +137,43 @@ fn without_history(headers: &FieldTable) -> FieldTable {
 mod tests {
     use super::*;
 
+    fn outgoing<const N: usize>(id: &str, headers: [(&str, &str); N]) -> ichido::Outgoing {
+        ichido::Outgoing {
+            id: id.to_owned(),
+            origin: "here".into(),
+            queue: None,
+            exchange: String::new(),
+            routing_key: "orders".to_owned(),
+            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            payload: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_senders_header_does_not_take_the_place_of_ours() {
+        let forged = [header::ID, header::ORIGIN, "colour"].map(|name| (name, "blue"));
+        let envelope = Envelope::of(&outgoing("1", forged)).expect("short names");
+        let headers = envelope.properties.headers().as_ref().expect("headers");
+        let value = |name| header::text(header::find(headers, name).expect(name)).expect("text");
+        assert_eq!([header::ID, header::ORIGIN, "colour"].map(value), ["1", "here", "blue"]);
+        assert_eq!(header::find(headers, header::QUEUE), None, "it has no mutex");
+    }
+
+    #[test]
+    fn headers_that_do_not_fit_into_a_frame_are_refused() {
+        let error = Envelope::of(&outgoing("1", [("long", &"x".repeat(MOST_HEADERS))])).expect_err("too long");
+        assert!(error.to_string().contains("fit beside a message"), "{error}");
+    }
+
     #[test]
     fn a_name_that_is_too_long_is_refused_and_not_cut() {
         let long = "q".repeat(256);
         for refused in [
-            Outgoing::new(&long, "k", "p"),
-            Outgoing::new("", &long, "p"),
-            Outgoing::new("", "k", "p").and_then(|message| message.guarded(&long, "o", "q")),
-            Outgoing::new("", "k", "p").and_then(|message| message.header(&long, "v")),
+            Envelope::new(&long, "k", "p"),
+            Envelope::new("", &long, "p"),
+            Envelope::of(&outgoing(&long, [])),
+            Envelope::of(&outgoing("1", [(&long, "v")])),
+            Envelope::new("", "k", "p").and_then(|message| message.header(&long, "v")),
         ] {
             assert!(refused.expect_err("too long").to_string().contains("AMQP's limit"));
         }
@@ -182,7 +188,7 @@ mod tests {
             .with_app_id("a".into())
             .with_user_id("guest".into())
             .with_priority(3);
-        let copy = Outgoing::copy(&old, b"p", "e", "k").expect("short names").properties;
+        let copy = Envelope::copy(&old, b"p", "e", "k").expect("short names").properties;
         assert_eq!((copy.delivery_mode(), copy.expiration()), (&Some(2), &None));
         assert_eq!(copy.message_id().as_ref().map(ShortString::as_str), Some("m"));
         assert_eq!((copy.app_id().is_some(), copy.priority()), (true, &Some(3)));
@@ -197,7 +203,7 @@ mod tests {
             headers.insert(name.into(), AMQPValue::LongInt(1));
         }
         let old = BasicProperties::default().with_headers(headers);
-        let copy = Outgoing::copy(&old, b"p", "e", "k").expect("short names");
+        let copy = Envelope::copy(&old, b"p", "e", "k").expect("short names");
         let kept = copy.properties.headers().as_ref().expect("headers").inner().keys().map(ShortString::as_str);
         assert_eq!(kept.collect::<Vec<_>>(), ["colour", header::ID]);
     }

@@ -1,0 +1,102 @@
+//! A source as ichido's core knows it: [`ichido::Source`], which names deliveries by numbers. It keeps each one that is out until
+//! it is settled, and those only that can be: as many as the prefetch.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use ichido::{Received, Settlement, Unpublished};
+
+use crate::{Delivery, Id, Source, rabbitmq::trouble};
+
+/// Hands out deliveries of one queue and settles them.
+#[derive(Debug)]
+pub struct Deliveries {
+    source: Source,
+    out: Mutex<Out>,
+}
+
+#[derive(Debug, Default)]
+struct Out {
+    last: u64,
+    by_tag: BTreeMap<u64, Arc<Delivery>>,
+}
+
+impl Deliveries {
+    pub(crate) fn of(source: Source) -> Self {
+        Self { source, out: Mutex::default() }
+    }
+
+    fn out(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, tag: u64) -> Option<Arc<Delivery>> {
+        self.out().by_tag.get(&tag).cloned()
+    }
+}
+
+impl ichido::Source for Deliveries {
+    fn try_next(&self) -> Option<Received> {
+        let delivery = self.source.try_next()?;
+        let mut out = self.out();
+        // Those of a lost connection may never be settled by anybody.
+        if out.by_tag.first_key_value().is_some_and(|(_, oldest)| !oldest.is_current()) {
+            out.by_tag.retain(|_, delivery| delivery.is_current());
+        }
+        out.last += 1;
+        let received = received(out.last, &delivery);
+        let tag = out.last;
+        out.by_tag.insert(tag, Arc::new(delivery));
+        Some(received)
+    }
+
+    async fn changed(&self) {
+        self.source.changed().await;
+    }
+
+    fn is_current(&self, tag: u64) -> bool {
+        self.find(tag).is_some_and(|delivery| delivery.is_current())
+    }
+
+    async fn settle(&self, tag: u64, settlement: Settlement) -> Result<(), Unpublished> {
+        let Some(delivery) = self.find(tag) else {
+            return Ok(());
+        };
+        match settlement {
+            Settlement::Ack => self.source.ack(&delivery).await,
+            Settlement::Release => self.source.release(&delivery).await,
+            Settlement::Busy => self.source.busy(&delivery).await?,
+            Settlement::DeadLetter(reason) => self.source.dead_letter(&delivery, &reason).await?,
+        };
+        self.out().by_tag.remove(&tag);
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        trouble(self.source.state())
+    }
+
+    async fn close(&self) {
+        self.source.close().await;
+    }
+}
+
+fn received(tag: u64, delivery: &Delivery) -> Received {
+    let id = match delivery.id() {
+        Id::Of(id) => Ok(id),
+        Id::Missing => Err("it has no mutex id".to_owned()),
+        Id::Unreadable(why) => Err(format!("its mutex id cannot be read: {why}")),
+    };
+    Received {
+        tag,
+        id,
+        origin: delivery.origin(),
+        queue: delivery.queue(),
+        message_id: delivery.message_id().map(str::to_owned),
+        payload: Arc::clone(&delivery.payload),
+        headers: delivery.headers(),
+        redelivered: delivery.is_redelivered(),
+    }
+}
