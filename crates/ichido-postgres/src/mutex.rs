@@ -80,8 +80,7 @@ impl Postgres {
         let queue = self.queue(&delivery.message.queue).await?;
         let key = &delivery.message.key;
         queue.refuse_key(key)?;
-        let lock =
-            sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(&key.columns()[0]).bind(key.to_string());
+        let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(id(key)).bind(key.to_string());
         match lock.persistent(!self.own.is_pooled()).fetch_optional(tx).await {
             Ok(None) => Ok(Found::Nothing),
             Ok(Some(row)) => found(&row, None),
@@ -116,7 +115,7 @@ impl Postgres {
 
     /// Marks rows that are there.
     async fn claim_rows_of(&self, process: ProcessId, queue: &Statements, keys: &[Key]) -> Result<Vec<Found>> {
-        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let ids: Vec<_> = keys.iter().map(id).collect();
         let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
         let claim = sqlx::query(AssertSqlSafe(queue.mutex()?.claim.clone())).bind(process.to_string());
         let rows = self.own.fetch_all(claim.bind(ids).bind(texts)).await?;
@@ -141,6 +140,11 @@ impl Postgres {
             found => Ok(matches!(found, Found::Free(_))),
         }
     }
+}
+
+/// The id in a key; none if no row can have it, because the server knows no NUL.
+fn id(key: &Key) -> Option<&str> {
+    key.columns().first().map(String::as_str).filter(|id| !id.contains('\0'))
 }
 
 /// What a row says; `claimed` if it was to be marked as our own.
