@@ -1,12 +1,15 @@
 //! Messages that a broker carries, from send to settlement, with a real RabbitMQ between two ends in one database.
 
+mod enduring;
+mod keeping;
 mod stage;
 
 use std::time::Duration;
 
 use ichido::{Broker as _, Client, Operate, Store};
 
-use self::stage::{Script, Stage, Work, outgoing, ways};
+use self::stage::{Script, Stage, Work, broker_at, outgoing, ways};
+pub use self::{enduring::*, keeping::*};
 use crate::fixture::{Fixture, failed};
 
 pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture>() {
@@ -114,7 +117,7 @@ pub async fn the_classic_story_ends_with_one_effect<F: Fixture>() {
             let stage = if dead_letter { stage.dead_letter_busy() } else { stage };
             let proxy = crate::proxy::Proxy::start_amqp(stage.node.address());
             let (a, b) = (Script::new(0, true), Script::new(0, false));
-            let cut_off = stage.process_through(&proxy.url(&stage.url), Work::of(a.clone()), |process| process);
+            let cut_off = stage.process_at(broker_at(&proxy.url(&stage.url), |_| {}), Work::of(a.clone()));
             let ids = stage.send(1).await;
             a.entered().await;
             proxy.refuse(true);

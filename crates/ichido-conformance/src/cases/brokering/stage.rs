@@ -9,8 +9,8 @@ use std::{
 };
 
 use ichido::{
-    Action, Broker as _, CancellationToken, ClaimBy, Client, Context, Guarded, OnBusy, Outcome, Overview, Pool,
-    Process, Queue, Result, RetryPolicy, Store,
+    Action, Broker as _, CancellationToken, ClaimBy, Client, Context, Guarded, Inspect, OnBusy, Outbox, Outcome, Pool,
+    Process, Queue, Result, RetryPolicy, Store, stat::Tally,
 };
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
 use serde_json::Value;
@@ -59,20 +59,15 @@ impl<F: Fixture> Stage<F> {
         self.db.store_with(vec![Queue::broker("orders", self.rules.clone()), Queue::managed("mail")])
     }
 
-    pub(super) fn topology() -> Topology {
-        let mut topology = Topology::new("orders");
-        topology.busy_delay = Duration::from_millis(300);
-        topology
-    }
-
     pub(super) fn broker(&self) -> RabbitMq {
-        Self::broker_at(&self.url)
+        broker_at(&self.url, |_| {})
     }
 
-    pub(super) fn broker_at(url: &str) -> RabbitMq {
-        let mut settings = PublisherSettings::default();
-        settings.publish_deadline = Duration::from_secs(10);
-        RabbitMq::new(Broker::new([url]).expect("a URL"), Self::topology(), settings)
+    /// Deletes a queue, as an operator would.
+    pub(super) async fn delete(&self, queue: &str) {
+        let connection = lapin::Connection::connect(&self.url, lapin::ConnectionProperties::default());
+        let channel = connection.await.expect("connected").create_channel().await.expect("a channel");
+        channel.queue_delete(queue.into(), lapin::options::QueueDeleteOptions::default()).await.expect("deleted");
     }
 
     /// Sends so many orders in one transaction and commits.
@@ -88,20 +83,26 @@ impl<F: Fixture> Stage<F> {
 
     /// A process that works on the queue.
     pub(super) fn process(&self, action: Work<F>) -> Running {
-        self.process_through(&self.url, action, |process| process)
+        self.process_at(self.broker(), action)
     }
 
-    pub(super) fn process_through(
+    /// A process that reaches the broker in this way.
+    pub(super) fn process_at(&self, broker: RabbitMq, action: Work<F>) -> Running {
+        self.process_with(broker, action, |pool| pool, |process| process)
+    }
+
+    pub(super) fn process_with(
         &self,
-        url: &str,
+        broker: RabbitMq,
         action: Work<F>,
+        pool: impl FnOnce(Pool) -> Pool,
         change: impl FnOnce(Process<F::Store>) -> Process<F::Store>,
     ) -> Running {
         let stop = CancellationToken::new();
         let retry =
             RetryPolicy { attempts: 3, first: Duration::from_millis(100), max: Duration::from_secs(1), factor: 2.0 };
-        let pool = Pool::new("Work").from("orders").concurrency(4).retry(retry);
-        let process = Process::new(self.store()).broker("orders", Self::broker_at(url)).action(pool, action);
+        let pool = pool(Pool::new("Work").from("orders").concurrency(4).retry(retry));
+        let process = Process::new(self.store()).broker("orders", broker).action(pool, action);
         let process = process.poll(Duration::from_millis(200)).check(Duration::from_millis(200)).stop_on(stop.clone());
         let process = change(process.lease(Duration::from_secs(2)));
         Running { stop, ended: tokio::spawn(process.run()) }
@@ -196,6 +197,16 @@ impl<F: Fixture> Stage<F> {
     pub(super) async fn origin(&self) -> Arc<str> {
         self.store().guard("orders").await.expect("a broker's queue").origin
     }
+}
+
+/// The queue `orders` of the broker at this URL.
+pub(super) fn broker_at(url: &str, change: impl FnOnce(&mut Topology)) -> RabbitMq {
+    let mut topology = Topology::new("orders");
+    topology.busy_delay = Duration::from_millis(300);
+    change(&mut topology);
+    let mut settings = PublisherSettings::default();
+    settings.publish_deadline = Duration::from_secs(5);
+    RabbitMq::new(Broker::new([url]).expect("a URL"), topology, settings)
 }
 
 /// A copy of a message with this id; its mutex stands for this queue.
