@@ -88,6 +88,7 @@ async fn a_process_publishes_what_others_send(kind: Kind) {
         config.replace("[actions.Ship]\nfrom        = \"orders\"", "[queues.other]\n[actions.Ship]\nfrom = \"other\"")
     });
     let [mut process] = world.start(["process"], &[]);
+    process.until_logged("ichido starts").await;
     send_without_a_broker(&world, 1..=20).await;
     world.settles_at(QUEUE, 20).await;
     process.signal("-TERM").await;
