@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Buffer, Held, Shared};
+use super::{Buffer, Held, Shared, settle::PATIENCE};
 use crate::{
     Claim, ClaimBy, Delivery, Error, Found, Key, Message, Received, Result, Settlement, Standing, Store,
     backend::MOST_KEYS, broker::DynSource, draining::Draining,
@@ -133,6 +133,10 @@ impl<S: Store> Admitting<S> {
                 unclaimed.extend(held.filter(Held::is_current));
             }
         }
+        if !stale.is_empty() {
+            // Whoever met one of them has gone to sleep, and there may be others behind it.
+            self.shared.receiving.changed.notify_one();
+        }
         if let Err(error) = self.shared.free(stale).await {
             tracing::warn!(%error, queue = %self.shared.receiving.queue, "what came with a lost connection is not released yet");
         }
@@ -193,7 +197,7 @@ impl<S: Store> Admitting<S> {
     /// Gives back what is not begun, to the database and then to the broker; what is begun can still be settled.
     async fn give_back(&mut self) {
         if let Some(source) = self.source.take() {
-            source.close().await;
+            let _ = tokio::time::timeout(PATIENCE, source.close()).await;
         }
         let (unbegun, mut back) = {
             let mut buffer = self.shared.buffer();
