@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use ichido::{Outgoing, Unpublished};
 
-use crate::{Broker, Deliveries, Depths, Envelope, Publisher, PublisherSettings, Result, Source, State, Topology};
+use crate::{
+    Binding, Broker, Deliveries, Depths, Envelope, Kind, Management, Publisher, PublisherSettings, Result, Source,
+    State, Topology,
+};
 
 /// A queue of a broker. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -13,6 +16,7 @@ pub struct RabbitMq {
     broker: Broker,
     topology: Arc<Topology>,
     publisher: Publisher,
+    management: Option<Management>,
 }
 
 impl RabbitMq {
@@ -20,7 +24,7 @@ impl RabbitMq {
     #[must_use]
     pub fn new(broker: Broker, topology: Topology, settings: PublisherSettings) -> Self {
         let publisher = Publisher::new(broker.clone(), settings);
-        Self { broker, topology: Arc::new(topology), publisher }
+        Self { broker, topology: Arc::new(topology), publisher, management: None }
     }
 
     /// Another queue of the same broker. Both publish over one connection.
@@ -29,18 +33,51 @@ impl RabbitMq {
         Self { topology: Arc::new(topology), ..self.clone() }
     }
 
+    /// With the management API, for what AMQP cannot do.
+    #[must_use]
+    pub fn managed(mut self, management: Management) -> Self {
+        self.management = Some(management);
+        self
+    }
+
+    /// The management API, if it was given.
+    #[must_use]
+    pub fn management(&self) -> Option<&Management> {
+        self.management.as_ref()
+    }
+
     /// The queue, and what is beside it.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Declares what the queue needs, or looks whether it is there: see [`Topology::declare`].
+    /// Declares what the queue needs, or looks whether it is there: see [`Topology::declare`]. A mirrored queue gets its policy,
+    /// if the management API was given; otherwise the operator has set it.
     ///
     /// # Errors
     /// What cannot be had, or not safely.
     pub async fn declare(&self) -> Result<()> {
-        self.topology.declare(&self.broker).await
+        self.topology.declare(&self.broker).await?;
+        match &self.management {
+            Some(management) if self.topology.kind == Kind::Mirrored && self.topology.declare => {
+                management.mirror(&self.topology).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to guard by a mutex what is published to this exchange with this key, if it reaches another queue too: one of the
+    /// others' that are known, or any that the management API tells of. Without that API nobody can be asked.
+    ///
+    /// # Errors
+    /// With the other queue's name; or if the API is away.
+    pub async fn refuse_fan_out(&self, exchange: &str, routing_key: &str, others: &[&Topology]) -> Result<()> {
+        let mut bindings: Vec<Binding> = others.iter().flat_map(|other| other.own_bindings()).collect();
+        if let Some(management) = self.management.as_ref().filter(|_| !exchange.is_empty()) {
+            bindings.extend(management.bindings(exchange).await?);
+        }
+        self.topology.refuse_fan_out(exchange, routing_key, &bindings)
     }
 
     /// How full its queues are.

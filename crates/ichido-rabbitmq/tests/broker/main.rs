@@ -4,6 +4,7 @@
 mod bench;
 mod coming_back;
 mod cutting;
+mod management;
 mod publishing;
 mod receiving;
 mod seam;
