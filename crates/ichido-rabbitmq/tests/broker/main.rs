@@ -2,6 +2,7 @@
 //! come back.
 
 mod bench;
+mod cluster;
 mod coming_back;
 mod cutting;
 mod management;
