@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Send one message, or one per line of a file
     Send(Send),
+    /// Publish what was sent to queues of a broker, until Ctrl-C; every running process does so too
+    Relay,
     /// Show queues and processes, how long messages wait and run, and what to tune
     Status(Status),
     /// Let every process of a request id end, and none start, until `unstop`

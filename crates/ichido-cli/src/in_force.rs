@@ -4,7 +4,7 @@ use std::{fmt::Write, time::Duration};
 
 use ichido::{MASK, Masks};
 
-use crate::config::{Action, ActionKind, Config, HandlerEntry, RetryLimit};
+use crate::config::{Action, ActionKind, Claim, Config, HandlerEntry, OnBusy, RabbitMq, RetryLimit};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -41,12 +41,31 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
         format!("log.progress={}", spelled(log.progress)),
         format!("log.mask=[{}]", log.mask.join(", ")),
     ];
+    told.extend(config.rabbitmq().map(|(name, queue)| at_broker(name, queue, config)));
     if let Some(handlers) = &process.handlers {
         told.push(format!("process.handlers=[{}]", entries(handlers, masks)));
     }
     told.extend(config.actions.iter().map(|(name, action)| described(name, action, config, masks)));
     told.extend(arguments.iter().map(|(name, value)| format!("--{name}={}", shown(name, value, masks))));
     told.join(" ")
+}
+
+fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
+    let urls = queue.url.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (rules, at) = (&queue.mutex, &queue.queue);
+    let claim = match config.claim(rules) {
+        Claim::Lock => "lock",
+        Claim::Lease => "lease",
+    };
+    let busy = match rules.on_busy {
+        OnBusy::Delay => format!("back after {}", spelled(rules.busy_delay)),
+        OnBusy::DeadLetter => "dead letter".into(),
+    };
+    format!(
+        "queues.{name}.rabbitmq=(queue {at} at {urls}, claim {claim}, busy {busy}, publish deadline {}, relay after {})",
+        spelled(rules.publish_deadline),
+        spelled(rules.relay_after),
+    )
 }
 
 fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> String {
@@ -105,6 +124,7 @@ mod tests {
     #[test]
     fn no_secret_is_in_it() {
         let text = "[database]\nurl = \"postgres://app:s3cret@db/shop\"\n[queues.q]\n\
+            [queues.r]\nrabbitmq = { url = \"amqp://u:s3cret@h\", queue = \"x\" }\n\
             [process]\nhandlers = [{ name = \"vault\", before = \"read\", options = { api_key = \"s3cret\", n = 7 } }]\n\
             [actions.A]\nfrom = \"q\"\ntimeout = \"90s\"\n\
             http = { url = \"http://u:s3cret@h/x?key=s3cret\", headers = { X-Token = \"s3cret\" } }\n";
@@ -116,6 +136,7 @@ mod tests {
         for part in [
             "postgres://app:***@db/shop",
             "api_key ***, n 7",
+            "queues.r.rabbitmq=(queue x at amqp://u:***@h, claim lock, busy back after 5s",
             "--day=7",
             "--card=***",
             "timeout 1m30s",

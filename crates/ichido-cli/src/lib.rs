@@ -6,6 +6,7 @@
 
 mod actions;
 mod args;
+mod brokers;
 mod commands;
 pub mod config;
 mod failure;

@@ -25,14 +25,20 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> 
         (_, 1) => Some("debug,sqlx=warn".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
-    let filter = filter(&wanted).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
+    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error,lapin=off", log.level.as_str()));
+    let filter = filter(&without_secrets(&wanted)).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(false);
     let builder = builder.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
     let _ = builder.try_init();
     Ok(())
+}
+
+/// The broker's driver tells URLs, with their passwords, and whole frames where it tells everything.
+fn without_secrets(wanted: &str) -> String {
+    let frames = if wanted.to_ascii_lowercase().contains("trace") { ",lapin=debug" } else { "" };
+    format!("{wanted}{frames},amq_protocol_tcp=off")
 }
 
 /// A word that is no level would be the name of a target, and everything else would be silent.

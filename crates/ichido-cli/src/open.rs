@@ -1,12 +1,12 @@
 //! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all.
 
-use ichido::{Operate, Place, Queue, adopt::Adopt, sql::RunSql};
+use ichido::{Guarded, Operate, Place, Queue, adopt::Adopt, sql::RunSql};
 use ichido_mysql::MySql;
 use ichido_postgres::Postgres;
 use ichido_sqlite::Sqlite;
 
 use crate::{
-    config::{Config, OnDone, QueueKind, TableQueue},
+    config::{Claim, Config, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
     failure::Failure,
 };
 
@@ -24,7 +24,7 @@ pub(crate) trait OnStore {
 /// Opens the store of the configuration and runs a command on it.
 pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     let url = config.database.url.as_str();
-    let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue)).collect();
+    let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
     let (schema, single_writer) = (config.database.schema.as_deref(), config.database.single_writer);
     match config.database.url.scheme() {
         "sqlite" => {
@@ -43,16 +43,30 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
     }
 }
 
-/// The queue as the library knows it; brokers were refused when the configuration was read.
-fn queue_of(name: &str, queue: &crate::config::Queue) -> Option<Queue> {
+/// The queue as the library knows it; what is not built was refused when the configuration was read.
+fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option<Queue> {
     let place = match &queue.kind {
         QueueKind::Managed => Place::Managed,
         QueueKind::Table(table) => Place::Table(Box::new(table_of(table))),
-        QueueKind::RabbitMq(_) | QueueKind::Sqs(_) => return None,
+        QueueKind::RabbitMq(kept) => Place::Broker(Box::new(guarded(kept, config))),
+        QueueKind::Sqs(_) => return None,
     };
     let mut made = Queue::managed(name).payload_limit(usize::try_from(queue.payload_limit).unwrap_or(usize::MAX));
     made.place = place;
     Some(made)
+}
+
+/// How a broker's queue is guarded.
+fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
+    let guarded = Guarded::new(&queue.exchange, &queue.routing_key).relay_after(queue.mutex.relay_after);
+    let guarded = match config.claim(&queue.mutex) {
+        Claim::Lock => guarded,
+        Claim::Lease => guarded.lease(),
+    };
+    match queue.mutex.on_busy {
+        OnBusy::Delay => guarded,
+        OnBusy::DeadLetter => guarded.dead_letter_busy(),
+    }
 }
 
 pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {

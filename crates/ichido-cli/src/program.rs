@@ -10,6 +10,7 @@ use ichido::{
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
+    brokers::Brokers,
     config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
     lanes::{lane_set, lane_sets},
@@ -18,7 +19,12 @@ use crate::{
 };
 
 /// The process that the configuration and the program describe, not started yet.
-pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) -> Result<Process<S>, Failure> {
+pub(crate) fn process<S: Backend>(
+    store: S,
+    config: &Config,
+    own: Program<S>,
+    brokers: &Brokers,
+) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
     let mut process =
@@ -26,7 +32,7 @@ pub(crate) fn process<S: Backend>(store: S, config: &Config, own: Program<S>) ->
     if let Some(single) = single(config) {
         process = process.single(single);
     }
-    process = lane_sets(config).fold(process, Process::lanes);
+    process = brokers.join(lane_sets(config).fold(process, Process::lanes));
     for (name, action) in &config.actions {
         let pool = pool(name, action, config);
         let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
@@ -152,12 +158,12 @@ fn retry(config: &Config) -> Retry {
 }
 
 /// The workers of an action: those of its levels if they have slots of their own.
-fn workers(action: &Action, config: &Config) -> u32 {
+pub(crate) fn workers(action: &Action, config: &Config) -> u32 {
     config.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
 }
 
 /// The queues that an action works on.
-fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str> {
+pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str> {
     match config.lanes.get(&action.from) {
         Some(set) => set.levels.iter().map(|level| level.queue.as_str()).collect(),
         None => vec![&action.from],

@@ -16,6 +16,9 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// Statements that fail, and of which one ends the transaction that it is in; none where no statement can do that alone.
     const ENDING: &'static [&'static str];
 
+    /// Rows can be locked: `claim = "lock"` works.
+    const LOCKS: bool = true;
+
     /// A fresh database with [`TABLES`] and without ichido's own tables.
     fn empty() -> impl Future<Output = Self> + Send;
 

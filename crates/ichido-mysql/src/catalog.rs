@@ -12,7 +12,7 @@ use crate::{
     connect::setup_error,
     quote,
     schema::Schema,
-    statements::{Column, Rows, Statements},
+    statements::{Column, Kind, Rows, Statements},
 };
 
 /// An owner column must hold a UUID as text.
@@ -22,6 +22,7 @@ const OWNER_WIDTH: i64 = 36;
 pub(crate) async fn look(connection: &mut MySqlConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
+        Place::Broker(_) => Rows::mutex(schema, &queue.name)?,
         _ => Rows::managed(schema, &queue.name)?,
     };
     Statements::new(schema, queue, rows)
@@ -62,7 +63,8 @@ pub(crate) async fn business_table(
         key,
         owner,
         columns,
-        managed: false,
+        outbox: String::new(),
+        kind: Kind::Table,
     })
 }
 

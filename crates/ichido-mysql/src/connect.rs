@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) bell: Bell,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
+    pub(crate) origin: OnceCell<Arc<str>>,
     pub(crate) rendered: Rendered,
     /// Has a session ever got a limit for its statements?
     pub(crate) limited: AtomicBool,
@@ -77,6 +78,7 @@ impl MySql {
             bell,
             queues,
             statements: OnceCell::new(),
+            origin: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
         };

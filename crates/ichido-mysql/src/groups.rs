@@ -14,7 +14,7 @@ use crate::{
     MySql, fault,
     messages::key,
     schema::Schema,
-    statements::{Rows, Statements, order},
+    statements::{Kind, Rows, Statements, order},
 };
 
 /// How the groups of a queue are claimed.
@@ -35,7 +35,7 @@ impl Groups {
     pub(crate) fn new(schema: &Schema, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
         let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-        let message = rows.message(if rows.managed { "" } else { "?" })?;
+        let message = rows.message(if rows.kind == Kind::Table { "?" } else { "" })?;
         Ok(Some(Groups {
             look: look(schema, rows, conditions, group)?.into(),
             there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
@@ -94,7 +94,7 @@ impl MySql {
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
         let mut lock = sqlx::query(AssertSqlSafe(queue.of_many(&groups.lock, heads.len(), " for update skip locked")));
-        if !queue.rows.managed {
+        if queue.rows.kind == Kind::Table {
             lock = lock.bind(process.to_string());
         }
         for column in heads.iter().flat_map(Key::columns) {

@@ -8,7 +8,11 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{MySql, parked::UTC, statements::Statements};
+use crate::{
+    MySql,
+    parked::UTC,
+    statements::{Kind, Statements},
+};
 
 impl Inspect for MySql {
     async fn overview(&self) -> Result<Overview> {
@@ -33,7 +37,7 @@ impl Inspect for MySql {
                 oldest_seconds: rows.try_get(2)?,
                 recent: rows.try_get(3)?,
                 held_groups: parked.try_get(2)?,
-                outbox: None,
+                outbox: self.outbox_of(queue).await?,
             });
         }
         Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
@@ -75,7 +79,12 @@ impl Inspect for MySql {
         for column in id.key.columns() {
             payload = payload.bind(column);
         }
-        Ok(payload.fetch_optional(&self.own).await?.map(|row| row.try_get(0)).transpose()?)
+        let row = payload.fetch_optional(&self.own).await?;
+        if queue.mutex.is_some() {
+            let bytes = row.map(|row| row.try_get::<Option<Vec<u8>>, _>(0)).transpose()?.flatten();
+            return Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
     async fn statements(&self) -> Result<Vec<Statement>> {
@@ -96,7 +105,7 @@ impl Inspect for MySql {
                 "innodb_flush_log_at_trx_commit is not 1: a crash of the server can lose the last commits".into(),
             );
         }
-        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.groups.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
                 warnings.push(backend::no_claim_index(&queue.queue));
@@ -115,7 +124,7 @@ impl Inspect for MySql {
 
     async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
         let rows = &self.queue(queue).await?.rows;
-        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+        Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 }
 

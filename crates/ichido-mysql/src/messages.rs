@@ -8,7 +8,10 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
-use crate::{MySql, statements::Statements};
+use crate::{
+    MySql,
+    statements::{Kind, Statements},
+};
 
 /// One process that claims from one queue.
 struct Claimer<'a> {
@@ -57,7 +60,7 @@ impl MySql {
             Start::First => sqlx::query(AssertSqlSafe(queue.pick.clone())),
             Start::At(_) => sqlx::query(AssertSqlSafe(queue.pick_from.clone())),
         };
-        if !queue.rows.managed {
+        if queue.rows.kind == Kind::Table {
             pick = pick.bind(process.to_string());
         }
         if let Start::At(values) = start {

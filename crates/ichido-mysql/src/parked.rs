@@ -9,7 +9,10 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, fault, messages, statements::Statements};
+use crate::{
+    MySql, fault, messages,
+    statements::{Kind, Statements},
+};
 
 /// A point in time as operators read it.
 pub(crate) const UTC: &str = "'%Y-%m-%dT%H:%i:%s.%fZ'";
@@ -34,8 +37,13 @@ impl MySql {
     ) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        // What is only locked is free for others since the rollback: whoever is at it now decides.
+        if claim.locked && !self.is_free(&mut *tx, delivery).await? {
+            return Ok(false);
+        }
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
+        let mut park =
+            sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
         for column in delivery.message.key.columns() {
             park = park.bind(column);
         }
@@ -48,6 +56,7 @@ impl MySql {
         } else {
             self.free_group(&mut *tx, queue, claim.owner, group).await?;
         }
+        self.keep_payload(&mut *tx, queue, delivery).await?;
         self.write_note(tx, queue, key, Note::failure(failure)).await?;
         Ok(true)
     }
@@ -127,6 +136,7 @@ impl MySql {
             let release = sqlx::query(AssertSqlSafe(release.clone())).bind(&*queue.queue);
             release.bind(key.to_string().into_bytes()).execute(&mut *tx).await?;
         }
+        self.republish(&mut tx, queue, &free).await?;
         let forget = format!("delete from {parked} where queue = ? and `key` = ?");
         for key in keys.iter().filter(|key| !still.contains(key)) {
             let forget = sqlx::query(AssertSqlSafe(forget.clone())).bind(&*queue.queue);
@@ -207,7 +217,7 @@ impl MySql {
     pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
         let queue = self.queue(&id.queue).await?;
         let parked = &self.shared.schema.parked;
-        let stays_new = !queue.rows.managed && !queue.rows.mapping.has_failed_value();
+        let stays_new = queue.rows.kind == Kind::Table && !queue.rows.mapping.has_failed_value();
         let past = if stays_new {
             format!("update {parked} set state = 'discarded' where queue = ? and `key` = ?")
         } else {
@@ -232,7 +242,9 @@ impl MySql {
             change = change.bind(column);
         }
         let changed = change.execute(&mut *tx).await.map_err(|error| match error {
-            error if queue.rows.managed && fault::is_unique(&error) => backend::unique_taken(&queue.queue, key),
+            error if queue.rows.kind == Kind::Managed && fault::is_unique(&error) => {
+                backend::unique_taken(&queue.queue, key)
+            }
             error => error.into(),
         })?;
         if changed.rows_affected() != 1 {
@@ -240,6 +252,7 @@ impl MySql {
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
         self.free_failed(&mut tx, queue, &text).await?;
+        self.republish(&mut tx, queue, std::slice::from_ref(key)).await?;
         let audit =
             format!("insert into {} (verb, queue, `key`, detail) values (?, ?, ?, ?)", self.shared.schema.audit);
         let audit = sqlx::query(AssertSqlSafe(audit)).bind(verb).bind(&*queue.queue).bind(&text);

@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -115,19 +115,23 @@ impl MySql {
         let look = format!(
             "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
              exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?), \
-             convert(r.request_id using utf8mb4), r.stopped, r.paused, cast(unix_timestamp() div 60 as signed) \
+             convert(r.request_id using utf8mb4), r.stopped, r.paused, cast(unix_timestamp() div 60 as signed), \
+             exists (select 1 from {} where published_at is null and due_at <= utc_timestamp(6) and queue in (''{})) \
              from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id in (''{})",
             self.shared.schema.parked,
             self.shared.schema.process,
+            self.shared.schema.outbox,
+            ", ?".repeat(by.relays.len()),
             self.shared.schema.request,
             ", ?".repeat(by.request_ids.len())
         );
         let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
+        let look = by.relays.iter().fold(look, |look, queue| look.bind(&**queue));
         let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(request_id.as_bytes()));
         let rows = look.fetch_all(&self.own).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
-        let (due, dead) = (row.try_get::<i64, _>(0)? == 1, row.try_get::<i64, _>(1)? == 1);
-        Ok(Around { due, dead, unsent: false, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
+        let is = |at: usize| row.try_get::<i64, _>(at).map(|is| is == 1);
+        Ok(Around { due: is(0)?, dead: is(1)?, unsent: is(6)?, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
@@ -181,6 +185,11 @@ impl MySql {
             }
         }
         self.free(tx, queue, dead, &freed).await?;
+        if queue.mutex.as_ref().is_some_and(|mutex| mutex.rules.on_busy == OnBusy::DeadLetter) {
+            // Its copies may all be among the dead letters, as busy.
+            let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
+            self.republish(tx, queue, &keys).await?;
+        }
         rescued.messages += freed.len() as u64;
         self.forget_queue(tx, queue, dead).await
     }

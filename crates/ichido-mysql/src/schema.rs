@@ -10,15 +10,16 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use crate::{MySql, connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 5] = [
+const MIGRATIONS: [(u32, u32, &str); 6] = [
     (1, 1, include_str!("migrations/0001.sql")),
     (2, 2, include_str!("migrations/0002.sql")),
     (3, 2, include_str!("migrations/0003.sql")),
     (4, 3, include_str!("migrations/0004.sql")),
     (5, 4, include_str!("migrations/0005.sql")),
+    (6, 5, include_str!("migrations/0006.sql")),
 ];
 
 /// Migrations of one database wait for each other, so many seconds.
@@ -38,6 +39,10 @@ pub(crate) struct Schema {
     pub(crate) group: String,
     pub(crate) files: String,
     pub(crate) stat: String,
+    pub(crate) origin: String,
+    pub(crate) mutex: String,
+    pub(crate) outbox: String,
+    pub(crate) relay: String,
     version: String,
 }
 
@@ -60,6 +65,10 @@ impl Schema {
             group: table("ichido_group"),
             files: table("ichido_files"),
             stat: table("ichido_stat"),
+            origin: table("ichido_origin"),
+            mutex: table("ichido_mutex"),
+            outbox: table("ichido_outbox"),
+            relay: table("ichido_relay"),
             version: table("ichido_schema"),
             name,
         })

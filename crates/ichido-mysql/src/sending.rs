@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use crate::{
     MySql, fault,
     messages::key,
-    statements::{Column, Statements},
+    statements::{Column, Kind, Statements},
 };
 
 /// Messages per statement.
@@ -28,26 +28,34 @@ impl MySql {
     ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
         backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let mut sent = Vec::with_capacity(messages.len());
-        for run in messages.chunk_by(|one, next| one.unique.is_none() && next.unique.is_none()) {
-            match (queue.rows.managed, &run[0].unique) {
-                (true, Some(unique)) => sent.push(self.send_unique(connection, queue, &run[0], unique).await?),
-                (true, None) => {
-                    for part in parts(run) {
-                        sent.extend(self.insert_messages(connection, queue, part).await?);
-                    }
-                }
-                (false, _) => {
-                    for message in run {
-                        sent.push(send_row(connection, queue, message).await?);
-                    }
-                }
-            }
-        }
+        let sent = match queue.rows.kind {
+            Kind::Managed => self.send_managed(connection, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
+            Kind::Table => send_rows(connection, queue, messages).await?,
+        };
         for (key, due) in backend::delayed(&sent, messages) {
             self.delay(connection, queue, key, due).await?;
         }
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
+    }
+
+    async fn send_managed(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Sent>> {
+        let mut sent = Vec::with_capacity(messages.len());
+        for run in messages.chunk_by(|one, next| one.unique.is_none() && next.unique.is_none()) {
+            if let Some(unique) = &run[0].unique {
+                sent.push(self.send_unique(connection, queue, &run[0], unique).await?);
+                continue;
+            }
+            for part in parts(run, |message| message.payload.len()) {
+                sent.extend(self.insert_messages(connection, queue, part).await?);
+            }
+        }
+        Ok(sent)
     }
 
     /// One statement for all of them: the server counts their ids in one go, in steps of its own.
@@ -125,17 +133,25 @@ impl MySql {
 }
 
 /// The messages in parts that one statement can carry.
-fn parts(messages: &[NewMessage]) -> impl Iterator<Item = &[NewMessage]> {
+pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     let (mut rows, mut bytes) = (0, 0);
     messages.chunk_by(move |one, _| {
         rows += 1;
-        bytes += one.payload.len();
+        bytes += size(one);
         let fits = rows < ROWS && bytes < BYTES;
         if !fits {
             (rows, bytes) = (0, 0);
         }
         fits
     })
+}
+
+async fn send_rows(connection: &mut MySqlConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Sent>> {
+    let mut sent = Vec::with_capacity(messages.len());
+    for message in messages {
+        sent.push(send_row(&mut *connection, queue, message).await?);
+    }
+    Ok(sent)
 }
 
 /// Fields are columns; columns that the message does not name get their defaults.

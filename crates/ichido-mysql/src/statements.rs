@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use ichido::{
-    FieldKind, Key, Kinds, Queue, Result,
+    FieldKind, Key, Kinds, Place, Queue, Result,
     backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
     stat::WINDOW,
 };
 use sqlx::{Row, mysql::MySqlRow};
 
-use crate::{groups::Groups, quote, schema::Schema};
+use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -172,7 +172,20 @@ pub(crate) struct Rows {
     pub(crate) place: String,
     /// Which rows of which table they are, for the comparison with other queues.
     pub(crate) identity: String,
-    pub(crate) managed: bool,
+    /// Where the payloads of mutex rows are.
+    pub(crate) outbox: String,
+    pub(crate) kind: Kind,
+}
+
+/// Whose rows they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The user's.
+    Table,
+    /// Ichido's own messages.
+    Managed,
+    /// The mutexes of messages that a broker carries.
+    Mutex,
 }
 
 impl Rows {
@@ -186,8 +199,48 @@ impl Rows {
             owner: Column::plain("owner", "char")?,
             place: format!("managed:{queue}"),
             identity: format!("managed:{queue}"),
-            managed: true,
+            outbox: schema.outbox.clone(),
+            kind: Kind::Managed,
         })
+    }
+
+    /// The mutex rows of a broker's queue.
+    pub(crate) fn mutex(schema: &Schema, queue: &str) -> Result<Self> {
+        Ok(Rows {
+            table: schema.mutex.clone(),
+            mapping: Mapping::mutex(queue),
+            key: vec![Column::plain("id", "varchar")?],
+            place: format!("mutex:{queue}"),
+            identity: format!("mutex:{queue}"),
+            kind: Kind::Mutex,
+            ..Rows::managed(schema, queue)?
+        })
+    }
+
+    /// The table where rows are reached by their key. Of mutex rows none but these may be locked, even for a moment.
+    pub(crate) fn by_key(&self) -> String {
+        let hint = if self.kind == Kind::Mutex { " force index (primary)" } else { "" };
+        format!("{} t{hint}", self.table)
+    }
+
+    /// The same where they are reached by their owner.
+    fn by_owner(&self) -> String {
+        let hint = if self.kind == Kind::Mutex { " force index (ichido_mutex_queue)" } else { "" };
+        format!("{} t{hint}", self.table)
+    }
+
+    /// The row is held under this claim. A lock leaves no owner in it.
+    fn held(&self, new: &str) -> String {
+        let is = if self.kind == Kind::Mutex { "<=>" } else { "=" };
+        format!("t.{} {is} ? and {new}", self.owner.quoted)
+    }
+
+    /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
+    fn undecided(&self, new: &str) -> String {
+        match self.kind {
+            Kind::Mutex => format!("(? is null or 1 = 1) and {new}"),
+            Kind::Table | Kind::Managed => self.held(new),
+        }
     }
 
     pub(crate) fn each_key(&self, separator: &str, write: impl Fn(&Column) -> String) -> String {
@@ -205,8 +258,10 @@ impl Rows {
 
     /// The message in JSON; `owner` stands for the owner column.
     fn payload(&self, owner: &str) -> Result<String> {
-        if self.managed {
-            return Ok("t.payload".into());
+        match self.kind {
+            Kind::Managed => return Ok("t.payload".into()),
+            Kind::Mutex => return Ok(format!("(select o.payload from {} o where o.mutex = t.id)", self.outbox)),
+            Kind::Table => {}
         }
         let value = |column: &Column| if column.name == self.owner.name { owner.to_owned() } else { column.in_json() };
         let pairs =
@@ -216,7 +271,7 @@ impl Rows {
 
     /// What is read of a message: the key as text, the payload, the headers, the group and the time it has waited.
     pub(crate) fn message(&self, owner: &str) -> Result<String> {
-        let headers = if self.managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
+        let headers = if self.kind == Kind::Managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
         Ok(format!(
             "{}, {}, {headers}, {} as ichido_group_key, {} as ichido_waited",
             self.key_out(),
@@ -264,6 +319,8 @@ pub(crate) struct Statements {
     pub(crate) claim: Arc<str>,
     pub(crate) bound: LowerBound,
     pub(crate) groups: Option<Groups>,
+    /// What only a broker's queue has.
+    pub(crate) mutex: Option<Mutex>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
@@ -291,41 +348,47 @@ impl Statements {
         let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
         let (key, out) = (rows.key_is(), rows.key_out());
         let mine = format!("t.{owner} = ? and {new}");
+        let (by_key, held) = (rows.by_key(), rows.held(new));
         let waits = format!("t.{owner} = {nobody} and {new}");
-        let update = |set: &str| format!("update {table} t set {set} where {mine} and {key}");
+        let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
         let claimable = format!("t.{owner} is null and {new}");
         Ok(Statements {
             pick: pick(&rows, &conditions, &claimable, false)?.into(),
             pick_from: pick(&rows, &conditions, &claimable, true)?.into(),
             bound: LowerBound::default(),
             groups: Groups::new(schema, &rows, &conditions)?,
+            mutex: match &queue.place {
+                Place::Broker(rules) => Some(Mutex::new(schema, &queue.name, &rows, rules)?),
+                _ => None,
+            },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
             claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
             // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
             complete: match complete {
                 Some(set) => update(set).into(),
-                None => format!("delete t from {table} t where {mine} and {key}").into(),
+                None => format!("delete t from {by_key} where {held} and {key}").into(),
             },
             complete_many: match complete {
-                Some(set) => format!("update {table} t set {set} where {mine} and ").into(),
-                None => format!("delete t from {table} t where {mine} and ").into(),
+                Some(set) => format!("update {by_key} set {set} where {held} and ").into(),
+                None => format!("delete t from {by_key} where {held} and ").into(),
             },
-            is_claimed: format!("select 1 from {table} t where {mine} and {key} for update").into(),
-            release: format!("update {table} t set {owner} = null where {mine} and ").into(),
+            is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
+            release: format!("update {by_key} set {owner} = null where {mine} and ").into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
             owned: format!(
-                "select {out}, {} as ichido_group_key from {table} t where {mine} limit 500 for update skip locked",
-                rows.group_out()?
+                "select {out}, {} as ichido_group_key from {} where {mine} limit 500 for update skip locked",
+                rows.group_out()?,
+                rows.by_owner()
             )
             .into(),
             owns_any: format!("select count(*) from (select 1 from {table} t where {mine} limit 1) o").into(),
-            waiting: format!("select {out} from {table} t where {waits} and ").into(),
-            return_due: format!("update {table} t set {owner} = null where {waits} and ").into(),
-            revive: format!("update {table} t set {revive} where {failed} and {key}").into(),
-            // A managed message goes, a row of the user's own stays as it is.
-            discard: if rows.managed {
-                format!("delete t from {table} t where {failed} and {key}").into()
+            waiting: format!("select {out} from {by_key} where {waits} and ").into(),
+            return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
+            revive: format!("update {by_key} set {revive} where {failed} and {key}").into(),
+            // A message of ichido's own goes, a row of the user's own stays as it is.
+            discard: if rows.kind != Kind::Table {
+                format!("delete t from {by_key} where {failed} and {key}").into()
             } else {
                 format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
             },
@@ -378,14 +441,23 @@ impl Statements {
             ("rescue", self.owned.to_string()),
             ("retry", self.revive.to_string()),
         ];
-        all.into_iter().chain(groups).collect()
+        let guard = self.mutex.iter().flat_map(|mutex| {
+            let claim = self.of_many(&mutex.free, 1, " for update skip locked");
+            [
+                ("lock", mutex.lock.to_string()),
+                ("claim by id, look", claim),
+                ("claim by id", self.of_many(&mutex.claim, 1, "")),
+            ]
+        });
+        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 })).chain(groups).collect()
     }
 }
 
 /// The first claimable rows in claim order, locked; rows that others are claiming are skipped. Served by an index on
 /// (status, owner, claim order).
 fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) -> Result<String> {
-    let (order, ungrouped, owner) = (order(conditions), &conditions.ungrouped, if rows.managed { "" } else { "?" });
+    let (order, ungrouped, owner) =
+        (order(conditions), &conditions.ungrouped, if rows.kind == Kind::Table { "?" } else { "" });
     let (column, down) = &conditions.order[0];
     let first = rows.column(column)?;
     let from = format!(" and t.{column} {} {}", if *down { "<=" } else { ">=" }, first.value_of("?"));

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Row, mysql::MySqlRow};
 use crate::MySql;
 
 /// A row as it is written.
-const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// Seconds since 1970.
 const NOW: &str = "unix_timestamp()";
@@ -81,8 +81,8 @@ fn stat_row(row: &MySqlRow) -> Result<StatRow> {
         queue: row.try_get(2)?,
         level: row.try_get(3)?,
         lanes: row.try_get(4)?,
-        waiting: row.try_get(13)?,
-        running: row.try_get(14)?,
+        waiting: row.try_get(15)?,
+        running: row.try_get(16)?,
         ..StatCells::default()
     };
     for (at, number) in cells.numbers.iter_mut().enumerate() {

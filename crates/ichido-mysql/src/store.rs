@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
-    Retention, Store, Terms, stat::Stat,
+    Around, Bell, Delivery, Failure, FileSetId, Found, Guard, Key, MessageId, NewMessage, ProcessId, Publication,
+    Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
 };
 use sqlx::MySqlConnection;
 
@@ -97,6 +97,47 @@ impl Store for MySql {
 
     async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         self.park_message(delivery, failure).await
+    }
+
+    async fn guard(&self, queue: &str) -> Result<Guard> {
+        self.guard_of(queue).await
+    }
+
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.lock_in(&mut tx.inner, delivery).await
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        self.claim_keys(process, queue, keys).await
+    }
+
+    async fn publish(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> Result<Vec<String>> {
+        self.publish_in(connection, queue, messages).await
+    }
+
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+        self.unsent_of(queue, most).await
+    }
+
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        self.take_turn_of(relay, queue).await
+    }
+
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        self.leave_turn_of(relay, queue).await
+    }
+
+    async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
+        self.published(published).await
+    }
+
+    async fn note_unpublished(&self, _: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.unpublished(unsent, error, wait).await
     }
 
     async fn is_drained(&self, queue: &str) -> Result<bool> {

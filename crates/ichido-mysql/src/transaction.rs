@@ -66,7 +66,13 @@ impl MySql {
         Ok(())
     }
 
-    async fn complete_some(&self, tx: &mut Tx, queue: &Statements, owner: ProcessId, some: &[&Delivery]) -> Result<()> {
+    async fn complete_some(
+        &self,
+        tx: &mut Tx,
+        queue: &Statements,
+        owner: Option<ProcessId>,
+        some: &[&Delivery],
+    ) -> Result<()> {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {
@@ -74,13 +80,13 @@ impl MySql {
                 let key = delivery.message.key.to_string().into_bytes();
                 sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
             }
-            self.free_group(&mut tx.inner, queue, owner, claim.group.as_ref()).await?;
+            self.free_group(&mut tx.inner, queue, claim.owner, claim.group.as_ref()).await?;
         }
         let complete = match some.len() {
             1 => sqlx::query(AssertSqlSafe(queue.complete.clone())),
             many => sqlx::query(AssertSqlSafe(queue.of_many(&queue.complete_many, many, ""))),
         };
-        let mut complete = complete.bind(owner.to_string());
+        let mut complete = complete.bind(owner.map(|owner| owner.to_string()));
         for column in some.iter().flat_map(|delivery| delivery.message.key.columns()) {
             complete = complete.bind(column);
         }

@@ -26,8 +26,8 @@ impl Postgres {
         let insert = format!(
             "with sent as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::boolean[]) with ordinality as m(id, h, p, d, at)), \
              guarded as (insert into {} (id, queue, owner) select id, $5, case when d then '{}'::uuid end from sent) \
-             insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, due_at) \
-             select id, id, $5, $6, $7, h, p, case when not d then now() end from sent order by at",
+             insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, due_at, published_at) \
+             select id, id, $5, $6, $7, h, p, case when not d then now() end, case when d then now() end from sent order by at",
             self.shared.schema.mutex,
             ProcessId::NOBODY,
             self.shared.schema.outbox,

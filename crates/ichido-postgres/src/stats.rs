@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Row, postgres::PgRow};
 use crate::Postgres;
 
 /// How many columns a row has.
-const COLUMNS: usize = 15;
+const COLUMNS: usize = 17;
 
 /// Seconds since 1970.
 const NOW: &str = "extract(epoch from clock_timestamp())::bigint";
@@ -83,8 +83,8 @@ fn stat_row(row: &PgRow) -> Result<StatRow> {
         queue: row.try_get(2)?,
         level: row.try_get(3)?,
         lanes: row.try_get(4)?,
-        waiting: row.try_get(13)?,
-        running: row.try_get(14)?,
+        waiting: row.try_get(15)?,
+        running: row.try_get(16)?,
         ..StatCells::default()
     };
     for (at, number) in cells.numbers.iter_mut().enumerate() {

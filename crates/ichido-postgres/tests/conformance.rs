@@ -58,3 +58,4 @@ impl Fixture for OnPostgres {
 
 ichido_conformance::conformance!(OnPostgres);
 ichido_conformance::crashing!(OnPostgres);
+ichido_conformance::brokering!(OnPostgres);

@@ -50,6 +50,6 @@ pub use self::{
     publisher::{Publisher, PublisherSettings},
     rabbitmq::RabbitMq,
     source::{Settled, Source},
-    topology::{Kind, Topology},
+    topology::{Kind, Look, Topology},
     version::Version,
 };

@@ -87,8 +87,13 @@ impl Link {
                 Ok(Arc::clone(slot.current.insert(Arc::new(connection))))
             }
             Err(error) => {
+                // Once is enough: it is tried again all the time.
+                if slot.pace.is_new() {
+                    tracing::warn!(%error, "{}: no connection", self.name);
+                } else {
+                    tracing::debug!(%error, "{}: still no connection", self.name);
+                }
                 slot.pace.failed();
-                tracing::warn!(%error, "{}: no connection", self.name);
                 self.state.send_replace(State::Away(error.to_string()));
                 Err(error)
             }
@@ -177,6 +182,10 @@ impl Default for Pace {
 }
 
 impl Pace {
+    fn is_new(&self) -> bool {
+        self.pause == SHORTEST
+    }
+
     fn failed(&mut self) {
         self.next = Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.pause = (self.pause * 2).min(LONGEST);

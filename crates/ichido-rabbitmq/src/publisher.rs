@@ -85,6 +85,10 @@ impl Publisher {
         self.0.link.state()
     }
 
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.settings.publish_deadline
+    }
+
     /// Publishes messages in their order and tells the fate of each, in the same order. Those that are confirmed are in each
     /// queue in the order in which they were given.
     ///

@@ -1,13 +1,17 @@
 //! A queue at RabbitMQ as ichido's core knows it: [`ichido::Broker`], on a publisher and sources. The relay publishes through it,
 //! the reader of a pool receives from it.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use ichido::{Outgoing, Unpublished};
+use tokio::time::timeout;
 
 use crate::{
-    Binding, Broker, Deliveries, Depths, Envelope, Kind, Management, Publisher, PublisherSettings, Result, Source,
-    State, Topology,
+    Binding, Broker, Deliveries, Depths, Envelope, Error, Kind, Management, Publisher, PublisherSettings, Result,
+    Source, State, Topology,
 };
 
 /// A queue of a broker. Cheap to clone.
@@ -17,6 +21,8 @@ pub struct RabbitMq {
     topology: Arc<Topology>,
     publisher: Publisher,
     management: Option<Management>,
+    /// What the queue needs was there when it was last looked for.
+    declared: Arc<AtomicBool>,
 }
 
 impl RabbitMq {
@@ -24,13 +30,13 @@ impl RabbitMq {
     #[must_use]
     pub fn new(broker: Broker, topology: Topology, settings: PublisherSettings) -> Self {
         let publisher = Publisher::new(broker.clone(), settings);
-        Self { broker, topology: Arc::new(topology), publisher, management: None }
+        Self { broker, topology: Arc::new(topology), publisher, management: None, declared: Arc::default() }
     }
 
     /// Another queue of the same broker. Both publish over one connection.
     #[must_use]
     pub fn beside(&self, topology: Topology) -> Self {
-        Self { topology: Arc::new(topology), ..self.clone() }
+        Self { topology: Arc::new(topology), declared: Arc::default(), ..self.clone() }
     }
 
     /// With the management API, for what AMQP cannot do.
@@ -80,6 +86,22 @@ impl RabbitMq {
         self.topology.refuse_fan_out(exchange, routing_key, &bindings)
     }
 
+    /// Before anything is published: a message must not find nobody there because its consumer has never run.
+    async fn ready(&self) -> Result<(), Unpublished> {
+        if !self.topology.declare || self.declared.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let declared = timeout(self.publisher.deadline(), self.declare()).await;
+        match declared.map_err(|_| Unpublished::Unsent("the queue could not be declared in time".to_owned()))? {
+            Ok(()) => {}
+            // The queue is there; only its policy is not known.
+            Err(error @ Error::Management { .. }) => tracing::warn!(%error, "publishing nevertheless"),
+            Err(error) => return Err(Unpublished::Unsent(error.to_string())),
+        }
+        self.declared.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// How full its queues are.
     ///
     /// # Errors
@@ -94,6 +116,9 @@ impl ichido::Broker for RabbitMq {
 
     /// In time: see [`PublisherSettings::publish_deadline`]. What AMQP cannot carry is refused, and the others go their way.
     async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
+        if let Err(error) = self.ready().await {
+            return messages.iter().map(|_| Err(error.clone())).collect();
+        }
         let (mut envelopes, mut fates) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for message in messages {
             let envelope = Envelope::of(message).map_err(|error| Unpublished::Refused(error.to_string()));
@@ -102,6 +127,9 @@ impl ichido::Broker for RabbitMq {
         let mut sent = self.publisher.publish(&envelopes).await.into_iter();
         for fate in fates.iter_mut().filter(|fate| fate.is_ok()) {
             *fate = sent.next().expect("one fate for one message");
+        }
+        if fates.iter().any(|fate| matches!(fate, Err(Unpublished::Unroutable(_)))) {
+            self.declared.store(false, Ordering::Relaxed);
         }
         fates
     }

@@ -11,6 +11,10 @@ use lapin::{
 
 use crate::{Broker, Error, Result, Version, error::code};
 
+mod look;
+
+pub use look::Look;
+
 /// The first version whose quorum queues let messages expire, and dead-letter at least once.
 const AT_LEAST_ONCE: Version = Version::new(3, 10);
 
@@ -92,6 +96,7 @@ impl Topology {
     pub async fn declare(&self, broker: &Broker) -> Result<()> {
         self.refuse(broker.version().await?)?;
         let connection = broker.connect("ichido topology").await?;
+        self.can_be_bound(&connection).await?;
         self.declare_on(&connection).await
     }
 

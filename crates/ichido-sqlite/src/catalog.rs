@@ -10,13 +10,14 @@ use sqlx::{Row, SqliteConnection};
 use crate::{
     connect::setup_error,
     quote,
-    statements::{Column, Rows, Statements},
+    statements::{Column, Kind, Rows, Statements},
 };
 
 /// Builds the statements of a queue after a look at its table.
 pub(crate) async fn look(connection: &mut SqliteConnection, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
+        Place::Broker(_) => Rows::mutex(&queue.name)?,
         _ => Rows::managed(&queue.name)?,
     };
     Statements::new(queue, rows)
@@ -64,7 +65,7 @@ pub(crate) async fn business_table(
         key,
         owner,
         columns,
-        managed: false,
+        kind: Kind::Table,
     })
 }
 

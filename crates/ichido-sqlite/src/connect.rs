@@ -51,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) bell: Bell,
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
+    pub(crate) origin: OnceCell<Arc<str>>,
     pub(crate) rendered: Rendered,
 }
 
@@ -83,6 +84,7 @@ impl Sqlite {
             options,
             queues,
             statements: OnceCell::new(),
+            origin: OnceCell::new(),
             rendered: Rendered::default(),
         };
         Ok(Sqlite::with(Arc::new(shared)))

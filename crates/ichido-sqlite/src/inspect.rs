@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Sqlite, adopt, value};
+use crate::{Sqlite, adopt, statements::Kind, value};
 
 impl Inspect for Sqlite {
     async fn overview(&self) -> Result<Overview> {
@@ -29,7 +29,7 @@ impl Inspect for Sqlite {
                 oldest_seconds: rows.try_get(2)?,
                 recent: rows.try_get(3)?,
                 held_groups: parked.try_get(2)?,
-                outbox: None,
+                outbox: self.outbox_of(queue).await?,
             });
         }
         Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
@@ -75,8 +75,9 @@ impl Inspect for Sqlite {
             payload = payload.bind(column);
         }
         let Some(row) = payload.fetch_optional(&self.readers).await? else { return Ok(None) };
-        if queue.rows.managed {
-            return Ok(Some(row.try_get(1)?));
+        if queue.rows.kind != Kind::Table {
+            let bytes: Option<Vec<u8>> = row.try_get(1)?;
+            return Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
         }
         let columns = value::object(&row, queue.rows.key.len(), &queue.rows.columns)?;
         Ok(Some(serde_json::to_string(&columns)?))
@@ -102,7 +103,7 @@ impl Inspect for Sqlite {
         if synchronous.try_get::<i64, _>(0)? < 2 {
             warnings.push("synchronous is not FULL: a loss of power can lose the last commits".into());
         }
-        for queue in self.queues().await?.iter().filter(|queue| !queue.rows.managed) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.groups.as_ref();
             let mut connection = self.readers.acquire().await?;
             let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
@@ -121,7 +122,7 @@ impl Inspect for Sqlite {
 
     async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
         let rows = &self.queue(queue).await?.rows;
-        Ok((!rows.managed).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
+        Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 }
 

@@ -8,7 +8,12 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Sqlite, groups::free_group, statements::Statements, value};
+use crate::{
+    Sqlite,
+    groups::free_group,
+    statements::{Kind, Statements},
+    value,
+};
 
 /// One process that claims from one queue.
 struct Claimer<'a> {
@@ -179,9 +184,9 @@ async fn past(
 fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Message> {
     let rows = &queue.rows;
     let key = key(queue, row)?;
-    if rows.managed {
-        let payload: String = row.try_get(1)?;
-        let mut message = Message::new(queue.queue.clone(), key, payload.into_bytes());
+    if rows.kind != Kind::Table {
+        let payload: Option<Vec<u8>> = row.try_get(1)?;
+        let mut message = Message::new(queue.queue.clone(), key, payload.unwrap_or_default());
         message.headers = serde_json::from_str(row.try_get(2)?).unwrap_or_default();
         return Ok(message);
     }

@@ -13,7 +13,8 @@ use crate::{
     Sqlite, fault,
     groups::{free_failed, free_group, hold_group},
     messages,
-    statements::Statements,
+    outbox::{keep_payload, republish},
+    statements::{Kind, Statements},
 };
 
 impl Sqlite {
@@ -37,7 +38,8 @@ impl Sqlite {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        let mut park = sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.owner.to_string());
+        let mut park =
+            sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
         for column in delivery.message.key.columns() {
             park = park.bind(column);
         }
@@ -50,6 +52,7 @@ impl Sqlite {
         } else {
             free_group(&mut *tx, queue, claim.owner, group).await?;
         }
+        keep_payload(&mut *tx, queue, delivery).await?;
         write_note(tx, queue, key, Note::failure(failure)).await?;
         Ok(true)
     }
@@ -86,6 +89,8 @@ impl Sqlite {
             "update ichido_parked set state = 'released', due_at = null where queue = ? and key in (select value from json_each(?))",
         );
         release.bind(&*queue.queue).bind(serde_json::to_string(&back)?).execute(tx.connection()).await?;
+        let returned: Vec<Key> = back.iter().map(|key| key.parse()).collect::<Result<_>>()?;
+        republish(tx.connection(), queue, &returned).await?;
         let forget =
             sqlx::query("delete from ichido_parked where queue = ? and key in (select value from json_each(?))");
         forget.bind(&*queue.queue).bind(serde_json::to_string(&gone)?).execute(tx.connection()).await?;
@@ -157,7 +162,7 @@ impl Sqlite {
     /// An operator's discard: out of sight, with a note.
     pub(crate) async fn discard_message(&self, id: &MessageId) -> Result<bool> {
         let queue = self.queue(&id.queue).await?;
-        let stays_new = !queue.rows.managed && !queue.rows.mapping.has_failed_value();
+        let stays_new = queue.rows.kind == Kind::Table && !queue.rows.mapping.has_failed_value();
         let past = if stays_new {
             "update ichido_parked set state = 'discarded' where queue = ? and key = ?"
         } else {
@@ -189,7 +194,7 @@ impl Sqlite {
         let (Some(dead), Ok(1)) = (dead, &changed) else {
             tx.rollback().await?;
             return match changed {
-                Err(error) if queue.rows.managed && fault::is_unique(&error) => {
+                Err(error) if queue.rows.kind == Kind::Managed && fault::is_unique(&error) => {
                     Err(backend::unique_taken(&queue.queue, key))
                 }
                 changed => Ok(changed? == 1),
@@ -197,6 +202,7 @@ impl Sqlite {
         };
         sqlx::query(past).bind(&*queue.queue).bind(&text).execute(tx.connection()).await?;
         free_failed(tx.connection(), queue, &text).await?;
+        republish(tx.connection(), queue, std::slice::from_ref(key)).await?;
         let audit = sqlx::query("insert into ichido_audit (verb, queue, key, detail) values (?, ?, ?, ?)").bind(verb);
         let audit = audit.bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
         audit.execute(tx.connection()).await?;

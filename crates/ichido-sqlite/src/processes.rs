@@ -1,7 +1,7 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Error, Key, MessageId, ProcessId, Registration, Rescued, Result,
+    Around, Error, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
     backend::{Note, Owned, refuse_request_id},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
@@ -11,6 +11,7 @@ use crate::{
     flags::flags_in,
     groups::{free_all_groups, hold_group},
     messages::{self, free},
+    outbox::republish,
     parked::write_note,
     statements::Statements,
 };
@@ -90,16 +91,26 @@ impl Sqlite {
     pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
         let look = format!(
             "select exists (select 1 from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), \
-             exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused, unixepoch() / 60 \
+             exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused, unixepoch() / 60, \
+             exists (select 1 from ichido_outbox where published_at is null and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+             and queue in (''{})) \
              from (select 1) one left join ichido_request r on (r.stopped or r.paused) and r.request_id in (''{})",
+            ", ?".repeat(by.relays.len()),
             ", ?".repeat(by.request_ids.len())
         );
         let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
+        let look = by.relays.iter().fold(look, |look, queue| look.bind(&**queue));
         let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(&**request_id));
         let rows = look.fetch_all(&self.readers).await?;
         let Some(row) = rows.first() else { return Ok(Around::default()) };
         let minute = row.try_get(5)?;
-        Ok(Around { due: row.try_get(0)?, dead: row.try_get(1)?, unsent: false, minute, flags: flags_in(&rows, 2)? })
+        Ok(Around {
+            due: row.try_get(0)?,
+            dead: row.try_get(1)?,
+            unsent: row.try_get(6)?,
+            minute,
+            flags: flags_in(&rows, 2)?,
+        })
     }
 
     pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
@@ -165,6 +176,11 @@ async fn rescue_queue(
             }
         }
         free(tx, queue, dead, &freed).await?;
+        if queue.mutex.as_ref().is_some_and(|mutex| mutex.rules.on_busy == OnBusy::DeadLetter) {
+            // Its copies may all be among the dead letters, as busy.
+            let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
+            republish(tx, queue, &keys).await?;
+        }
         rescued.messages += freed.len() as u64;
     }
     forget_queue(tx, queue, dead).await

@@ -10,15 +10,16 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
 use crate::{Sqlite, connect::setup_error};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 5] = [
+const MIGRATIONS: [(u32, u32, &str); 6] = [
     (1, 1, include_str!("migrations/0001.sql")),
     (2, 2, include_str!("migrations/0002.sql")),
     (3, 2, include_str!("migrations/0003.sql")),
     (4, 3, include_str!("migrations/0004.sql")),
     (5, 4, include_str!("migrations/0005.sql")),
+    (6, 5, include_str!("migrations/0006.sql")),
 ];
 
 const TABLE: &str = "create table if not exists ichido_schema (version integer primary key, oldest integer not null, \

@@ -7,7 +7,13 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{Sqlite, messages::key, statements::Statements, value};
+use crate::{
+    Sqlite,
+    messages::key,
+    outbox::send_guarded,
+    statements::{Kind, Statements},
+    value,
+};
 
 impl Sqlite {
     pub(crate) async fn send_in(
@@ -20,10 +26,10 @@ impl Sqlite {
         backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
         let mut sent = Vec::with_capacity(messages.len());
         for message in messages {
-            sent.push(if queue.rows.managed {
-                send_managed(connection, queue, message).await?
-            } else {
-                send_row(connection, queue, message).await?
+            sent.push(match queue.rows.kind {
+                Kind::Managed => send_managed(connection, queue, message).await?,
+                Kind::Mutex => send_guarded(connection, queue, message).await?,
+                Kind::Table => send_row(connection, queue, message).await?,
             });
         }
         for (key, due) in backend::delayed(&sent, messages) {

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use ichido::{
-    Key, Queue, Result,
+    Key, Place, Queue, Result,
     backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
     stat::WINDOW,
 };
 
-use crate::{groups::Groups, quote};
+use crate::{groups::Groups, mutex::Mutex, quote};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -100,7 +100,18 @@ pub(crate) struct Rows {
     pub(crate) place: String,
     /// Which rows of which table they are, for the comparison with other queues.
     pub(crate) identity: String,
-    pub(crate) managed: bool,
+    pub(crate) kind: Kind,
+}
+
+/// Whose rows they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The user's.
+    Table,
+    /// Ichido's own messages.
+    Managed,
+    /// The mutexes of messages that a broker carries.
+    Mutex,
 }
 
 impl Rows {
@@ -116,8 +127,30 @@ impl Rows {
             owner,
             place: format!("managed:{queue}"),
             identity: format!("managed:{queue}"),
-            managed: true,
+            kind: Kind::Managed,
         })
+    }
+
+    /// The mutex rows of a broker's queue.
+    pub(crate) fn mutex(queue: &str) -> Result<Self> {
+        Ok(Rows {
+            table: "ichido_mutex".into(),
+            columns: Vec::new(),
+            mapping: Mapping::mutex(queue),
+            key: vec![Column::new("id".into(), "TEXT", true)?],
+            place: format!("mutex:{queue}"),
+            identity: format!("mutex:{queue}"),
+            kind: Kind::Mutex,
+            ..Rows::managed(queue)?
+        })
+    }
+
+    /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
+    fn undecided(&self, mine: &str, new: &str) -> String {
+        match self.kind {
+            Kind::Mutex => format!("{new} and (?1 is null or ?1 is not null)"),
+            Kind::Table | Kind::Managed => mine.to_owned(),
+        }
     }
 
     pub(crate) fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
@@ -141,7 +174,11 @@ impl Rows {
     /// What is read of a message: the key as text, then every column, then the group and the time it has waited.
     pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
-        let (key, columns, group, waited) = (self.key_out(), columns.join(", "), self.group_out(), self.waited());
+        let columns = match self.kind {
+            Kind::Mutex => "(select o.payload from ichido_outbox o where o.mutex = t.id), '{}'".into(),
+            Kind::Table | Kind::Managed => columns.join(", "),
+        };
+        let (key, group, waited) = (self.key_out(), self.group_out(), self.waited());
         format!("{key}, {columns}, {group} as ichido_group_key, {waited} as ichido_waited")
     }
 
@@ -165,6 +202,8 @@ pub(crate) struct Statements {
     pub(crate) pick: Arc<str>,
     pub(crate) claim: Arc<str>,
     pub(crate) groups: Option<Groups>,
+    /// What only a broker's queue has.
+    pub(crate) mutex: Option<Mutex>,
     /// Never set: what is done leaves SQLite's index at once, and nobody walks over it.
     pub(crate) bound: LowerBound,
     pub(crate) claimed: Arc<str>,
@@ -200,12 +239,16 @@ impl Statements {
         Ok(Statements {
             pick: pick(&rows, &conditions, &claimable).into(),
             groups: Groups::new(&rows, &conditions),
+            mutex: match &queue.place {
+                Place::Broker(rules) => Some(Mutex::new(queue, rules)?),
+                _ => None,
+            },
             bound: LowerBound::default(),
             claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),
             complete_many: complete_many(&rows, &conditions, &mine).into(),
-            is_claimed: format!("select 1 from {table} t where {} and {mine}", rows.key_is(2)).into(),
+            is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new)).into(),
             release: many(&format!("{owner} = null"), "?2", &mine).into(),
             park_waiting: update(&format!("{owner} = {nobody}")).into(),
             park_dead: update(fail).into(),
@@ -218,8 +261,8 @@ impl Statements {
             )
             .into(),
             revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
-            // A managed message goes, a row of the user's own stays as it is.
-            discard: if rows.managed {
+            // A message of ichido's own goes, a row of the user's own stays as it is.
+            discard: if rows.kind != Kind::Table {
                 format!("delete from {table} as t where {key} and {failed}").into()
             } else {
                 format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
@@ -266,7 +309,8 @@ impl Statements {
             ("rescue", &self.owned),
             ("retry", &self.revive),
         ];
-        all.into_iter().chain(groups).collect()
+        let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
+        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 })).chain(groups).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
 use crate::Sqlite;
 
 /// A row as it is written.
-const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 /// Seconds since 1970.
 const NOW: &str = "unixepoch()";
@@ -83,8 +83,8 @@ fn stat_row(row: &SqliteRow) -> Result<StatRow> {
         queue: row.try_get(2)?,
         level: row.try_get(3)?,
         lanes: row.try_get(4)?,
-        waiting: row.try_get(13)?,
-        running: row.try_get(14)?,
+        waiting: row.try_get(15)?,
+        running: row.try_get(16)?,
         ..StatCells::default()
     };
     for (at, number) in cells.numbers.iter_mut().enumerate() {

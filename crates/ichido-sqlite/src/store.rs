@@ -3,12 +3,12 @@
 use std::{error::Error as StdError, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Error, Failure, FileSetId, Isolation, MessageId, NewMessage, ProcessId, Registration,
-    Rescued, Result, Retention, Store, Terms, stat::Stat,
+    Around, Bell, Delivery, Error, Failure, FileSetId, Found, Guard, Isolation, Key, MessageId, NewMessage, ProcessId,
+    Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
 };
 use sqlx::SqliteConnection;
 
-use crate::{Sqlite, Tx, fault};
+use crate::{Sqlite, Tx, fault, mutex};
 
 impl Store for Sqlite {
     type Tx = Tx;
@@ -113,6 +113,47 @@ impl Store for Sqlite {
 
     async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         self.park_message(delivery, failure).await
+    }
+
+    async fn guard(&self, queue: &str) -> Result<Guard> {
+        self.guard_of(queue).await
+    }
+
+    async fn lock(&self, _: &mut Tx, _: &Delivery) -> Result<Found> {
+        Err(Error::Setup(mutex::no_lock().into()))
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        self.claim_keys(process, queue, keys).await
+    }
+
+    async fn publish(
+        &self,
+        connection: &mut SqliteConnection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> Result<Vec<String>> {
+        self.publish_in(connection, queue, messages).await
+    }
+
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+        self.unsent_of(queue, most).await
+    }
+
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        self.take_turn_of(relay, queue).await
+    }
+
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        self.leave_turn_of(relay, queue).await
+    }
+
+    async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
+        self.published(published).await
+    }
+
+    async fn note_unpublished(&self, _: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.unpublished(unsent, error, wait).await
     }
 
     async fn is_drained(&self, queue: &str) -> Result<bool> {

@@ -129,24 +129,25 @@ fn prove(tx: &Tx) -> Result<()> {
     Ok(())
 }
 
-async fn complete_some(tx: &mut Tx, queue: &Statements, owner: ProcessId, some: &[&Delivery]) -> Result<()> {
+async fn complete_some(tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
+    let owner = owner.map(|owner| owner.to_string());
     for delivery in some {
         let Some(claim) = &delivery.claim else { continue };
         if claim.parked {
             let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
             forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
         }
-        free_group(tx.connection(), queue, owner, claim.group.as_ref()).await.map_err(broken)?;
+        free_group(tx.connection(), queue, claim.owner, claim.group.as_ref()).await.map_err(broken)?;
     }
     let complete = if let [delivery] = some {
-        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(owner.to_string());
+        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(owner);
         for column in delivery.message.key.columns() {
             complete = complete.bind(column);
         }
         complete
     } else {
         let keys = key_list(some.iter().map(|delivery| &delivery.message.key));
-        sqlx::query(AssertSqlSafe(queue.complete_many.clone())).bind(owner.to_string()).bind(keys)
+        sqlx::query(AssertSqlSafe(queue.complete_many.clone())).bind(owner).bind(keys)
     };
     match complete.execute(tx.connection()).await.map_err(broken)?.rows_affected() {
         passed if passed == some.len() as u64 => Ok(()),

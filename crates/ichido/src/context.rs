@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    BoxFuture, Clock, Delivery, Error, Headers, Identity, Masks, Message, MessageId, NewMessage, Outcome, ProcessId,
-    Request, Rest, Result, Store, Terms,
+    BoxFuture, Clock, Delivery, Error, Found, Headers, Identity, Masks, Message, MessageId, NewMessage, Outcome,
+    ProcessId, Request, Rest, Result, Store, Terms,
     batch::Batch,
     files::{FileSet, Stage},
     journal::Journal,
@@ -363,6 +363,14 @@ impl<S: Store> Context<S> {
     pub(crate) fn ring(&mut self) {
         for queue in std::mem::take(&mut self.sent) {
             self.store.bell().sent(&self.store, &queue, true);
+        }
+    }
+
+    /// Locks the row of what a broker handed out, in the transaction that is open.
+    pub(crate) async fn lock(&mut self, delivery: &Delivery) -> Result<Found> {
+        match &mut self.slot {
+            Slot::Open(tx) => self.store.lock(tx, delivery).await,
+            _ => Err("the transaction did not open".into()),
         }
     }
 

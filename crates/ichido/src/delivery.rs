@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Failure, Found, Message, ProcessId, life::Alone};
+use crate::{Failure, Found, Message, ProcessId, Standing, life::Alone};
 
 /// A message in the hands of a worker.
 #[derive(Debug)]
@@ -126,6 +126,14 @@ impl Delivery {
         let first = self.attempt == 1 && self.faults == 0 && self.claim.as_ref().is_none_or(|claim| !claim.parked);
         let waited = self.sent.map(|sent| now.saturating_duration_since(sent)).or(self.waited);
         waited.filter(|_| first)
+    }
+
+    /// What is known about its message now that its row is locked.
+    pub(crate) fn stand(&mut self, standing: Standing) {
+        self.attempt = standing.failures.saturating_add(1);
+        if let Some(claim) = &mut self.claim {
+            claim.parked = standing.parked;
+        }
     }
 
     /// The process that has it claimed.

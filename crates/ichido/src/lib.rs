@@ -30,11 +30,13 @@ mod batch;
 mod batch_action;
 mod bell;
 mod broker;
+mod broker_reader;
 mod callbacks;
 mod client;
 mod clock;
 mod context;
 mod delivery;
+mod draining;
 mod error;
 mod files;
 mod flags;
@@ -113,7 +115,7 @@ pub use self::{
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},
-    relay::Relay,
+    relay::{Flushed, Relay},
     request::{Identity, Request},
     retry::RetryPolicy,
     store::{Around, Failure, FileSetId, LONGEST_REQUEST_ID, ProcessId, Registration, Rescued, Store, host},

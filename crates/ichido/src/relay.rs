@@ -9,12 +9,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Broker, Clock, Outgoing, ProcessId, Result, Store, SystemClock, Unpublished, Unsent,
+    Broker, Clock, Outgoing, ProcessId, Registration, Result, Store, SystemClock, Unpublished, Unsent,
     broker::{Brokers, DynBroker},
+    life::Life,
 };
 
 /// So many messages are taken at a time: their payloads are what a relay has in memory.
 const AT_A_TIME: usize = 128;
+
+/// How long a process that ends waits for its relay.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest time until a message that the broker does not take is tried again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -53,13 +57,36 @@ impl<S: Store> Relay<S> {
 
     /// Publishes until it is told to stop. What is being published then comes to its end.
     pub async fn run(self, stop: CancellationToken) {
-        let mut queues = JoinSet::new();
-        let hearing = stop.child_token();
-        queues.spawn(self.store.bell().clone().hear(self.store.clone(), hearing));
+        let mut tasks = self.publish_all(&stop);
+        tasks.spawn(self.store.bell().clone().hear(self.store.clone(), stop.child_token()));
+        tasks.spawn(self.return_due(stop));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// A task per queue.
+    fn publish_all(&self, stop: &CancellationToken) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         for turn in self.turns() {
-            queues.spawn(turn.run(stop.clone()).in_current_span());
+            tasks.spawn(turn.run(stop.clone()).in_current_span());
         }
-        while queues.join_next().await.is_some() {}
+        tasks
+    }
+
+    /// Returns what waits for its time, so that it can be published: where there is no process that does it.
+    async fn return_due(self, stop: CancellationToken) {
+        let queues = self.brokers.keys().map(|queue| (queue.clone(), u32::MAX)).collect();
+        let by = Registration::new("relay", Duration::ZERO, queues);
+        while !stop.is_cancelled() {
+            match self.store.return_due(&by).await {
+                Ok(0) => {}
+                Ok(_) => by.queues.keys().for_each(|queue| self.store.bell().ring(queue)),
+                Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.clock.sleep(self.poll) => {}
+            }
+        }
     }
 
     /// Publishes what can be published now, and comes back: for a program that ends soon.
@@ -79,7 +106,7 @@ impl<S: Store> Relay<S> {
             match ended? {
                 Round::NotOurs => flushed.left = Some("another relay publishes for this queue now".into()),
                 Round::Trouble(why) => flushed.left = Some(why),
-                Round::Nothing | Round::Some(_) => {}
+                Round::Nothing | Round::Some(_) => flushed.left = turn.put_off.take().or(flushed.left),
             }
             left?;
         }
@@ -100,9 +127,33 @@ impl<S: Store> Relay<S> {
                 wake,
                 ours: false,
                 troubled: 0,
+                put_off: None,
             }
         };
         self.brokers.iter().map(turn).collect()
+    }
+}
+
+/// The relay of a process, which returns what is due by itself.
+pub(crate) struct Relaying {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Relaying {
+    pub(crate) fn start<S: Store>(relay: Relay<S>, life: &Life) -> Self {
+        let stop = CancellationToken::new();
+        let tasks = life.span().in_scope(|| relay.publish_all(&stop));
+        Relaying { stop, tasks }
+    }
+
+    /// What is being published comes to its end, if that does not take long: others publish it again.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+            tracing::debug!("the relay is left while it publishes");
+        }
     }
 }
 
@@ -128,6 +179,8 @@ struct Turn<S: Store> {
     ours: bool,
     /// So many rounds in a row nothing could be published.
     troubled: u32,
+    /// Why a message was put off, last.
+    put_off: Option<String>,
 }
 
 /// What came of one look at the outbox.
@@ -216,11 +269,12 @@ impl<S: Store> Turn<S> {
         })
     }
 
-    async fn put_off(&self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
+    async fn put_off(&mut self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
         let (queue, id) = (&self.queue, &unsent.message.id);
         if why.is_its_own() {
             tracing::warn!(%queue, id, %why, "not published; trying again later");
         }
+        self.put_off = Some(why.to_string());
         self.store.note_unpublished(queue, unsent, &why.to_string(), wait).await
     }
 

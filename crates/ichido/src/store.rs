@@ -145,16 +145,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// How a broker's queue is guarded.
     ///
     /// [`crate::Error::Setup`] if no broker keeps it.
-    fn guard(&self, queue: &str) -> impl Future<Output = Result<Guard>> + Send {
-        let _ = queue;
-        async { unbuilt() }
-    }
+    fn guard(&self, queue: &str) -> impl Future<Output = Result<Guard>> + Send;
 
     /// Locks the row of a message that a broker handed out, without waiting, in a business transaction that has done nothing
     /// else yet. If the row is not to be had, the transaction is rolled back next.
-    fn lock(&self, tx: &mut Self::Tx, delivery: &Delivery) -> impl Future<Output = Result<Found>> + Send {
-        async { unbuilt() }
-    }
+    fn lock(&self, tx: &mut Self::Tx, delivery: &Delivery) -> impl Future<Output = Result<Found>> + Send;
 
     /// Marks the rows of these messages, which a broker handed out, as this process's, as far as they are free or are its own
     /// already; what was found, in the order of the keys.
@@ -165,9 +160,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         process: ProcessId,
         queue: &str,
         keys: &[Key],
-    ) -> impl Future<Output = Result<Vec<Found>>> + Send {
-        async { unbuilt() }
-    }
+    ) -> impl Future<Output = Result<Vec<Found>>> + Send;
 
     /// Puts messages into the outbox, in the caller's transaction: they are published through the broker of this queue, and are
     /// not seen in this database again.
@@ -176,30 +169,20 @@ pub trait Store: Clone + Send + Sync + 'static {
         connection: &mut Self::Connection,
         queue: &str,
         messages: &[Publication],
-    ) -> impl Future<Output = Result<Vec<String>>> + Send {
-        async { unbuilt() }
-    }
+    ) -> impl Future<Output = Result<Vec<String>>> + Send;
 
     /// Up to `most` messages of the queue that are due and not known to be published, in the order in which they were sent.
-    fn unsent(&self, queue: &str, most: usize) -> impl Future<Output = Result<Vec<Unsent>>> + Send {
-        async { unbuilt() }
-    }
+    fn unsent(&self, queue: &str, most: usize) -> impl Future<Output = Result<Vec<Unsent>>> + Send;
 
     /// The turn to publish what was sent to a queue, for the queue's `relay_after` from now on: one relay at a time has it, so that
     /// the order of sends is kept. False if another one has it.
-    fn take_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<bool>> + Send {
-        async { unbuilt() }
-    }
+    fn take_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
     /// Leaves the turn to others, if this relay has it.
-    fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send {
-        async { unbuilt() }
-    }
+    fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// These are with the broker now.
-    fn note_published(&self, queue: &str, published: &[&Unsent]) -> impl Future<Output = Result<()>> + Send {
-        async { unbuilt() }
-    }
+    fn note_published(&self, queue: &str, published: &[&Unsent]) -> impl Future<Output = Result<()>> + Send;
 
     /// This one is not, for this reason; it is due again after a while.
     fn note_unpublished(
@@ -208,9 +191,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         unsent: &Unsent,
         error: &str,
         wait: Duration,
-    ) -> impl Future<Output = Result<()>> + Send {
-        async { unbuilt() }
-    }
+    ) -> impl Future<Output = Result<()>> + Send;
 
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
@@ -425,8 +406,4 @@ pub struct Rescued {
     pub messages: u64,
     /// Messages parked because they killed their process once too often.
     pub parked: u64,
-}
-
-fn unbuilt<T>() -> Result<T> {
-    Err(crate::Error::Setup("not in this version".into()))
 }

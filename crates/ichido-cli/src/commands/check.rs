@@ -9,6 +9,7 @@ use super::With;
 use crate::{
     actions::http,
     args::Check,
+    brokers::{Brokers, Kept},
     config::{Action, ActionKind, Config},
     failure::Failure,
     open::{Backend, OnStore},
@@ -22,8 +23,19 @@ struct Report {
     handlers: Vec<Line>,
     /// Of the actions that have a queue of their own.
     action_handlers: BTreeMap<String, Vec<Line>>,
+    brokers: Vec<BrokerLine>,
     statements: Vec<Statement>,
     warnings: Vec<String>,
+}
+
+/// One queue that a broker keeps.
+#[derive(Serialize)]
+struct BrokerLine {
+    queue: String,
+    broker: String,
+    version: String,
+    /// What will be declared at the next start.
+    missing: Vec<String>,
 }
 
 /// One action.
@@ -49,17 +61,23 @@ struct Line {
 impl OnStore for With<Check> {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let of = |error| Failure::of::<S>(&error);
-        let process = program::process(store.clone(), config, self.parts.program()?)?;
+        let at_brokers = Brokers::of(config)?;
+        let process = program::process(store.clone(), config, self.parts.program()?, &at_brokers)?;
         let HandlerQueues { common, own } = process.handler_queues().map_err(of)?;
         store.prepare().await.map_err(of)?;
         program::check_statements(&store, config).await.map_err(of)?;
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
         warnings.extend(program::masked_keys(config));
+        warnings.extend(crate::brokers::warnings(config));
+        let mut brokers = Vec::new();
+        for kept in at_brokers.iter() {
+            brokers.push(broker_line(kept).await?);
+        }
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
         let actions = config.actions.iter().map(|(name, action)| action_line(name, action)).collect();
-        let report = Report { actions, handlers: lines(&common), action_handlers, statements, warnings };
+        let report = Report { actions, handlers: lines(&common), action_handlers, brokers, statements, warnings };
         if self.args.json {
             output::json(&report)?;
         } else {
@@ -67,6 +85,12 @@ impl OnStore for With<Check> {
         }
         Ok(0)
     }
+}
+
+async fn broker_line(kept: &Kept) -> Result<BrokerLine, Failure> {
+    let found = kept.look().await?;
+    let version = format!("RabbitMQ {}", found.version);
+    Ok(BrokerLine { queue: kept.name.clone(), broker: kept.addresses(), version, missing: found.missing })
 }
 
 /// What an action does, without what may be secret.
@@ -110,6 +134,18 @@ fn print_queue(lines: &[Line]) -> Result<(), Failure> {
     output::table(["#", "HANDLER", "SCOPE", "IN", "OUT", "ON ERROR"], &rows)
 }
 
+fn print_brokers(brokers: &[BrokerLine]) -> Result<(), Failure> {
+    let row = |line: &BrokerLine| {
+        let missing = if line.missing.is_empty() { "-".into() } else { line.missing.join(", ") };
+        [line.queue.clone(), line.broker.clone(), line.version.clone(), missing]
+    };
+    if brokers.is_empty() {
+        return Ok(());
+    }
+    output::print("")?;
+    output::table(["QUEUE", "BROKER", "VERSION", "TO BE DECLARED"], &brokers.iter().map(row).collect::<Vec<_>>())
+}
+
 fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     print_queue(&report.handlers)?;
     for (action, lines) in &report.action_handlers {
@@ -122,6 +158,7 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
         output::print("")?;
         output::table(["ACTION", "FROM", "DOES"], &rows)?;
     }
+    print_brokers(&report.brokers)?;
     if sql {
         for statement in &report.statements {
             output::print(&format!("\n-- {}: {}\n{};", statement.queue, statement.verb, statement.sql))?;

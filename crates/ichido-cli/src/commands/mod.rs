@@ -10,6 +10,7 @@ mod init;
 mod lanes;
 mod migrate;
 mod papers;
+mod relay;
 mod run;
 mod send;
 mod status;
@@ -52,6 +53,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     if let Some(url) = &cli.database_url {
         config.override_url(url, "--database-url")?;
     }
+    config.check_claims(&cli.config.display().to_string())?;
     if let Command::Run(run) = &cli.command
         && let Some(level) = &run.level
     {
@@ -66,6 +68,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Check(check) => on_store(&config, With { args: check, parts }).await,
         Command::Run(run) => on_store(&config, With { args: run, parts }).await,
         Command::Send(send) => on_store(&config, send).await,
+        Command::Relay => on_store(&config, relay::Relay).await,
         Command::Status(status) => on_store(&config, status).await,
         Command::Stop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, true)).await,
         Command::Unstop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, false)).await,

@@ -6,6 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::With;
 use crate::{
     args::Run,
+    brokers::Brokers,
     config::Config,
     failure::Failure,
     in_force,
@@ -17,7 +18,8 @@ impl OnStore for With<Run> {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let stop = CancellationToken::new();
         let checked = store.clone();
-        let mut process = program::process(store, config, self.parts.program()?)?.stop_on(stop.clone());
+        let brokers = Brokers::of(config)?;
+        let mut process = program::process(store, config, self.parts.program()?, &brokers)?.stop_on(stop.clone());
         if self.args.drain {
             process = process.drain();
         }
@@ -27,7 +29,7 @@ impl OnStore for With<Run> {
         let arguments = arguments(self.args.arguments.clone())?;
         process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
         let request = request(self.args, arguments);
-        stop_on_signals(stop)?;
+        stop_on_signals(stop.clone(), "running messages come to their end, the rest is released")?;
         for warning in program::few_connections(config).into_iter().chain(program::masked_keys(config)) {
             tracing::warn!("{warning}");
         }
@@ -36,6 +38,7 @@ impl OnStore for With<Run> {
             Err(error) if !error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),
             _ => {}
         }
+        brokers.declare(&stop).await?;
         let code = process.run_request(request).await.map_err(|error| Failure::of::<S>(&error))?;
         Ok(u8::try_from(code).unwrap_or(crate::failure::UNREACHABLE))
     }
@@ -72,7 +75,7 @@ fn arguments(words: Vec<String>) -> Result<Vec<(String, String)>, Failure> {
 }
 
 /// The first SIGTERM or Ctrl-C stops gracefully, the second ends the process at once.
-fn stop_on_signals(stop: CancellationToken) -> Result<(), Failure> {
+pub(super) fn stop_on_signals(stop: CancellationToken, what_happens: &'static str) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
@@ -84,9 +87,7 @@ fn stop_on_signals(stop: CancellationToken) -> Result<(), Failure> {
             if stop.is_cancelled() {
                 std::process::exit(128 + number);
             }
-            tracing::info!(
-                "stopping: running messages come to their end, the rest is released; once more to end at once"
-            );
+            tracing::info!("stopping: {what_happens}; once more to end at once");
             stop.cancel();
         }
     });

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     args::Send,
+    brokers::Brokers,
     config::Config,
     failure::Failure,
     lanes::routes,
@@ -25,6 +26,9 @@ use crate::{
 
 /// Messages per statement.
 const BATCH: usize = 1000;
+
+/// For the database, beyond what the broker may take.
+const LATE: Duration = Duration::from_secs(2);
 
 type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Send>;
 
@@ -56,8 +60,32 @@ impl OnStore for Send {
             store.bell().tell(&store, queue).await;
         }
         sent.ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
+        publish(store, &sent, config).await?;
         Ok(0)
     }
+}
+
+/// Publishes what was sent to queues of brokers. Whatever comes of it, it is committed, and nothing is lost.
+async fn publish<S: Backend>(store: S, sent: &Sent, config: &Config) -> Result<(), Failure> {
+    let brokers = Brokers::of(config)?.only(|name| sent.queues.contains(name));
+    if brokers.is_empty() {
+        return Ok(());
+    }
+    let to_publish = async {
+        let mut missing = None;
+        for kept in brokers.iter() {
+            missing = kept.declare(kept.publish_deadline).await.err().or(missing);
+        }
+        let flushed = brokers.relay(store, config).flush().await.map_err(|error| error.to_string())?;
+        flushed.left.map_or(Ok(()), |left| Err(missing.map_or(left, |why| why.text)))
+    };
+    let deadline = brokers.iter().map(|kept| kept.publish_deadline).max().unwrap_or_default() + LATE;
+    let late = |_| Err("the broker takes longer than publish_deadline".to_owned());
+    if let Err(why) = tokio::time::timeout(deadline, to_publish).await.unwrap_or_else(late) {
+        let later = "a running process or `ichido relay` publishes it later";
+        eprintln!("ichido: committed, and not all of it published yet: {why}; {later}");
+    }
+    Ok(())
 }
 
 fn lines_of(file: &Path) -> Result<Lines, Failure> {

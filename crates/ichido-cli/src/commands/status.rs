@@ -68,6 +68,7 @@ impl View {
             &self.overview.queues.iter().map(counts).collect::<Vec<_>>(),
         );
         lines.extend(self.overview.queues.iter().filter_map(held_groups));
+        lines.extend(outboxes(&self.overview.queues));
         lines.push(String::new());
         let heads =
             ["LAST 5 MIN", "LEVEL", "IN/MIN", "OUT/MIN", "WAIT P50", "P95", "P99", "RUN P50", "P95", "SLOTS", "BUSY"];
@@ -114,6 +115,24 @@ fn held_groups(queue: &QueueCounts) -> Option<String> {
             "{held} groups of `{name}` wait until their failed message is retried or discarded: ichido failed list --queue {name}"
         )
     })
+}
+
+/// What waits to be published, of the queues that a broker keeps.
+fn outboxes(queues: &[QueueCounts]) -> Vec<String> {
+    let row = |queue: &QueueCounts| {
+        let outbox = queue.outbox.as_ref()?;
+        let least = if outbox.unpublished >= MOST_COUNTED { "+" } else { "" };
+        let oldest = outbox.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
+        let error = outbox.error.clone().unwrap_or_else(|| "-".into());
+        Some([queue.queue.clone(), format!("{}{least}", outbox.unpublished), oldest, error])
+    };
+    let rows: Vec<_> = queues.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(output::lines(["AT A BROKER", "UNPUBLISHED", "OLDEST", "LAST ERROR"], &rows));
+    lines
 }
 
 fn measured(load: &Load) -> [String; 11] {

@@ -9,10 +9,10 @@ use super::field::Field;
 use super::section::Section;
 use super::url::Url;
 
-const RABBITMQ_KEYS: [&str; 8] =
+pub(super) const RABBITMQ_KEYS: [&str; 8] =
     ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare"];
 const SQS_KEYS: [&str; 2] = ["url", "queue"];
-const MUTEX_KEYS: [&str; 7] =
+pub(super) const MUTEX_KEYS: [&str; 7] =
     ["publish_deadline", "guard", "claim", "lock_timeout", "on_busy", "busy_delay", "relay_after"];
 
 /// A `RabbitMQ` queue.
@@ -56,8 +56,8 @@ pub struct MutexRules {
     pub publish_deadline: Duration,
     /// What makes a delivery the first of its message.
     pub guard: Guard,
-    /// How the row is held while the action runs.
-    pub claim: Claim,
+    /// How the row is held while the action runs, when it is written; `Config::claim` knows the default.
+    pub claim: Option<Claim>,
     /// How long a locked row is waited for.
     pub lock_timeout: Duration,
     /// What happens to a delivery whose message is being worked on.
@@ -116,11 +116,18 @@ impl RabbitMq {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
         let section = field.section()?.allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         let queue = section.required("queue", broker_name)?;
-        let text = |field: &Field| Ok(field.text()?.to_owned());
+        let exchange = section.or("exchange", String::new(), short_text)?;
+        let routing_key = section.or("routing_key", queue.clone(), short_text)?;
+        if exchange.is_empty() && routing_key != queue {
+            let text = format!(
+                "without `exchange` the key is the queue's name, {queue:?}; leave it out, or name the exchange"
+            );
+            return Err(section.invalid("routing_key", text));
+        }
         Ok(Self {
             url: section.required("url", addresses)?,
-            exchange: section.or("exchange", String::new(), text)?,
-            routing_key: section.or("routing_key", queue.clone(), text)?,
+            exchange,
+            routing_key,
             queue,
             r#type: section.or("type", RabbitMqType::Quorum, |f| f.one_of(&TYPES))?,
             management: section.optional("management", http)?,
@@ -149,7 +156,7 @@ impl MutexRules {
         Ok(Self {
             publish_deadline: section.or("publish_deadline", seconds(30), some_time)?,
             guard: section.or("guard", Guard::Mutex, |f| f.one_of(&GUARDS))?,
-            claim: section.or("claim", Claim::Lock, |f| f.one_of(&CLAIMS))?,
+            claim: section.optional("claim", |f| f.one_of(&CLAIMS))?,
             lock_timeout: section.or("lock_timeout", seconds(5), |f| f.duration(Duration::ZERO))?,
             on_busy: section.or("on_busy", OnBusy::Delay, |f| f.one_of(&ON_BUSY))?,
             busy_delay: section.or("busy_delay", seconds(5), some_time)?,
@@ -175,9 +182,15 @@ pub(super) fn http(field: &Field) -> Result<Url, ConfigError> {
 }
 
 fn broker_name(field: &Field) -> Result<String, ConfigError> {
-    let name = field.filled()?;
+    field.filled()?;
+    short_text(field)
+}
+
+/// A text that AMQP can carry as a name.
+fn short_text(field: &Field) -> Result<String, ConfigError> {
+    let name = field.text()?;
     if name.len() > 255 || name.chars().any(char::is_control) {
         return Err(field.wrong("a name of at most 255 bytes without control characters"));
     }
-    Ok(name)
+    Ok(name.to_owned())
 }

@@ -6,10 +6,12 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
 
-/// The keys that are not built; `*` is any name.
-pub(super) const KEYS: [&str; 6] = [
+/// The keys that are not built; `*` is any name, and what follows a `=` is the only value that is not.
+pub(super) const KEYS: [&str; 8] = [
     "retention.inbox",
-    "queues.*.rabbitmq",
+    "queues.*.rabbitmq.guard=inbox",
+    "queues.*.rabbitmq.lock_timeout", // of the inbox
+    "queues.*.rabbitmq.management",
     "queues.*.sqs",
     "lanes.*.auto",
     "lanes.*.levels.*.weight_range",
@@ -29,11 +31,16 @@ pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {
 
 fn find<'a>(section: &Section<'a>, parts: &[&str]) -> Option<Field<'a>> {
     let (first, rest) = parts.split_first()?;
-    let keys = section.table.keys().filter(|key| *first == "*" || key == first);
+    let (first, value) = first.split_once('=').map_or((*first, None), |(key, value)| (key, Some(value)));
+    let keys = section.table.keys().filter(|key| first == "*" || *key == first);
     let mut fields = keys.filter_map(|key| section.field(key));
     if rest.is_empty() {
         // What is switched off is not asked for.
-        return fields.find(|field| !matches!(field.flag(), Ok(false)));
+        let asked = |field: &Field| match value {
+            Some(value) => field.text().is_ok_and(|text| text == value),
+            None => !matches!(field.flag(), Ok(false)),
+        };
+        return fields.find(asked);
     }
     fields.find_map(|field| match rest {
         ["*", rest @ ..] if matches!(field.node, Node::List(_)) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::action::Action;
+use super::brokers;
 use super::built;
 use super::database::{self, Database};
 use super::dispatch::Dispatch;
@@ -74,6 +75,7 @@ impl Config {
 
     pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
         let mut queues = root.named("queues", Queue::read)?;
+        brokers::check_distinct(root, &queues)?;
         let lanes = root.named("lanes", |section| LaneSet::read(section, &queues))?;
         for level in lanes.values().flat_map(|set| &set.levels) {
             queues.entry(level.queue.clone()).or_insert_with(Queue::managed);

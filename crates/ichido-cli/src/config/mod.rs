@@ -9,6 +9,7 @@
 mod action;
 mod action_kind;
 mod broker;
+mod brokers;
 mod built;
 mod database;
 mod dispatch;

@@ -124,7 +124,14 @@ impl Env {
 
     /// Makes each message take some milliseconds in its transaction.
     pub fn slow_down(&self, milliseconds: u32) {
-        let slow = match self.kind {
+        let slow = self.slow(milliseconds);
+        let config = CONFIG.replace("URL", &self.url).replace("SLOW", &slow);
+        std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
+    }
+
+    /// A statement more, which takes some milliseconds.
+    pub fn slow(&self, milliseconds: u32) -> String {
+        match self.kind {
             Kind::Postgres => format!(r#", "select pg_sleep({})""#, f64::from(milliseconds) / 1000.0),
             Kind::MariaDb => format!(r#", "select sleep({})""#, f64::from(milliseconds) / 1000.0),
             Kind::Sqlite => {
@@ -132,9 +139,7 @@ impl Env {
                 let burn = format!("with recursive c(n) as (select 1 union all select n + 1 from c where n < {count})");
                 format!(r#", "insert into burnt {burn} select max(n) from c where n < 0""#)
             }
-        };
-        let config = CONFIG.replace("URL", &self.url).replace("SLOW", &slow);
-        std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
+        }
     }
 
     /// The binary, to be run.
@@ -369,7 +374,7 @@ macro_rules! on_all {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    $crate::$name($crate::testenv::Kind::$kind).await;
+                    super::$name($crate::testenv::Kind::$kind).await;
                 }
             )*
         }
@@ -381,6 +386,7 @@ macro_rules! on_all {
 macro_rules! on_servers {
     ($($name:ident),* $(,)?) => {
         mod on_servers {
+            use super::{$($name),*};
             $crate::on_all!(@ postgres, Postgres, [$($name),*]);
             $crate::on_all!(@ mariadb, MariaDb, [$($name),*]);
         }

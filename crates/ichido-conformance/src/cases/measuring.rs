@@ -213,6 +213,7 @@ pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture
     let now = store.look_around(&registration).await.unwrap().minute;
     let mut tally = Tally::default();
     (tally.started, tally.done, tally.failed, tally.retried, tally.overtaken) = (9, 5, 1, 2, 3);
+    (tally.duplicates, tally.found_busy) = (11, 13);
     tally.busy = Duration::from_micros(1_234_567_890_123);
     tally.waiting.add(Duration::from_secs(3));
     tally.running.add(Duration::from_millis(3));

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
 
 pub mod batching;
+pub mod brokering;
 pub mod calling;
 pub mod claiming;
 pub mod committing;
@@ -255,5 +256,28 @@ macro_rules! conformance {
                 }
             )*
         }
+    };
+}
+
+/// Runs every case about brokers for a fixture.
+#[macro_export]
+macro_rules! brokering {
+    ($fixture:ty) => {
+        $crate::conformance!(@ $fixture, brokering: [
+            what_is_sent_is_run_once_and_leaves_nothing, what_is_rolled_back_is_never_published,
+            a_copy_of_what_is_done_is_acknowledged_and_counted, a_message_that_fails_runs_again_after_its_backoff,
+            what_has_failed_for_good_is_a_dead_letter_and_an_operator_brings_it_back,
+            what_was_not_sent_from_here_is_a_dead_letter, the_classic_story_ends_with_one_effect,
+            a_message_that_is_sent_with_a_delay_is_published_when_it_is_due,
+            a_broker_that_restarts_is_found_again, a_queue_that_was_deleted_is_declared_and_filled_again,
+            while_the_broker_takes_nothing_consumers_go_on_and_sends_wait, what_cannot_be_routed_waits_and_says_why,
+            what_the_queue_has_no_room_for_waits_and_says_why,
+            cuts_at_every_step_between_us_and_the_broker_lose_and_double_nothing,
+            sends_of_a_transaction_keep_their_order, two_services_with_two_databases_share_an_exchange,
+            messages_that_share_a_transaction_are_acknowledged_together, a_drain_ends_when_every_mutex_is_gone,
+            a_pause_gives_everything_back_and_a_resume_takes_it_again, a_stop_gives_back_what_is_not_begun,
+            what_a_dead_process_had_leased_runs_again, an_action_that_ends_its_transaction_is_a_dead_letter,
+            of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter
+        ]);
     };
 }

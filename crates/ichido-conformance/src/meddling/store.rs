@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, FileSetId, MessageId, NewMessage, ProcessId, Registration, Rescued, Result,
-    Retention, Store, Terms, stat::Stat,
+    Around, Bell, Delivery, Failure, FileSetId, Found, Guard, Key, MessageId, NewMessage, ProcessId, Publication,
+    Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
 };
 
 use super::{Meddler, Verb};
@@ -116,6 +116,47 @@ impl<S: Store> Store for Meddled<S> {
 
     async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
         self.meddler.meddle(Verb::Park, None, self.inner.park(delivery, failure)).await
+    }
+
+    async fn guard(&self, queue: &str) -> Result<Guard> {
+        self.inner.guard(queue).await
+    }
+
+    async fn lock(&self, tx: &mut S::Tx, delivery: &Delivery) -> Result<Found> {
+        self.inner.lock(tx, delivery).await
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        self.inner.claim_these(process, queue, keys).await
+    }
+
+    async fn publish(
+        &self,
+        connection: &mut S::Connection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> Result<Vec<String>> {
+        self.inner.publish(connection, queue, messages).await
+    }
+
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+        self.inner.unsent(queue, most).await
+    }
+
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        self.inner.take_turn(relay, queue).await
+    }
+
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        self.inner.leave_turn(relay, queue).await
+    }
+
+    async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {
+        self.inner.note_published(queue, published).await
+    }
+
+    async fn note_unpublished(&self, queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.inner.note_unpublished(queue, unsent, error, wait).await
     }
 
     async fn is_drained(&self, queue: &str) -> Result<bool> {

@@ -11,7 +11,7 @@ use crate::{
 pub const STAT_KEY: &str = "minute, queue, level, process";
 
 /// What a row says, in the order in which it is written.
-pub const STAT_VALUES: [&str; 11] = [
+pub const STAT_VALUES: [&str; 13] = [
     "lanes",
     "levels_above",
     "slots",
@@ -21,6 +21,8 @@ pub const STAT_VALUES: [&str; 11] = [
     "retried",
     "overtaken",
     "busy_us",
+    "duplicates",
+    "found_busy",
     "waiting",
     "running",
 ];
@@ -41,8 +43,8 @@ pub struct StatCells {
     pub queue: String,
     pub level: String,
     pub lanes: String,
-    /// The numbers from `levels_above` to `busy_us`.
-    pub numbers: [i64; 8],
+    /// The numbers from `levels_above` to `found_busy`.
+    pub numbers: [i64; 10],
     pub waiting: String,
     pub running: String,
 }
@@ -51,11 +53,13 @@ impl StatCells {
     /// A stat as it is written.
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
-        let Tally { started, done, failed, retried, overtaken, busy, waiting, running } = &stat.tally;
+        let Tally { started, done, failed, retried, overtaken, duplicates, found_busy, busy, waiting, running } =
+            &stat.tally;
         let (lanes, level, above) =
             stat.lane.as_ref().map_or(("", "", 0), |lane| (&*lane.lanes, &*lane.level, lane.rank));
         let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
-        let numbers = [above.into(), stat.slots.into(), *started, *done, *failed, *retried, *overtaken, busy];
+        let (above, slots) = (above.into(), stat.slots.into());
+        let numbers = [above, slots, *started, *done, *failed, *retried, *overtaken, busy, *duplicates, *found_busy];
         StatCells {
             queue: stat.queue.to_string(),
             level: level.to_owned(),
@@ -71,7 +75,7 @@ impl StatCells {
     /// # Errors
     /// What is written in it is no id, or no histogram.
     pub fn row(self, process: &str, age_seconds: i64) -> Result<StatRow> {
-        let [above, slots, started, done, failed, retried, overtaken, busy] =
+        let [above, slots, started, done, failed, retried, overtaken, busy, duplicates, found_busy] =
             self.numbers.map(|number| u64::try_from(number).unwrap_or_default());
         let tally = Tally {
             started,
@@ -79,6 +83,8 @@ impl StatCells {
             failed,
             retried,
             overtaken,
+            duplicates,
+            found_busy,
             busy: Duration::from_micros(busy),
             waiting: self.waiting.parse()?,
             running: self.running.parse()?,
@@ -131,6 +137,7 @@ mod tests {
     fn a_row_is_read_as_it_was_written() {
         let mut tally = Tally { started: 5, done: 2, failed: 1, retried: 1, overtaken: 3, ..Tally::default() };
         tally.busy = Duration::from_micros(123_456_789);
+        (tally.duplicates, tally.found_busy) = (7, 9);
         tally.waiting.add(Duration::from_secs(3));
         tally.running.add(Duration::from_millis(3));
         let lane = Lane { lanes: "mail".into(), level: "free".into(), rank: 1 };

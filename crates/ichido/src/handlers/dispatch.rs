@@ -5,7 +5,7 @@
 //! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
 //! `[dispatch]` ([`crate::Paths`]), all empty.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +17,9 @@ use super::{
     served::{Served, registration, retire, served},
 };
 use crate::{
-    About, Context, Error, Handler, Next, Outcome, Pool, QueueReader, Result, Scope, Settings, Store,
+    About, Context, Error, Guard, Handler, Next, Outcome, Pool, QueueReader, Relay, Result, Scope, Settings, Store,
     broker::Brokers,
+    broker_reader::{BrokerReader, Receiving},
     flags::Following,
     journal::named,
     lane_reader::{Lane, LaneReader},
@@ -27,6 +28,7 @@ use crate::{
     pool::{Actions, From, PooledAction, Work},
     queue_reader::{Reading, Share},
     reader::DynReader,
+    relay::Relaying,
     slot::undisturbed,
     upkeep::Upkeep,
 };
@@ -59,7 +61,8 @@ impl<S: Store> Dispatch<S> {
 
     /// Registers the process and starts its chores.
     async fn begin(&self, cx: &mut Context<S>, served: &[Served<'_, S>]) -> Result<(Arc<Life>, Upkeep)> {
-        let registration = registration(cx, served, self.settings.lease)?;
+        let mut registration = registration(cx, served, self.settings.lease)?;
+        registration.relays = self.brokers.keys().cloned().collect();
         cx.store.register(&registration).await?;
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
@@ -97,22 +100,51 @@ impl<S: Store> Dispatch<S> {
         Ok(())
     }
 
-    fn open(&self, cx: &Context<S>, pool: &Pool, following: &Following, life: &Arc<Life>) -> Arc<dyn DynReader> {
+    /// How the brokers' queues among those of these pools are guarded.
+    async fn guards(&self, store: &S, served: &[Served<'_, S>]) -> Result<Guards> {
+        let mut guards = Guards::new();
+        for queue in served.iter().flat_map(|((pool, _), _)| pool.queues()) {
+            match (store.guard(&queue).await, self.brokers.contains_key(&queue)) {
+                (guard, true) => drop(guards.insert(queue, guard?)),
+                (Ok(_), false) => {
+                    let text = format!("a broker keeps the queue `{queue}`, and this process was given none for it");
+                    return Err(Error::Setup(text));
+                }
+                (Err(Error::Setup(_)), false) => {}
+                (Err(error), false) => return Err(error),
+            }
+        }
+        Ok(guards)
+    }
+
+    /// Publishes what was sent to the brokers that this process knows.
+    fn relay(&self, cx: &Context<S>) -> Relay<S> {
+        Relay::of(cx.store.clone(), self.brokers.clone(), cx.clock.clone(), self.settings.poll)
+    }
+
+    fn open(&self, cx: &Context<S>, pool: &Pool, from: &Opening<'_>) -> Arc<dyn DynReader> {
         let Settings { poll, lease, drain, .. } = self.settings;
         let (together, ahead) = (pool.commit_interval, pool.ahead());
         let slots = pool.workers().saturating_mul(together);
         let changed = Arc::new(Notify::new());
-        let open = |queue: &Arc<str>, share: Share| {
-            let (queue, following, changed) = (queue.clone(), following.clone(), changed.clone());
+        let open = |queue: &Arc<str>, share: Share| -> Arc<dyn Lane> {
+            let (queue, following, changed) = (queue.clone(), from.following.clone(), changed.clone());
+            let (store, life, clock) = (cx.store.clone(), from.life.clone(), cx.clock.clone());
+            if let (Some(guard), Some(broker)) = (from.guards.get(&queue), self.brokers.get(&queue)) {
+                let (guard, broker, place) = (guard.clone(), broker.clone(), pool.place(&queue));
+                let prefetch = u16::try_from(slots + ahead).unwrap_or(u16::MAX);
+                let receiving =
+                    Receiving { queue, broker, guard, following, prefetch, place, poll, lease, drain, changed };
+                return Arc::new(BrokerReader::open(store, life, clock, receiving));
+            }
             let reading = Reading { queue, following, share, together, ahead, poll, lease, drain, changed };
-            Arc::new(QueueReader::open(cx.store.clone(), life.clone(), cx.clock.clone(), reading))
+            Arc::new(QueueReader::open(store, life, clock, reading))
         };
         match &pool.from {
             From::Reader(reader) => reader.clone(),
             From::Queue(queue) => open(queue, Share::of(slots + ahead)),
             From::Lanes(set) => {
-                let levels =
-                    set.levels.iter().map(|level| open(&level.queue, Share::NOTHING) as Arc<dyn Lane>).collect();
+                let levels = set.levels.iter().map(|level| open(&level.queue, Share::NOTHING)).collect();
                 Arc::new(LaneReader::new(
                     set.clone(),
                     slots,
@@ -143,12 +175,16 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         if served.is_empty() {
             return Ok(Outcome::Stop);
         }
+        let guards = self.guards(&cx.store, &served).await?;
         let (life, upkeep) = self.begin(cx, &served).await?;
         let allowance = self.settings.max_messages.map(Allowance::new);
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
-                let mut reader = life.span().in_scope(|| self.open(cx, pool, &following, &life));
+                let mut reader = life.span().in_scope(|| {
+                    let from = Opening { following: &following, life: &life, guards: &guards };
+                    self.open(cx, pool, &from)
+                });
                 if let Some(allowance) = allowance.clone() {
                     reader = Arc::new(Limited { inner: reader, allowance });
                 }
@@ -158,8 +194,10 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
+        let relay = Relaying::start(self.relay(cx), &life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
         let closed = close_all(&works).await;
+        relay.stop().await;
         upkeep.stop().await;
         let left = leave(cx.store.clone(), &life, self.settings.lease).await;
         if left.is_err() {
@@ -185,6 +223,15 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             .after_any(Scope::Process, "retry", "the workers would start again with readers that have ended")
     }
 }
+
+/// What a reader needs of its process.
+struct Opening<'a> {
+    following: &'a Following,
+    life: &'a Arc<Life>,
+    guards: &'a Guards,
+}
+
+type Guards = BTreeMap<Arc<str>, Guard>;
 
 /// One action runs here; several run side by side, and the first that fails stops the others.
 async fn run_all<S: Store>(

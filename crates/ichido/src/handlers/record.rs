@@ -95,6 +95,7 @@ pub(super) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
         parked => parked?,
     };
     delivery.mark = Some(if parked { Mark::Parked } else { Mark::Lost });
+    delivery.failure = Some(failure.clone());
     count_failure(cx, &failure);
     if parked {
         meter(cx, |meter| meter.failed(for_good));
@@ -123,6 +124,7 @@ pub(super) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
     if let Some(delivery) = cx.batch.only() {
         journal.failure(delivery, failure, &fate(failure));
         delivery.mark = Some(Mark::Parked);
+        delivery.failure = Some(failure.clone());
     }
     count_failure(cx, failure);
     meter(cx, |meter| meter.failed(failure.retry_after.is_none()));

@@ -11,7 +11,7 @@ use super::{
     record::{caught, committed_failure, park, record, recorded, verdict},
 };
 use crate::{
-    About, Context, Delivery, Error, Failure, Handler, Mark, Next, Outcome, Result, Scope, Store,
+    About, Context, Delivery, Error, Failure, Found, Handler, Mark, Next, Outcome, Result, Scope, Store,
     files::{Fate, FileSet},
     slot::undisturbed,
 };
@@ -26,6 +26,11 @@ impl<S: Store> Handler<S> for Transaction {
             return around_workers(cx, next).await;
         }
         cx.roll_back().await; // left over when a handler further out dropped us
+        match guarded(cx).await {
+            Ok(None) => {}
+            Ok(Some(ended)) => return ended,
+            Err(error) => return conclude(cx, Err(error)).await,
+        }
         let result = match caught(Box::pin(run(cx, next))).await {
             Ok(Outcome::Done) => finish(cx, None).await.map(|()| Outcome::Done),
             other => match committed_failure(cx, &other) {
@@ -57,6 +62,36 @@ impl<S: Store> Handler<S> for Transaction {
             .after(Scope::Worker, "read", "there is no message to complete"),
         }
     }
+}
+
+/// Locks the rows of what a broker handed out, before anything else happens in the transaction. What is not to be had is marked, and
+/// nothing runs; several are tried again one by one then.
+async fn guarded<S: Store>(cx: &mut Context<S>) -> Result<Option<Result<Outcome>>> {
+    let locked = |delivery: &Delivery| delivery.claim.as_ref().is_some_and(|claim| claim.locked);
+    let hands: Vec<_> = cx.batch.window().iter().enumerate().filter(|(_, delivery)| locked(delivery)).collect();
+    let copies: Vec<_> = hands.into_iter().map(|(at, delivery)| (at, delivery.copy())).collect();
+    if copies.is_empty() {
+        return Ok(None);
+    }
+    cx.tx().await?;
+    let mut all_free = true;
+    for (at, copy) in copies {
+        let found = cx.lock(&copy).await?;
+        match (&mut cx.batch.window_mut()[at], found) {
+            (delivery, Found::Free(standing)) if !standing.suspect => delivery.stand(standing),
+            (delivery, found) => {
+                delivery.mark = Some(Mark::Guarded(found));
+                all_free = false;
+                break; // the transaction may be broken by the lock that was not to be had
+            }
+        }
+    }
+    if all_free {
+        return Ok(None);
+    }
+    cx.roll_back().await;
+    let alone = cx.batch.window().len() == 1;
+    Ok(Some(if alone { Ok(Outcome::Done) } else { Err(Error::LostClaim) }))
 }
 
 /// Process scope: what is open on the way out is committed, or rolled back after an error.

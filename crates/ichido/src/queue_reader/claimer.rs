@@ -4,7 +4,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{Look, Shared};
-use crate::{Delivery, Error, Key, ProcessId, Result, Store};
+use crate::{Delivery, Error, Key, ProcessId, Result, Store, draining::Draining};
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -14,7 +14,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.cancelled() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut claimer = Claimer { asked: shared.clock.now(), held_up: None, shared };
+    let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = claimer.turn().await {
             claimer.shared.buffer().error = Some(error);
@@ -31,8 +31,7 @@ struct Claimer<S: Store> {
     shared: Arc<Shared<S>>,
     /// When the database was last asked what is ours.
     asked: std::time::Instant,
-    /// Draining, and nothing could be claimed though something is unprocessed: when to say so.
-    held_up: Option<std::time::Instant>,
+    draining: Draining,
 }
 
 impl<S: Store> Claimer<S> {
@@ -137,7 +136,7 @@ impl<S: Store> Claimer<S> {
         let mut buffer = self.shared.buffer();
         buffer.emptied = (count < wanted).then(|| Look { began, ended: clock.now(), number });
         if count > 0 {
-            self.held_up = None;
+            self.draining.goes_on();
             for delivery in found {
                 buffer.put(self.dated(delivery));
             }
@@ -171,39 +170,14 @@ impl<S: Store> Claimer<S> {
         Ok(())
     }
 
-    /// A queue of this process in which something is unprocessed; of any pool, as its action may still send to ours.
-    async fn undrained(&self) -> Result<Option<Arc<str>>> {
-        for queue in self.shared.life.registration().queues.keys() {
-            if !self.shared.store.is_drained(queue).await? {
-                return Ok(Some(queue.clone()));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Says why a drain does not come to its end, once it has waited for a poll interval, and then once per lease.
-    fn tell_held_up(&mut self, queue: &str) {
-        let Shared { reading, clock, .. } = &*self.shared;
-        let now = clock.now();
-        if now >= *self.held_up.get_or_insert(now + reading.poll) {
-            self.held_up = Some(now + reading.lease);
-            tracing::info!(
-                queue,
-                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, or a message \
-                 before it in its group waits or has failed (see `ichido failed list --waiting`)"
-            );
-        }
-    }
-
     /// The queue has no more: wait for the poll interval; when draining, end if all is done.
     async fn idle(&mut self) -> Result<()> {
         if self.shared.reading.drain && self.shared.buffer().claimed() == 0 {
-            let Some(queue) = self.undrained().await? else {
+            let Shared { store, life, reading, clock, .. } = &*self.shared;
+            if self.draining.is_over(store, life, &**clock, reading.poll, reading.lease).await? {
                 self.shared.buffer().finished = true;
                 return Ok(());
-            };
-            self.tell_held_up(&queue);
-            let Shared { reading, clock, .. } = &*self.shared;
+            }
             return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
         }
         let Shared { reading, clock, .. } = &*self.shared;

@@ -37,6 +37,8 @@ pub(crate) struct Meter {
     failed: AtomicU64,
     retried: AtomicU64,
     overtaken: AtomicU64,
+    duplicates: AtomicU64,
+    found_busy: AtomicU64,
     busy: AtomicU64,
     waiting: Buckets,
     running: Buckets,
@@ -136,6 +138,8 @@ impl Meter {
             failed: zero(),
             retried: zero(),
             overtaken: zero(),
+            duplicates: zero(),
+            found_busy: zero(),
             busy: zero(),
             waiting: Buckets::new(),
             running: Buckets::new(),
@@ -153,6 +157,16 @@ impl Meter {
         counter.fetch_add(1, Relaxed);
     }
 
+    /// A broker handed out a message that was done already.
+    pub(crate) fn duplicate(&self) {
+        self.duplicates.fetch_add(1, Relaxed);
+    }
+
+    /// A broker handed out a message that somebody else was at.
+    pub(crate) fn found_busy(&self) {
+        self.found_busy.fetch_add(1, Relaxed);
+    }
+
     /// A slot was busy with a message for this time, and the message came to its end or not.
     pub(crate) fn ran(&self, time: Duration, ended: bool) {
         self.busy.fetch_add(micros(time), Relaxed);
@@ -168,6 +182,8 @@ impl Meter {
             failed: self.failed.load(Relaxed),
             retried: self.retried.load(Relaxed),
             overtaken: self.overtaken.load(Relaxed),
+            duplicates: self.duplicates.load(Relaxed),
+            found_busy: self.found_busy.load(Relaxed),
             busy: Duration::from_micros(self.busy.load(Relaxed)),
             waiting: self.waiting.read(),
             running: self.running.read(),
@@ -226,12 +242,15 @@ mod tests {
         (0..3).for_each(|_| meter.done());
         meter.failed(true);
         meter.failed(false);
+        meter.duplicate();
+        (0..2).for_each(|_| meter.found_busy());
         meter.ran(SECOND, true);
         meter.ran(SECOND, false);
         let [stat] = &meters.read()[..] else { panic!("one queue") };
         let tally = &stat.tally;
         assert_eq!((&*stat.queue, stat.slots), ("orders", 8));
         assert_eq!((tally.started, tally.done, tally.failed, tally.retried), (2, 3, 1, 1));
+        assert_eq!((tally.duplicates, tally.found_busy), (1, 2));
         assert_eq!((tally.busy, tally.waiting.count(), tally.running.count()), (SECOND * 2, 1, 1));
     }
 }

@@ -19,6 +19,10 @@ pub struct Tally {
     pub retried: u64,
     /// Messages that started after one of a lower level that was sent later, as far as one process can tell.
     pub overtaken: u64,
+    /// Deliveries of a broker whose message was done already.
+    pub duplicates: u64,
+    /// Deliveries of a broker whose message somebody else was at.
+    pub found_busy: u64,
     /// The time that slots were busy with them.
     pub busy: Duration,
     /// From send to first start, where it is known when a message was sent. What was delayed, retried or rescued is not in it.
@@ -35,6 +39,8 @@ impl Tally {
         self.failed += other.failed;
         self.retried += other.retried;
         self.overtaken += other.overtaken;
+        self.duplicates += other.duplicates;
+        self.found_busy += other.found_busy;
         self.busy += other.busy;
         self.waiting.merge(&other.waiting);
         self.running.merge(&other.running);
@@ -49,6 +55,8 @@ impl Tally {
             failed: self.failed.saturating_sub(earlier.failed),
             retried: self.retried.saturating_sub(earlier.retried),
             overtaken: self.overtaken.saturating_sub(earlier.overtaken),
+            duplicates: self.duplicates.saturating_sub(earlier.duplicates),
+            found_busy: self.found_busy.saturating_sub(earlier.found_busy),
             busy: self.busy.saturating_sub(earlier.busy),
             waiting: self.waiting.since(&earlier.waiting),
             running: self.running.since(&earlier.running),

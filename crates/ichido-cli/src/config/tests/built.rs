@@ -14,9 +14,8 @@ fn not_built(text: &str, line: usize, key: &str) -> String {
 
 #[test]
 fn a_kind_that_is_not_built_is_refused_by_its_key() {
-    let rabbit = with_queue("rabbitmq = { url = \"amqp://h\", queue = \"x\" }");
-    assert_eq!(not_built(&rabbit, 2, "queues.q.rabbitmq"), "ichido.toml:2: queues.q.rabbitmq: not in this version");
-    not_built(&with_queue("sqs = { url = \"http://h\", queue = \"x\" }"), 2, "queues.q.sqs");
+    let sqs = with_queue("sqs = { url = \"http://h\", queue = \"x\" }");
+    assert_eq!(not_built(&sqs, 2, "queues.q.sqs"), "ichido.toml:2: queues.q.sqs: not in this version");
     not_built("[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }", 2, "queues.\"a.b\".sqs");
 }
 
@@ -40,6 +39,16 @@ fn what_tunes_lanes_by_itself_is_not_built() {
         let path = format!("lanes.l.levels[1].{}", key.split(' ').next().unwrap());
         not_built(&lanes("", &format!(", {key}")), 4, &path);
     }
+}
+
+#[test]
+fn of_rabbitmq_the_inbox_and_the_management_api_are_not_built() {
+    let rabbit = |keys: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{keys} }}"));
+    parse(&rabbit("")).unwrap();
+    parse(&rabbit(", guard = \"mutex\", type = \"classic\", prefetch = 5, declare = false")).unwrap();
+    not_built(&rabbit(", guard = \"inbox\""), 2, "queues.q.rabbitmq.guard");
+    not_built(&rabbit(", lock_timeout = \"1s\""), 2, "queues.q.rabbitmq.lock_timeout");
+    not_built(&rabbit(", management = \"http://h:15672\""), 2, "queues.q.rabbitmq.management");
 }
 
 #[test]

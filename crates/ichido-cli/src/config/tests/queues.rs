@@ -91,7 +91,7 @@ relay_after = "2s"
     assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("shop", "order.new"));
     assert_eq!((queue.r#type, queue.prefetch), (RabbitMqType::Mirrored, Some(100)));
     assert!(!queue.declare && queue.management.is_some());
-    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Inbox, Claim::Lease));
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Inbox, Some(Claim::Lease)));
     assert_eq!(queue.mutex.on_busy, OnBusy::DeadLetter);
     assert_eq!(queue.mutex.lock_timeout, Duration::ZERO);
     assert_eq!(queue.mutex.publish_deadline, 10 * SECOND);
@@ -105,7 +105,7 @@ fn a_rabbitmq_queue_needs_only_its_address_and_name() {
     };
     assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("", "orders"));
     assert_eq!((queue.r#type, queue.prefetch, queue.declare), (RabbitMqType::Quorum, None, true));
-    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Mutex, Claim::Lock));
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Mutex, None));
     assert_eq!((queue.mutex.on_busy, queue.mutex.busy_delay), (OnBusy::Delay, 5 * SECOND));
     assert_eq!((queue.mutex.lock_timeout, queue.mutex.relay_after), (5 * SECOND, 5 * SECOND));
 }

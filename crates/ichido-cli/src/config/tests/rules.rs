@@ -1,5 +1,6 @@
 //! The rules that values must keep beyond their type.
 
+use super::super::{Claim, Config};
 use super::{accepted, refused, with_action, with_queue, with_table};
 
 #[test]
@@ -88,6 +89,49 @@ fn a_queue_has_one_kind() {
     refused(&both, &["ichido.toml:5: queues.q.rabbitmq: a queue is only one of `table`, `rabbitmq` and `sqs`"]);
     let both = with_queue(&format!("rabbitmq = {broker}\nsqs = {{ url = \"http://h\", queue = \"x\" }}"));
     refused(&both, &["ichido.toml:3: queues.q.sqs: a queue is only one of"]);
+}
+
+/// Two queues at brokers, with these keys.
+fn brokers(first: &str, second: &str) -> String {
+    format!("[queues.a]\nrabbitmq = {{ {first} }}\n[queues.b]\nrabbitmq = {{ {second} }}\n")
+}
+
+#[test]
+fn two_queues_are_not_one_at_the_broker() {
+    let (h, g) = ("url = \"amqp://h\"", "url = [\"amqp://g\", \"amqp://h\"]");
+    let queue = |broker: &str, rest: &str| format!("{broker}, {rest}");
+    let same = brokers(&queue(h, "queue = \"x\""), &queue(g, "queue = \"x\""));
+    refused(&same, &["ichido.toml:4: queues.b.rabbitmq.queue: the queue `a` is this one at the same broker already"]);
+    let of =
+        |name: &str, key: &str| queue(h, &format!("queue = \"{name}\", exchange = \"e\", routing_key = \"{key}\""));
+    refused(
+        &brokers(&of("x", "k"), &of("y", "k")),
+        &["queues.b.rabbitmq.routing_key: the queue `a` gets what", "another"],
+    );
+    accepted(&brokers(&of("x", "k"), &of("y", "l")));
+    accepted(&brokers(&queue(h, "queue = \"x\""), &queue("url = \"amqp://g\"", "queue = \"x\"")));
+    let astray = with_queue(&format!("rabbitmq = {{ {h}, queue = \"x\", routing_key = \"y\" }}"));
+    refused(&astray, &["queues.q.rabbitmq.routing_key: without `exchange` the key is the queue's name, \"x\""]);
+}
+
+#[test]
+fn a_row_is_locked_only_where_rows_have_locks() {
+    let with = |claim: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{claim} }}"));
+    let claim = |config: &Config| config.claim(&config.rabbitmq().next().unwrap().1.mutex);
+    let mut config = accepted(&with(", claim = \"lock\""));
+    let refused = config.check_claims("ichido.toml").unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "ichido.toml: queues.q.rabbitmq.claim: SQLite has no locks on rows; write claim = \"lease\", or leave it out"
+    );
+    config.override_url("postgres://h/d", "--database-url").unwrap();
+    config.check_claims("ichido.toml").unwrap();
+    assert_eq!(claim(&config), Claim::Lock);
+    let mut config = accepted(&with(""));
+    config.check_claims("ichido.toml").unwrap();
+    assert_eq!(claim(&config), Claim::Lease);
+    config.override_url("mysql://h/d", "--database-url").unwrap();
+    assert_eq!(claim(&config), Claim::Lock);
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! `ichido relay`: publishes what was sent to queues of brokers, and runs no action. For hosts that only send, and for the time in
+//! which no process runs.
+
+use ichido::CancellationToken;
+
+use super::run::stop_on_signals;
+use crate::{
+    brokers::Brokers,
+    config::Config,
+    failure::Failure,
+    open::{Backend, OnStore},
+};
+
+/// The command.
+pub(crate) struct Relay;
+
+impl OnStore for Relay {
+    async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
+        let brokers = Brokers::of(config)?;
+        if brokers.is_empty() {
+            let way_out = "write `rabbitmq = { url = …, queue = … }` in one";
+            return Err(Failure::usage(format!(
+                "nothing to relay: no queue of the configuration is at a broker; {way_out}"
+            )));
+        }
+        let stop = CancellationToken::new();
+        stop_on_signals(stop.clone(), "what is being published comes to its end")?;
+        store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
+        brokers.declare(&stop).await?;
+        for kept in brokers.iter() {
+            tracing::info!("relaying `{}` to {}", kept.name, kept.addresses());
+        }
+        brokers.relay(store, config).run(stop).await;
+        Ok(0)
+    }
+}

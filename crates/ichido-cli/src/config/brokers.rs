@@ -1,0 +1,88 @@
+//! What broker queues must keep with regard to each other and to the database. `file.rs` asks for the first, the command line
+//! for the second, when it knows which database it is.
+
+use std::collections::BTreeMap;
+
+use super::broker::{Claim, Guard, MutexRules, RabbitMq};
+use super::error::ConfigError;
+use super::file::Config;
+use super::queue::{Queue, QueueKind};
+use super::section::Section;
+use super::spelling;
+
+impl Config {
+    /// The queues that `RabbitMQ` keeps, by name.
+    pub fn rabbitmq(&self) -> impl Iterator<Item = (&str, &RabbitMq)> {
+        rabbitmq(&self.queues)
+    }
+
+    /// How a row is held: as written, or by a lock where the database has locks on rows.
+    #[must_use]
+    pub fn claim(&self, rules: &MutexRules) -> Claim {
+        rules.claim.unwrap_or(if self.is_sqlite() { Claim::Lease } else { Claim::Lock })
+    }
+
+    /// Refuses a claim that the database cannot have; only now, for a flag may have named another database than the file.
+    ///
+    /// # Errors
+    /// Naming the key and the way out.
+    pub fn check_claims(&self, file: &str) -> Result<(), ConfigError> {
+        let locked = |(_, queue): &(&str, &RabbitMq)| queue.mutex.claim == Some(Claim::Lock);
+        match self.rabbitmq().find(locked) {
+            Some((name, _)) if self.is_sqlite() => Err(ConfigError::Invalid {
+                file: file.to_owned(),
+                line: None,
+                key: format!("{}.rabbitmq.claim", spelling::key("queues", name)),
+                text: "SQLite has no locks on rows; write claim = \"lease\", or leave it out".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_sqlite(&self) -> bool {
+        self.database.url.scheme() == "sqlite"
+    }
+}
+
+/// Refuses queues that are one at their broker, or that would both get what is sent to one of them.
+pub(super) fn check_distinct(root: &Section, queues: &BTreeMap<String, Queue>) -> Result<(), ConfigError> {
+    let mut before: Vec<(&str, &RabbitMq)> = Vec::new();
+    for (name, queue) in rabbitmq(queues) {
+        let same_broker = before.iter().filter(|(_, other)| other.url.iter().any(|url| queue.url.contains(url)));
+        for (other_name, other) in same_broker {
+            if queue.queue == other.queue {
+                let text = format!("the queue `{other_name}` is this one at the same broker already");
+                return Err(at(root, name, "queue", text));
+            }
+            let fans_out = (&queue.exchange, &queue.routing_key) == (&other.exchange, &other.routing_key);
+            if fans_out && [queue, other].iter().any(|queue| queue.mutex.guard == Guard::Mutex) {
+                let text = format!(
+                    "the queue `{other_name}` gets what is published with this key too, and a mutex stands for one delivery; \
+                     give one of them another key"
+                );
+                return Err(at(root, name, "routing_key", text));
+            }
+        }
+        before.push((name, queue));
+    }
+    Ok(())
+}
+
+fn rabbitmq(queues: &BTreeMap<String, Queue>) -> impl Iterator<Item = (&str, &RabbitMq)> {
+    queues.iter().filter_map(|(name, queue)| match &queue.kind {
+        QueueKind::RabbitMq(kept) => Some((name.as_str(), &**kept)),
+        _ => None,
+    })
+}
+
+fn at(root: &Section, queue: &str, key: &str, text: String) -> ConfigError {
+    let found = within(root, "queues").and_then(|queues| within(&queues, queue));
+    match found.and_then(|queue| within(&queue, "rabbitmq")) {
+        Some(rabbitmq) => rabbitmq.invalid(key, text),
+        None => root.invalid("queues", text),
+    }
+}
+
+fn within<'a>(section: &Section<'a>, key: &str) -> Option<Section<'a>> {
+    section.field(key)?.section().ok()
+}

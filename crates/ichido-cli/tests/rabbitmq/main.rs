@@ -1,0 +1,10 @@
+//! Queues that RabbitMQ keeps, through the command line: what is refused, what a relay does alone, what a broker that is away
+//! costs, and several processes that receive. On all three databases.
+
+#[path = "../testenv/mod.rs"]
+mod testenv;
+
+mod receiving;
+mod refusing;
+mod relaying;
+mod world;

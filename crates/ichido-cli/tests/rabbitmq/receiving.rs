@@ -1,0 +1,48 @@
+//! From the broker to the business tables: several processes on one database and one vhost.
+
+use crate::{testenv::Kind, world::World};
+
+crate::on_all!(
+    three_processes_share_the_work_and_do_each_order_once,
+    what_a_killed_process_had_is_done_by_others,
+    the_prefetch_is_what_the_configuration_says,
+);
+
+async fn three_processes_share_the_work_and_do_each_order_once(kind: Kind) {
+    let world = World::new(kind).await;
+    world.send(1..=300).await;
+    let mut processes = world.start(["one", "two", "three"], &["--drain"]);
+    for process in &mut processes {
+        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    }
+    world.assert_exact(300).await;
+}
+
+async fn what_a_killed_process_had_is_done_by_others(kind: Kind) {
+    let world = World::new(kind).await;
+    world.slow_down(5);
+    world.send(1..=200).await;
+    let [victim, mut other] = world.start(["victim", "other"], &[]);
+    world.shipped(40).await;
+    victim.kill().await;
+    world.shipped(200).await;
+    other.signal("-TERM").await;
+    assert_eq!(other.exit_code().await, 0, "{}", other.log());
+    world.assert_exact(200).await;
+    assert_eq!(world.env.number("select count(*) from ichido_parked").await, 0, "nothing failed");
+}
+
+async fn the_prefetch_is_what_the_configuration_says(kind: Kind) {
+    let world = World::new(kind).await;
+    world.slow_down(if kind == Kind::Sqlite { 40_000 } else { 20_000 });
+    world.env.reconfigure(|config| config.replace("relay_after =", "prefetch = 3, relay_after ="));
+    world.send(1..=20).await;
+    let [mut process] = world.start(["process"], &[]);
+    world.settles_with(crate::world::QUEUE, 17, 3).await;
+    process.signal("-TERM").await;
+    process.until_logged("stopping").await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 128 + 15);
+    world.settles_at(crate::world::QUEUE, 20).await;
+    assert_eq!(world.env.number("select count(*) from project").await, 0);
+}

@@ -1,0 +1,187 @@
+//! A test's own world with a broker: a database, a vhost, and the configuration of a queue between them. Several binaries may
+//! run in it at a time, through a proxy if the test wants to cut them off; the broker is looked at from outside.
+
+#![allow(dead_code, reason = "what tests of consumers need is here too")]
+
+use std::time::{Duration, Instant};
+
+use ichido_conformance::{proxy::Proxy, servers::RabbitMq};
+use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
+
+use crate::testenv::{Env, Kind, Process};
+
+/// The queue's name at the broker, and beside it what ichido declares.
+pub(crate) const QUEUE: &str = "shipments";
+pub(crate) const DEAD: &str = "shipments.dead";
+pub(crate) const BUSY: &str = "shipments.busy";
+
+/// `project` has no unique key, so that a double effect is counted and not refused.
+const CONFIG: &str = r#"
+[database]
+url = "DATABASE"
+
+[process]
+lease = "1s"
+poll  = "50ms"
+retry = { count = 20, interval = "200ms", window = "10m" }
+
+[queues.orders]
+rabbitmq = { url = "BROKER", queue = "shipments", busy_delay = "200ms", publish_deadline = "5s", relay_after = "1s" }
+
+[actions.Ship]
+from        = "orders"
+concurrency = 4
+retry       = { attempts = 3, first = "10ms", max = "50ms" }
+sql         = ["insert into project (id, name, made_by) values (:id, :name, 'broker')"SLOW]
+"#;
+
+/// How many messages are where, in a queue of the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Depth {
+    pub(crate) ready: u32,
+    pub(crate) unacknowledged: u32,
+}
+
+pub(crate) struct World<'a> {
+    pub(crate) env: Env,
+    pub(crate) node: &'a RabbitMq,
+    /// Of the vhost, past any proxy.
+    pub(crate) url: String,
+}
+
+impl World<'static> {
+    /// A vhost of the node that all tests share.
+    pub(crate) async fn new(kind: Kind) -> Self {
+        World::at(kind, RabbitMq::shared()).await
+    }
+}
+
+impl<'a> World<'a> {
+    /// A vhost of a node that the test may stop and kill.
+    pub(crate) async fn at(kind: Kind, node: &'a RabbitMq) -> Self {
+        let world = World { env: Env::new(kind).await, node, url: node.fresh_vhost() };
+        world.configure(|config| config);
+        world
+    }
+
+    /// Another database at the same vhost: another service.
+    pub(crate) async fn beside(&self, kind: Kind) -> Self {
+        let world = World { env: Env::new(kind).await, node: self.node, url: self.url.clone() };
+        world.configure(|config| config);
+        world
+    }
+
+    /// Writes `ichido.toml` anew.
+    pub(crate) fn configure(&self, change: impl FnOnce(String) -> String) {
+        let config = CONFIG.replace("DATABASE", &self.env.url).replace("BROKER", &self.url);
+        self.env.configure(|_| change(config).replace("SLOW", ""));
+    }
+
+    /// Writes `ichido.toml` anew with more keys of the queue.
+    pub(crate) fn configure_queue(&self, keys: &str) {
+        self.configure(|config| config.replace("relay_after = \"1s\"", &format!("relay_after = \"1s\", {keys}")));
+    }
+
+    /// Makes each message take some milliseconds in its transaction.
+    pub(crate) fn slow_down(&self, milliseconds: u32) {
+        let slow = self.env.slow(milliseconds);
+        self.configure(|config| config.replace("SLOW", &slow));
+    }
+
+    /// Writes `ichido.toml` anew, so that everything goes through a proxy to the broker.
+    pub(crate) fn behind_a_proxy(&self) -> Proxy {
+        let proxy = Proxy::start_amqp(self.node.address());
+        self.env.reconfigure(|config| config.replace(&self.url, &proxy.url(&self.url)));
+        proxy
+    }
+
+    /// The line of an order.
+    pub(crate) fn order(id: u32) -> String {
+        format!(r#"{{"id":{id},"name":"order {id}"}}"#)
+    }
+
+    /// Sends orders with these ids through the binary, and returns their ids as messages.
+    pub(crate) async fn send(&self, ids: impl IntoIterator<Item = u32>) -> Vec<String> {
+        let lines = ids.into_iter().map(Self::order).collect::<Vec<_>>().join("\n");
+        let sent = self.env.run_with_input(&["send", "orders", "--file", "-"], lines.as_bytes()).await;
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+        sent.stdout.lines().map(str::to_owned).collect()
+    }
+
+    /// Starts processes that run the action.
+    pub(crate) fn start<const N: usize>(&self, names: [&str; N], args: &[&str]) -> [Process; N] {
+        let args = [&["run", "Ship/R1"], args].concat();
+        names.map(|name| self.env.start(name, &args))
+    }
+
+    /// Publishes past the code under test, as another program or an operator would.
+    pub(crate) async fn publish(&self, messages: &[Envelope]) {
+        let broker = Broker::new([&self.url]).unwrap();
+        for fate in Publisher::new(broker, PublisherSettings::default()).publish(messages).await {
+            fate.expect("confirmed");
+        }
+    }
+
+    /// Evaluates Erlang about a queue `Q` of the vhost.
+    fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
+        let vhost = self.url.rsplit_once('/').unwrap().1;
+        let name = format!(r#"rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)"#);
+        let found = format!("case rabbit_amqqueue:lookup({name}) of {{ok, Q}} -> {erlang}; _ -> {otherwise} end");
+        self.node.eval(&found)
+    }
+
+    pub(crate) fn has_queue(&self, queue: &str) -> bool {
+        self.eval(queue, "is_tuple(Q)", "false") == "true"
+    }
+
+    /// How many messages are in a queue, by the node's own word.
+    pub(crate) fn depth(&self, queue: &str) -> Depth {
+        let counts =
+            "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U";
+        let counts: u32 = self.eval(queue, counts, "0").parse().expect("a number");
+        Depth { ready: counts / 1_000_000, unacknowledged: counts % 1_000_000 }
+    }
+
+    /// Waits until a queue has so many messages ready and none out.
+    pub(crate) async fn settles_at(&self, queue: &str, ready: u32) {
+        self.settles_with(queue, ready, 0).await;
+    }
+
+    /// Waits until a queue has so many messages ready and so many out; only looking tells.
+    pub(crate) async fn settles_with(&self, queue: &str, ready: u32, unacknowledged: u32) {
+        let (since, wanted) = (Instant::now(), Depth { ready, unacknowledged });
+        while self.depth(queue) != wanted {
+            assert!(since.elapsed() < Duration::from_mins(1), "{queue} stays at {:?}", self.depth(queue));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until so many orders have had their effect.
+    pub(crate) async fn shipped(&self, orders: u32) {
+        self.env.until("select count(*) from project", orders.into()).await;
+    }
+
+    /// Messages that are committed and not with the broker.
+    pub(crate) async fn unpublished(&self) -> i64 {
+        self.env.number("select count(*) from ichido_outbox where published_at is null").await
+    }
+
+    /// The ledger rule for orders 1 to `orders`, all sent and committed: nothing lost, nothing double, no ghost; and nothing is
+    /// left anywhere.
+    pub(crate) async fn assert_exact(&self, orders: u32) {
+        let ledger = [
+            ("EFFECTS", "select count(*) from project".to_owned(), orders),
+            ("DOUBLE", "select count(*) from (select 1 from project group by id having count(*) > 1) d".to_owned(), 0),
+            ("GHOST", format!("select count(*) from project where id < 1 or id > {orders}"), 0),
+            ("MUTEX", "select count(*) from ichido_mutex".to_owned(), 0),
+            ("OUTBOX", "select count(*) from ichido_outbox".to_owned(), 0),
+        ];
+        for (what, query, expected) in ledger {
+            assert_eq!(self.env.number(&query).await, i64::from(expected), "{what} on {:?}", self.env.kind);
+        }
+        // Acknowledgements are on their way.
+        for queue in [QUEUE, BUSY, DEAD] {
+            self.settles_at(queue, 0).await;
+        }
+    }
+}

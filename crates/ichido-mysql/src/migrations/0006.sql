@@ -1,0 +1,48 @@
+-- The name of this database, which messages at brokers carry as the place that they come from.
+create table ichido_origin (
+    id char(36) character set ascii collate ascii_bin primary key
+) engine = InnoDB default charset = utf8mb4;
+insert into ichido_origin select uuid() from (select 1) one where not exists (select 1 from ichido_origin);
+
+-- A row is there while a message that a broker carries is not done. Consumers lock it, or own it; nobody else touches it.
+create table ichido_mutex (
+    id      varchar(64) character set utf8mb4 collate utf8mb4_bin primary key,
+    queue   varchar(64) character set ascii collate ascii_bin not null,
+    owner   char(36) character set ascii collate ascii_bin,
+    sent_at timestamp(6) not null default current_timestamp(6),
+    key ichido_mutex_queue (queue, owner)
+) engine = InnoDB default charset = utf8mb4;
+
+-- What is to be published after its transaction has committed. With a mutex it stays until the message is done, so that it can be
+-- published again; without one it goes when it has arrived.
+create table ichido_outbox (
+    number       bigint auto_increment primary key,
+    id           varchar(64) character set utf8mb4 collate utf8mb4_bin not null,
+    mutex        varchar(64) character set utf8mb4 collate utf8mb4_bin,
+    queue        varchar(64) character set ascii collate ascii_bin not null,
+    exchange     varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+    routing_key  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+    headers      longtext character set utf8mb4 collate utf8mb4_bin not null,
+    payload      longblob not null,
+    created_at   datetime(6) not null,
+    due_at       datetime(6),
+    edition      bigint not null default 0,
+    published_at datetime(6),
+    attempts     int not null default 0,
+    error        longtext character set utf8mb4 collate utf8mb4_bin,
+    unique key ichido_outbox_mutex (mutex),
+    key ichido_outbox_unsent (queue, published_at, number),
+    foreign key (mutex) references ichido_mutex (id) on delete cascade
+) engine = InnoDB default charset = utf8mb4;
+
+-- Whose turn it is to publish for a queue.
+create table ichido_relay (
+    queue   varchar(64) character set ascii collate ascii_bin primary key,
+    owner   char(36) character set ascii collate ascii_bin not null,
+    `until` datetime(6) not null
+) engine = InnoDB default charset = utf8mb4;
+
+-- What brokers handed out in vain: messages that were done already, and messages that somebody else was at.
+alter table ichido_stat
+    add column /*M! if not exists */ duplicates bigint not null default 0,
+    add column /*M! if not exists */ found_busy bigint not null default 0;

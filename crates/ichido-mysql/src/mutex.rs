@@ -1,0 +1,177 @@
+//! The mutex rows of messages that a broker carries: locked in the business transaction, or marked as a process's own. What is
+//! found says what becomes of the delivery.
+//!
+//! A row is never locked on the way to another one: who asks for it meanwhile would find it busy. So every statement that locks
+//! mutex rows goes by key, also where the table is so small that the server would rather read all of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ichido::{
+    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    backend::{self, Past},
+};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
+
+use crate::{
+    MySql, fault, quote,
+    schema::Schema,
+    statements::{Rows, Statements},
+};
+
+/// A row that somebody else has locked, as MariaDB and MySQL say it to who will not wait.
+const LOCKED: [u16; 2] = [1205, 3572];
+
+/// What only the rows of a broker's queue have.
+pub(crate) struct Mutex {
+    pub(crate) rules: Guarded,
+    /// Locks a row; the parameters are the key of its parked row, which is only read, and the id.
+    pub(crate) lock: Arc<str>,
+    /// Locks rows that are free or the process's own; [`Statements::of_many`] completes it, as the next two.
+    pub(crate) free: Arc<str>,
+    pub(crate) claim: Arc<str>,
+    pub(crate) look: Arc<str>,
+}
+
+impl Mutex {
+    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
+        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(queue)?);
+        let known = "concat_ws(' ', p.state, p.attempts, p.suspect)";
+        let free = "(t.owner is null or t.owner = ?)";
+        Ok(Mutex {
+            rules: rules.clone(),
+            lock: format!(
+                "select cast(t.id as char), t.owner, (select {known} from {parked} p where p.queue = {queue} and p.`key` = ?) \
+                 from {by_key} where t.id = ? and t.queue = {queue} for update nowait"
+            )
+            .into(),
+            free: format!("select cast(t.id as char) from {by_key} where t.queue = {queue} and {free} and ").into(),
+            claim: format!("update {by_key} set owner = ? where t.queue = {queue} and ").into(),
+            look: format!("select cast(t.id as char), t.owner from {by_key} where t.queue = {queue} and ").into(),
+        })
+    }
+}
+
+impl Statements {
+    /// What only a broker's queue has.
+    pub(crate) fn mutex(&self) -> Result<&Mutex> {
+        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+    }
+}
+
+impl MySql {
+    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+        let queue = self.queue(queue).await?;
+        let rules = queue.mutex()?.rules.clone();
+        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+    }
+
+    /// The name of this database.
+    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
+        let read = || async {
+            let origin = format!("select id from {}", self.shared.schema.origin);
+            let row = sqlx::query(AssertSqlSafe(origin)).fetch_one(&self.own).await?;
+            Ok::<_, Error>(Arc::from(row.try_get::<String, _>(0)?))
+        };
+        self.shared.origin.get_or_try_init(read).await.cloned()
+    }
+
+    pub(crate) async fn lock_in(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<Found> {
+        let queue = self.queue(&delivery.message.queue).await?;
+        let key = &delivery.message.key;
+        queue.refuse_key(key)?;
+        let id = &key.columns()[0];
+        let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(key.to_string().into_bytes()).bind(id);
+        match lock.fetch_optional(tx).await {
+            // To the server an id with spaces behind it is the same one.
+            Ok(Some(row)) if row.try_get::<&str, _>(0)? == id => {
+                let owner = owner(&row)?;
+                let known = row.try_get::<Option<String>, _>(2)?.and_then(|known| read_known(&known));
+                Ok(found(owner.is_none(), owner, known))
+            }
+            Ok(_) => Ok(Found::Nothing),
+            Err(error) if fault::number(&error).is_some_and(|number| LOCKED.contains(&number)) => Ok(Found::Busy),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        let mutex = queue.mutex()?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut tx, _) = self.begin_claim(process, queue).await?;
+        let ids: Vec<&str> = keys.iter().map(|key| &*key.columns()[0]).collect();
+        let free = queue.of_many(&mutex.free, keys.len(), " for update skip locked");
+        let free = sqlx::query(AssertSqlSafe(free)).bind(process.to_string());
+        let free = ids.iter().fold(free, |free, id| free.bind(*id)).fetch_all(&mut *tx).await?;
+        let mut ours: Vec<String> = free.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        ours.retain(|id| ids.contains(&id.as_str()));
+        if !ours.is_empty() {
+            let claim = queue.of_many(&mutex.claim, ours.len(), "");
+            let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
+            ours.iter().fold(claim, |claim, id| claim.bind(id)).execute(&mut *tx).await?;
+        }
+        let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
+        let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
+        let there: BTreeMap<String, Option<ProcessId>> =
+            there.iter().map(|row| Ok((row.try_get(0)?, owner(row)?))).collect::<Result<_>>()?;
+        let known = self.known(&mut tx, queue, keys).await?;
+        tx.commit().await?;
+        let what = |(key, id): (&Key, &&str)| match there.get(*id) {
+            None => Found::Nothing,
+            Some(owner) => {
+                let free = ours.iter().any(|ours| ours == *id);
+                found(free, *owner, known.get(&key.to_string()).copied())
+            }
+        };
+        Ok(keys.iter().zip(&ids).map(what).collect())
+    }
+
+    /// What is known about these messages, by key.
+    async fn known(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        keys: &[Key],
+    ) -> Result<BTreeMap<String, Known>> {
+        let places = vec!["?"; keys.len()].join(", ");
+        let known = format!(
+            "select convert(`key` using utf8mb4), concat_ws(' ', state, attempts, suspect) from {} where queue = ? and `key` in ({places})",
+            self.shared.schema.parked
+        );
+        let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
+        let known = keys.iter().fold(known, |known, key| known.bind(key.to_string().into_bytes()));
+        let mut all = BTreeMap::new();
+        for row in known.fetch_all(tx).await? {
+            if let Some(known) = read_known(row.try_get(1)?) {
+                all.insert(row.try_get(0)?, known);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
+    pub(crate) async fn is_free(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<bool> {
+        Ok(matches!(self.lock_in(tx, delivery).await?, Found::Free(_)))
+    }
+}
+
+/// What the parked row of a message says.
+type Known = (ParkedState, Past);
+
+/// Reads a state, the attempts and whether it is suspect.
+fn read_known(text: &str) -> Option<Known> {
+    let mut words = text.split(' ');
+    let (state, attempts, suspect) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+    Some((ParkedState::read(state), Past::new(state, attempts, suspect != "0")))
+}
+
+fn owner(row: &MySqlRow) -> Result<Option<ProcessId>> {
+    Ok(row.try_get::<Option<String>, _>(1)?.map(|owner| owner.parse()).transpose()?)
+}
+
+fn found(free: bool, owner: Option<ProcessId>, known: Option<Known>) -> Found {
+    backend::found(free, owner, known.map(|(state, _)| state), known.as_ref().map(|(_, past)| past))
+}

@@ -1,0 +1,103 @@
+//! The mutex rows of messages that a broker carries, marked as a process's own. What is found says what becomes of the delivery.
+//! There are no row locks here: a message is guarded by its owner only.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ichido::{
+    ClaimBy, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Queue, Result,
+    backend::{self, Past},
+};
+use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
+
+use crate::{Sqlite, messages::key_list, quote, statements::Statements};
+
+/// What only the rows of a broker's queue have.
+pub(crate) struct Mutex {
+    pub(crate) rules: Guarded,
+    /// `?1` is the process, `?2` the keys.
+    pub(crate) claim: Arc<str>,
+    /// What there is of the keys `?1`, and what is known about it.
+    pub(crate) look: Arc<str>,
+}
+
+impl Mutex {
+    pub(crate) fn new(queue: &Queue, rules: &Guarded) -> Result<Self> {
+        if rules.claim == ClaimBy::Lock {
+            return Err(backend::unfit(queue, "claim", no_lock()));
+        }
+        let name = quote::literal(&queue.name)?;
+        let claim = format!(
+            "update ichido_mutex as t set owner = ?1 from json_each(?2) k where t.id = json_extract(k.value, '$[0]') \
+             and t.queue = {name} and (t.owner is null or t.owner = ?1)"
+        );
+        let look = format!(
+            "select t.id, t.owner, p.state, p.attempts, p.suspect from json_each(?1) k join ichido_mutex t \
+             on t.id = json_extract(k.value, '$[0]') and t.queue = {name} \
+             left join ichido_parked p on p.queue = {name} and p.key = json_extract(k.value, '$[1]')"
+        );
+        Ok(Mutex { rules: rules.clone(), claim: claim.into(), look: look.into() })
+    }
+}
+
+impl Statements {
+    /// What only a broker's queue has.
+    pub(crate) fn mutex(&self) -> Result<&Mutex> {
+        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+    }
+}
+
+impl Sqlite {
+    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+        let queue = self.queue(queue).await?;
+        let rules = queue.mutex()?.rules.clone();
+        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+    }
+
+    /// The name of this database.
+    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
+        let read = || async {
+            let row = sqlx::query("select id from ichido_origin").fetch_one(&self.readers).await?;
+            Ok::<_, Error>(Arc::from(row.try_get::<&str, _>(0)?))
+        };
+        self.shared.origin.get_or_try_init(read).await.cloned()
+    }
+
+    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        let mutex = queue.mutex()?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if !self.shared.alive.is_ours(process) {
+            return Err(Error::LostClaim);
+        }
+        let mut tx = self.begin_tx().await?;
+        if !self.is_known(tx.connection(), process).await? {
+            tx.rollback().await?;
+            return Err(Error::LostClaim);
+        }
+        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(keys));
+        claim.execute(tx.connection()).await?;
+        let names: Vec<_> = keys.iter().map(|key| [key.columns()[0].clone(), key.to_string()]).collect();
+        let look = sqlx::query(AssertSqlSafe(mutex.look.clone())).bind(serde_json::to_string(&names)?);
+        let there = look.fetch_all(tx.connection()).await?;
+        tx.commit().await?;
+        let there: BTreeMap<String, Found> =
+            there.iter().map(|row| Ok((row.try_get(0)?, found(row, process)?))).collect::<Result<_>>()?;
+        Ok(keys.iter().map(|key| there.get(&key.columns()[0]).copied().unwrap_or(Found::Nothing)).collect())
+    }
+}
+
+/// What a row says, after this process has marked as its own what was free.
+fn found(row: &SqliteRow, process: ProcessId) -> Result<Found> {
+    let owner = row.try_get::<Option<&str>, _>(1)?.map(str::parse::<ProcessId>).transpose()?;
+    let state: Option<&str> = row.try_get(2)?;
+    let past = match state {
+        Some(state) => Some(Past::new(state, row.try_get(3)?, row.try_get(4)?)),
+        None => None,
+    };
+    Ok(backend::found(owner == Some(process), owner, state.map(ParkedState::read), past.as_ref()))
+}
+
+/// Why a row cannot be locked.
+pub(crate) fn no_lock() -> &'static str {
+    "SQLite has no row locks; write claim = \"lease\""
+}

@@ -1,0 +1,214 @@
+//! The task that admits what the source hands out. It reads ids, turns away what is not to run, and marks rows as our own where a
+//! lock is not enough: with `claim = "lease"`, for what was handed out before, and for suspects. Its errors reach the
+//! workers through the buffer.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use super::{Buffer, Held, Shared};
+use crate::{
+    Claim, ClaimBy, Delivery, Error, Found, Key, Message, Received, Result, Settlement, Standing, Store,
+    backend::MOST_KEYS, broker::DynSource, draining::Draining,
+};
+
+/// The longest id of a mutex, in bytes.
+const LONGEST_ID: usize = 64;
+
+/// The pause after a claim that the database refused although it answers.
+const AFTER_FAULT: Duration = Duration::from_millis(100);
+
+pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    tokio::select! {
+        () = shared.asked.cancelled() => {}
+        () = shared.closing.cancelled() => {}
+    }
+    let mut admitting = Admitting { source: None, draining: Draining::default(), shared };
+    while !admitting.shared.closing.is_cancelled() {
+        if let Err(error) = admitting.turn().await {
+            admitting.shared.buffer().error = Some(error);
+            break;
+        }
+        if admitting.shared.buffer().finished {
+            break;
+        }
+    }
+    admitting.give_back().await;
+    admitting.shared.receiving.changed.notify_one();
+}
+
+struct Admitting<S: Store> {
+    shared: Arc<Shared<S>>,
+    /// None while nothing is to be received.
+    source: Option<Arc<dyn DynSource>>,
+    draining: Draining,
+}
+
+impl<S: Store> Admitting<S> {
+    async fn turn(&mut self) -> Result<()> {
+        if self.shared.receiving.following.is_held() {
+            return self.hold().await;
+        }
+        let receiving = &self.shared.receiving;
+        let source = self.source.get_or_insert_with(|| receiving.broker.receive(receiving.prefetch)).clone();
+        while let Some(received) = source.try_next() {
+            self.admit(&source, received);
+        }
+        self.drop_stale().await;
+        self.claim().await?;
+        if self.shared.receiving.drain && self.is_drained().await? {
+            self.shared.buffer().finished = true;
+            return Ok(());
+        }
+        self.wait(&source).await;
+        Ok(())
+    }
+
+    /// Until there may be something to do.
+    async fn wait(&self, source: &Arc<dyn DynSource>) {
+        let Shared { receiving, clock, closing, wake, .. } = &*self.shared;
+        tokio::select! {
+            () = source.changed() => {}
+            () = wake.notified() => {}
+            () = clock.sleep(receiving.poll) => {}
+            () = closing.cancelled() => {}
+            () = receiving.following.held() => {}
+        }
+    }
+
+    fn admit(&self, source: &Arc<dyn DynSource>, received: Received) {
+        let Shared { receiving, .. } = &*self.shared;
+        let id = match &received.id {
+            Ok(id) if id.is_empty() || id.len() > LONGEST_ID => Err(format!("an id has 1 to {LONGEST_ID} bytes")),
+            id => id.clone(),
+        };
+        let key = Key::new([id.clone().unwrap_or_default()]);
+        let mut message = Message::new(receiving.queue.clone(), key.clone(), received.payload.clone());
+        message.headers.clone_from(&received.headers);
+        let held = Held { source: source.clone(), received: Arc::new(received), message };
+        if let Err(why) = id {
+            tracing::warn!(queue = %receiving.queue, why, "a delivery without an id that can be read is dead-lettered");
+            return self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
+        }
+        let mut buffer = self.shared.buffer();
+        let in_hand = buffer.admitted.contains_key(&key) || buffer.unclaimed.iter().any(|held| held.message.key == key);
+        if in_hand {
+            drop(buffer);
+            self.shared.turn_away(held, Found::Busy);
+        } else if receiving.guard.rules.claim == ClaimBy::Lock && !held.received.redelivered {
+            self.put(&mut buffer, held, true, Standing::default());
+        } else {
+            buffer.unclaimed.push(held);
+        }
+    }
+
+    /// From now on it can run.
+    fn put(&self, buffer: &mut Buffer, held: Held, locked: bool, standing: Standing) {
+        let Standing { failures, suspect, parked } = standing;
+        let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
+        let limit = self.shared.receiving.guard.payload_limit;
+        buffer.put(Delivery::claimed(held.message.clone(), claim, failures).within(limit));
+        buffer.admitted.insert(held.message.key.clone(), held);
+        self.shared.receiving.changed.notify_one();
+    }
+
+    /// What the broker hands out again, or was marked under an id that counts as dead, does not run from here.
+    async fn drop_stale(&self) {
+        let me = self.shared.life.id();
+        let mut stale = Vec::new();
+        {
+            let mut buffer = self.shared.buffer();
+            let Buffer { ready, suspects, admitted, unclaimed, .. } = &mut *buffer;
+            unclaimed.retain(Held::is_current);
+            for waiting in [ready, suspects] {
+                let (keep, gone): (VecDeque<_>, VecDeque<_>) =
+                    std::mem::take(waiting).into_iter().partition(|delivery| {
+                        let leased = delivery.claim.as_ref().filter(|claim| !claim.locked);
+                        let there = admitted.get(&delivery.message.key).is_some_and(Held::is_current);
+                        there && leased.is_none_or(|claim| claim.owner == me)
+                    });
+                *waiting = keep;
+                stale.extend(gone);
+            }
+            for delivery in &stale {
+                let held = admitted.remove(&delivery.message.key);
+                unclaimed.extend(held.filter(Held::is_current));
+            }
+        }
+        if let Err(error) = self.shared.free(stale).await {
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what came with a lost connection is not released yet");
+        }
+    }
+
+    /// Marks rows as our own.
+    async fn claim(&self) -> Result<()> {
+        let wanted: Vec<Held> = self.shared.buffer().unclaimed.iter().take(MOST_KEYS).cloned().collect();
+        let Some(process) = self.shared.life.may_claim().filter(|_| !wanted.is_empty()) else { return Ok(()) };
+        let keys: Vec<_> = wanted.iter().map(|held| held.message.key.clone()).collect();
+        let found = match self.shared.store.claim_these(process, &self.shared.receiving.queue, &keys).await {
+            Ok(found) => found,
+            Err(Error::LostClaim) => {
+                self.shared.life.bury(process);
+                return Ok(());
+            }
+            Err(error) if error.is_fault::<S>() && self.shared.store.ping().await.is_ok() => {
+                tracing::warn!(%error, queue = %self.shared.receiving.queue, "claim failed");
+                self.shared.clock.sleep(AFTER_FAULT).await;
+                self.shared.wake.notify_one();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.shared.buffer().unclaimed.drain(..wanted.len().min(keys.len()));
+        for (held, found) in wanted.into_iter().zip(found) {
+            match found {
+                Found::Free(standing) => self.put(&mut self.shared.buffer(), held, false, standing),
+                other => self.shared.turn_away(held, other),
+            }
+        }
+        if !self.shared.buffer().unclaimed.is_empty() {
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn is_drained(&mut self) -> Result<bool> {
+        if !self.shared.buffer().is_idle() {
+            return Ok(false);
+        }
+        let Shared { store, life, clock, receiving, .. } = &*self.shared;
+        self.draining.is_over(store, life, &**clock, receiving.poll, receiving.lease).await
+    }
+
+    /// The request id is stopped or paused: what is not begun is free for others, and nothing is received.
+    async fn hold(&mut self) -> Result<()> {
+        self.give_back().await;
+        let Shared { receiving, wake, closing, .. } = &*self.shared;
+        tokio::select! {
+            () = receiving.following.resumed(), if !receiving.following.stop.is_cancelled() => {}
+            () = wake.notified() => {} // something came back
+            () = closing.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// Gives back what is not begun, to the database and then to the broker; what is begun can still be settled.
+    async fn give_back(&mut self) {
+        if let Some(source) = self.source.take() {
+            source.close().await;
+        }
+        let (unbegun, mut back) = {
+            let mut buffer = self.shared.buffer();
+            let unbegun: Vec<_> =
+                std::mem::take(&mut buffer.ready).into_iter().chain(std::mem::take(&mut buffer.suspects)).collect();
+            let held: Vec<_> =
+                unbegun.iter().filter_map(|delivery| buffer.admitted.remove(&delivery.message.key)).collect();
+            (unbegun, held)
+        };
+        back.append(&mut self.shared.buffer().unclaimed);
+        if let Err(error) = self.shared.free(unbegun).await {
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what is not begun is not released yet");
+        }
+        for held in back {
+            self.shared.send(held, Settlement::Release);
+        }
+    }
+}

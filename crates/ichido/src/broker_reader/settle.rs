@@ -1,0 +1,133 @@
+//! What becomes of a delivery at the broker, by what became of its message in the database. Everything here happens after
+//! the database knows: if it is lost, the broker hands the message out again, and the row tells what to do then.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use super::{Held, Shared};
+use crate::{Delivery, Found, Mark, OnBusy, Result, Settlement, Store, slot::undisturbed};
+
+/// How long a settlement that cannot be made waits until it is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a reader that closes waits for the broker to hear of what is settled.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<S: Store> Shared<S> {
+    /// Takes a delivery back from a worker.
+    pub(super) async fn settle_marked(self: &Arc<Self>, mut delivery: Delivery) -> Result<()> {
+        let mark = delivery.mark.take();
+        drop(delivery.alone.take());
+        let freed = match mark {
+            // Only if the row is still ours: what is being committed just now is waited for, and then gone.
+            None | Some(Mark::Unknown) => self.free(vec![delivery.copy()]).await,
+            _ => Ok(()),
+        };
+        let mut buffer = self.buffer();
+        buffer.in_flight = buffer.in_flight.saturating_sub(1);
+        if mark == Some(Mark::Faulted) {
+            buffer.put(delivery);
+            drop(buffer);
+            self.receiving.changed.notify_one();
+            return Ok(());
+        }
+        let held = buffer.admitted.remove(&delivery.message.key);
+        drop(buffer);
+        if let Some(held) = held {
+            self.settle_held(held, mark, delivery);
+        }
+        self.wake.notify_one();
+        freed
+    }
+
+    fn settle_held(self: &Arc<Self>, held: Held, mark: Option<Mark>, delivery: Delivery) {
+        match (mark, delivery.failure) {
+            (Some(Mark::Done), _) => self.send(held, Settlement::Ack),
+            (Some(Mark::Parked), Some(failure)) if failure.retry_after.is_none() => {
+                self.send(held, Settlement::DeadLetter(failure.error));
+            }
+            // It is published again when its time has come.
+            (Some(Mark::Parked), _) => self.send(held, Settlement::Ack),
+            (Some(Mark::Guarded(found)), _) => self.turn_away(held, found),
+            _ => self.send(held, Settlement::Release),
+        }
+    }
+
+    /// Its row is not to be had.
+    pub(super) fn turn_away(self: &Arc<Self>, held: Held, found: Found) {
+        let ours = held.is_ours(&self.receiving.guard);
+        let settlement = match found {
+            // A process died with it: it is marked as our own before it runs.
+            Found::Free(_) => {
+                self.buffer().unclaimed.push(held);
+                return;
+            }
+            Found::Busy => {
+                self.meter().found_busy();
+                match self.receiving.guard.rules.on_busy {
+                    OnBusy::Delay => Settlement::Busy,
+                    OnBusy::DeadLetter => Settlement::DeadLetter("busy".into()),
+                }
+            }
+            Found::Nothing if ours => self.duplicate(),
+            Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
+            Found::Waiting => self.duplicate(),
+            Found::Failed => Settlement::DeadLetter("failed".into()),
+        };
+        let (queue, id) = (&self.receiving.queue, &held.message.key);
+        tracing::debug!(%queue, %id, ?found, ?settlement, "not run");
+        self.send(held, settlement);
+    }
+
+    /// It is done, or is published again when its time has come: this copy is of no use.
+    fn duplicate(&self) -> Settlement {
+        self.meter().duplicate();
+        Settlement::Ack
+    }
+
+    /// Settles at the broker, in a task of its own: a broker that takes no messages must not hold up a worker. How many there
+    /// are is bounded by the prefetch.
+    pub(super) fn send(self: &Arc<Self>, held: Held, settlement: Settlement) {
+        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        while settling.try_join_next().is_some() {}
+        settling.spawn(self.clone().until_settled(held, settlement).in_current_span());
+    }
+
+    async fn until_settled(self: Arc<Self>, held: Held, settlement: Settlement) {
+        while let Err(why) = held.source.settle(held.received.tag, settlement.clone()).await {
+            let (queue, id) = (&self.receiving.queue, &held.message.key);
+            tracing::warn!(%queue, %id, %why, ?settlement, "not settled yet");
+            if !held.is_current() {
+                return;
+            }
+            tokio::select! {
+                () = self.clock.sleep(AGAIN) => {}
+                // The broker hands it out again when the connection ends.
+                () = self.closing.cancelled() => return,
+            }
+        }
+    }
+
+    /// Until what is on its way to the broker has arrived.
+    pub(super) async fn settled(&self) {
+        let mut all =
+            std::mem::replace(&mut *self.settling.lock().unwrap_or_else(PoisonError::into_inner), JoinSet::new());
+        let _ = tokio::time::timeout(PATIENCE, async { while all.join_next().await.is_some() {} }).await;
+    }
+
+    /// Frees the rows of these, as far as they are marked as ours.
+    pub(super) async fn free(&self, deliveries: Vec<Delivery>) -> Result<()> {
+        let leased = |delivery: &Delivery| delivery.claim.as_ref().is_some_and(|claim| !claim.locked);
+        let leased: Vec<_> = deliveries.into_iter().filter(leased).collect();
+        if leased.is_empty() {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        undisturbed(async move { store.release(&leased).await }).await
+    }
+}
