@@ -147,6 +147,12 @@ impl<'a> World<'a> {
         self.node.eval(&found)
     }
 
+    /// How many connections the vhost has.
+    pub(crate) fn connections(&self) -> u32 {
+        let vhost = self.url.rsplit_once('/').unwrap().1;
+        self.node.eval(&format!(r#"length(rabbit_connection_tracking:list(<<"{vhost}">>))"#)).parse().expect("a number")
+    }
+
     pub(crate) fn has_queue(&self, queue: &str) -> bool {
         self.eval(queue, "is_tuple(Q)", "false") == "true"
     }
