@@ -85,6 +85,10 @@ impl Publisher {
         self.0.link.state()
     }
 
+    pub(crate) async fn publish_one(&self, message: Envelope) -> Fate {
+        self.publish(&[message]).await.pop().expect("one fate for one message")
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.0.settings.publish_deadline
     }
