@@ -129,7 +129,7 @@ impl DeadLetters {
     /// The letter is gone for good.
     pub async fn delete(&mut self, letter: &Delivery) -> Settled {
         let settled = heard(letter.acker.ack(BasicAckOptions::default())).await;
-        let page = self.out.iter_mut().rfind(|page| page.first() <= Some(&letter.tag));
+        let page = self.out.iter_mut().rfind(|page| page.contains(&letter.tag));
         if let Some(page) = page {
             page.retain(|tag| *tag != letter.tag);
         }
@@ -157,6 +157,13 @@ impl DeadLetters {
     /// # Errors
     /// If the connection is lost. The broker takes them back then.
     pub async fn close(self) -> Result<()> {
+        self.give_back().await?;
+        let channel = self.connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+        let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
+        unlocked.map(drop).map_err(Error::broker("ending the reading of dead letters"))
+    }
+
+    async fn give_back(&self) -> Result<()> {
         let (mut there, _) = look(&self.connection, &self.queue).await?;
         let groups: Vec<&[u64]> = self.out.iter().flat_map(|page| page.chunks(GROUP)).collect();
         for groups in groups.chunks(GROUPS) {
@@ -168,9 +175,7 @@ impl DeadLetters {
             }
             self.has_again(there).await?;
         }
-        let channel = self.connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
-        let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
-        unlocked.map(drop).map_err(Error::broker("ending the reading of dead letters"))
+        Ok(())
     }
 
     /// Waits until so many letters are in the queue; not for long, for others may take them.

@@ -118,7 +118,7 @@ async fn whatever_happens_to_one_node_of_three_the_others_go_on_and_nothing_is_l
         }
     };
     go_on("begun").await;
-    for _ in 0..size(1, 3) {
+    for round in 0..size(1, 3) as usize {
         for number in [0, 1] {
             let node = &cluster.nodes()[number];
             node.kill();
@@ -135,11 +135,12 @@ async fn whatever_happens_to_one_node_of_three_the_others_go_on_and_nothing_is_l
         block_in_place(|| cluster.join(2));
         go_on("joined").await;
         if size(0, 1) == 1 {
-            cluster.nodes()[2].freeze();
+            let node = &cluster.nodes()[round];
+            node.freeze();
             go_on("one frozen").await;
             block_in_place(|| {
-                cluster.nodes()[2].kill();
-                cluster.nodes()[2].start_again();
+                node.kill();
+                node.start_again();
                 cluster.is_whole();
             });
             go_on("it is back").await;

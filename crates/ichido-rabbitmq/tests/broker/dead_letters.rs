@@ -179,16 +179,16 @@ async fn a_queue_that_may_drop_what_is_looked_at_is_not_touched() {
     };
     let quorum = r#"{<<"x-queue-type">>, longstr, <<"quorum">>}"#;
     let three = with("three.dead", &format!(r#"{quorum}, {{<<"x-delivery-limit">>, long, 3}}"#));
-    let none = with("none.dead", quorum);
+    let unlimited = with("unlimited.dead", quorum);
 
-    for unknown in [&three, &none] {
+    for unknown in [&three, &unlimited] {
         let error = unknown.dead_letters().await.map(drop).expect_err("nobody knows its limit");
         assert!(!error.is_transient() && error.to_string().contains("management API"), "{error}");
     }
     let management = Management::new(&node.management_url(), &bench.broker()).expect("a URL");
     let error = three.clone().managed(management.clone()).dead_letters().await.map(drop).expect_err("3");
     assert!(!error.is_transient() && error.to_string().contains("handed out 3 times"), "{error}");
-    assert!(read(&none.managed(management.clone())).await.is_empty());
+    assert!(read(&unlimited.managed(management.clone())).await.is_empty());
     assert!(read(&queue(&bench).managed(management)).await.is_empty());
     node.stop();
 }
