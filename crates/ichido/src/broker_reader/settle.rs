@@ -77,6 +77,7 @@ impl<S: Store> Shared<S> {
             }
             Found::Nothing if ours => self.duplicate(),
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
+            Found::Another => Settlement::DeadLetter("another message has this id".into()),
             Found::Waiting => self.duplicate(),
             Found::Failed => Settlement::DeadLetter("failed".into()),
         };
