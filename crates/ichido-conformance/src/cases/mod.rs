@@ -26,6 +26,7 @@ mod mutexes;
 pub mod obstructing;
 pub mod parking;
 pub mod prioritising;
+pub mod publishing;
 pub mod reading;
 pub mod relaying;
 pub mod rescuing;
@@ -251,6 +252,11 @@ macro_rules! conformance {
             of_many_relays_that_want_the_turn_at_once_one_gets_it, what_has_arrived_is_not_published_again,
             a_late_confirm_does_not_swallow_a_retry, what_did_not_arrive_is_put_off_and_operators_see_it,
             a_delayed_message_is_published_when_it_is_due, who_looks_around_sees_what_is_to_be_published
+        ]);
+        $crate::conformance!(@ $fixture, publishing: [
+            a_client_publishes_through_the_only_broker_or_the_one_that_is_named,
+            what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_it_is_done,
+            a_relay_wakes_up_when_something_is_published
         ]);
         $crate::conformance!(@ $fixture, holding: [
             what_is_done_has_no_row_any_more_and_is_never_done_again, several_messages_are_done_together_or_not_at_all,
