@@ -300,7 +300,8 @@ macro_rules! locking {
             a_failure_of_a_locked_message_is_recorded_unless_another_is_at_it,
             a_failure_of_a_locked_message_is_committed_with_its_transaction,
             the_row_tells_whether_the_lost_commit_of_a_locked_message_arrived,
-            who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done
+            who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done,
+            consumers_and_the_relay_are_never_in_each_others_way
         ]);
     };
 }
