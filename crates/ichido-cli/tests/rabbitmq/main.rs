@@ -4,7 +4,11 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
+#[path = "../testenv/database.rs"]
+mod database;
+mod ledger;
 mod receiving;
 mod refusing;
 mod relaying;
+mod storm;
 mod world;
