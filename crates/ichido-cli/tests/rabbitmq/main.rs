@@ -6,9 +6,11 @@ mod testenv;
 
 #[path = "../testenv/database.rs"]
 mod database;
+mod dying;
 mod ledger;
 mod receiving;
 mod refusing;
 mod relaying;
 mod storm;
+mod waiting;
 mod world;

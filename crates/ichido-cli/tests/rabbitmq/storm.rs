@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use ichido::{Guarded, Queue};
+use ichido::{ClaimBy, Guarded, Queue};
 use ichido_conformance::{
     proxy::{Cut, Proxy},
     servers::RabbitMq,
@@ -66,6 +66,10 @@ fn all_troubles(random: &mut Random, gracefully: bool) -> Vec<Trouble> {
     all
 }
 
+fn claim(kind: Kind) -> ClaimBy {
+    if kind == Kind::Postgres { ClaimBy::Lock } else { ClaimBy::Lease }
+}
+
 struct Storm<'a> {
     world: World<'a>,
     /// SQLite has no server.
@@ -94,7 +98,7 @@ impl<'a> Storm<'a> {
 
     /// Everything that consumers do goes through the proxies, and is patient: that is not what is looked at.
     fn configure(&self) {
-        let claim = if self.world.env.kind == Kind::Postgres { "lock" } else { "lease" };
+        let claim = if claim(self.world.env.kind) == ClaimBy::Lock { "lock" } else { "lease" };
         self.world.configure_queue(&format!("claim = \"{claim}\""));
         self.world.env.reconfigure(|config| {
             let config = config.replace(&self.world.url, &self.broker.url(&self.world.url));
@@ -213,8 +217,9 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, store: impl F
     let (since, mut random) = (Instant::now(), Random::seeded(kind));
     let node = RabbitMq::start(&[]);
     let mut storm = Storm::new(kind, &node, random.clone()).await;
-    let queue = Queue::broker("orders", Guarded::new("", QUEUE));
-    let store = store(&storm.database_url(), vec![queue]);
+    let mut rules = Guarded::new("", QUEUE);
+    rules.claim = claim(kind);
+    let store = store(&storm.database_url(), vec![Queue::broker("orders", rules)]);
     let origin = store.guard("orders").await.expect("a database").origin;
     let (copies, to_copy) = unbounded_channel();
     let copying = tokio::spawn(ledger::copy(storm.world.url.clone(), origin, to_copy));
