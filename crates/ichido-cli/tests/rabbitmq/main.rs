@@ -4,8 +4,17 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
+<<<<<<< HEAD
 mod failing;
+=======
+#[path = "../testenv/database.rs"]
+mod database;
+mod dying;
+mod ledger;
+>>>>>>> 296804bfe4867768c1ae83c588e79566eb2746b3
 mod receiving;
 mod refusing;
 mod relaying;
+mod storm;
+mod waiting;
 mod world;
