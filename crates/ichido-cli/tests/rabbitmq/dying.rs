@@ -15,7 +15,10 @@ use crate::{
     world::{BUSY, DEAD, QUEUE, World},
 };
 
-crate::on_all!(a_message_that_kills_its_process_ends_alone, what_a_process_had_that_was_stopped_for_three_leases_is_done_once);
+crate::on_all!(
+    a_message_that_kills_its_process_ends_alone,
+    what_a_process_had_that_was_stopped_for_three_leases_is_done_once
+);
 
 const DATABASE: &str = "ICHIDO_TEST_DATABASE";
 const BROKER: &str = "ICHIDO_TEST_BROKER";
@@ -64,7 +67,8 @@ async fn drain<S: Written>(store: S) {
     let mut topology = Topology::new(QUEUE);
     topology.busy_delay = Duration::from_millis(200);
     let broker = RabbitMq::new(broker, topology, PublisherSettings::default());
-    let retry = RetryPolicy { attempts: 3, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
+    let retry =
+        RetryPolicy { attempts: 3, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
     let pool = Pool::new("Deadly").from("orders").concurrency(2).retry(retry);
     let process = Process::new(store).poll(Duration::from_millis(50)).lease(Duration::from_secs(1)).drain();
     assert_eq!(process.broker("orders", broker).action_fn(pool, deadly::<S>).run().await.unwrap(), 0);

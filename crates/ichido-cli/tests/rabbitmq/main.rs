@@ -4,14 +4,11 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
-<<<<<<< HEAD
-mod failing;
-=======
 #[path = "../testenv/database.rs"]
 mod database;
 mod dying;
+mod failing;
 mod ledger;
->>>>>>> 296804bfe4867768c1ae83c588e79566eb2746b3
 mod receiving;
 mod refusing;
 mod relaying;
