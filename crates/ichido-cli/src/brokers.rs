@@ -171,8 +171,8 @@ impl ichido::Broker for Kept {
         self.rabbitmq.receive(self.prefetch.unwrap_or(prefetch))
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.rabbitmq.trouble()
+    async fn depths(&self) -> Result<ichido::Depths, String> {
+        ichido::Broker::depths(&self.rabbitmq).await
     }
 }
 

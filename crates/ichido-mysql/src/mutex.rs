@@ -94,6 +94,17 @@ impl MySql {
         }
     }
 
+    /// Is the row there and free? It is locked then until the transaction ends.
+    pub(crate) async fn is_unowned(&self, tx: &mut MySqlConnection, queue: &Statements, key: &Key) -> Result<bool> {
+        let id = &key.columns()[0];
+        let free = format!(
+            "select cast(t.id as char) from {} where t.id = ? and t.queue = ? and t.owner is null for update skip locked",
+            queue.rows.by_key()
+        );
+        let free = sqlx::query(AssertSqlSafe(free)).bind(id).bind(&*queue.queue).fetch_optional(tx).await?;
+        Ok(free.map(|row| row.try_get::<String, _>(0)).transpose()?.is_some_and(|found| found == *id))
+    }
+
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         let mutex = queue.mutex()?;

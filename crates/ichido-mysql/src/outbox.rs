@@ -220,6 +220,35 @@ impl MySql {
         Ok(())
     }
 
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        let queue = self.queue(queue).await?;
+        let old = format!(
+            "select cast(m.id as char) from {} m join {} o on o.mutex = m.id where m.queue = ? and m.owner is null \
+             and o.published_at < utc_timestamp(6) - interval ? microsecond order by o.published_at limit ?",
+            self.shared.schema.mutex, self.shared.schema.outbox
+        );
+        let age = backend::wait_ms(age).saturating_mul(1000);
+        let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(age).bind(most as u64);
+        let old = old.fetch_all(&self.own).await?;
+        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    /// Row by row in their order: what somebody is at is passed over, and nothing else is locked on the way.
+    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let mut tx = self.begin_own().await?;
+        let mut free = Vec::new();
+        for key in keys {
+            queue.refuse_key(key)?;
+            if free.len() < most && self.is_unowned(&mut tx, queue, key).await? {
+                free.push(key.clone());
+            }
+        }
+        self.republish(&mut tx, queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
+    }
+
     pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
         if queue.mutex.is_none() {
             return Ok(None);

@@ -136,6 +136,14 @@ impl Store for MySql {
         self.leave_turn_of(relay, queue).await
     }
 
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        self.circulating_of(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.publish_keys_again(queue, keys, most).await
+    }
+
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
         self.published(published).await
     }

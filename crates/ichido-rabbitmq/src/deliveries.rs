@@ -24,6 +24,12 @@ struct Out {
 }
 
 impl Deliveries {
+    /// Why nothing is received now, if that is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        trouble(self.source.state())
+    }
+
     pub(crate) fn of(source: Source) -> Self {
         Self { source, out: Mutex::default() }
     }
@@ -72,10 +78,6 @@ impl ichido::Source for Deliveries {
         };
         self.out().by_tag.remove(&tag);
         Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        trouble(self.source.state())
     }
 
     async fn close(&self) {

@@ -110,6 +110,20 @@ impl RabbitMq {
         Ok(())
     }
 
+    /// Why nothing can be published now, if that is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        trouble(self.publisher.state())
+    }
+
+    async fn counted(&self, management: &Management) -> Result<ichido::Depths> {
+        let queue = management.counts(&self.topology.queue).await?;
+        let busy = management.counts(&self.topology.busy_queue).await?;
+        let dead = management.counts(&self.topology.dead_letter_queue).await?;
+        let out = queue.total.saturating_sub(queue.ready);
+        Ok(ichido::Depths { ready: queue.ready, unacknowledged: Some(out), busy: busy.total, dead: dead.total })
+    }
+
     /// How full its queues are.
     ///
     /// # Errors
@@ -147,8 +161,18 @@ impl ichido::Broker for RabbitMq {
         Deliveries::of(Source::start(self.broker.clone(), topology, prefetch, self.publisher.clone()))
     }
 
-    fn trouble(&self) -> Option<String> {
-        trouble(self.publisher.state())
+    /// With what is out and not acknowledged, if the management API was given.
+    async fn depths(&self) -> Result<ichido::Depths, String> {
+        let told = match &self.management {
+            Some(management) => self.counted(management).await,
+            None => self.topology.depths(&self.broker).await.map(|seen| ichido::Depths {
+                ready: seen.queue.into(),
+                unacknowledged: None,
+                busy: seen.busy.into(),
+                dead: seen.dead.into(),
+            }),
+        };
+        told.map_err(|error| error.to_string())
     }
 }
 

@@ -98,6 +98,36 @@ impl Sqlite {
         tx.commit().await
     }
 
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        let queue = self.queue(queue).await?;
+        let ms = backend::wait_ms(age);
+        let old = sqlx::query(
+            "select m.id from ichido_mutex m join ichido_outbox o on o.mutex = m.id where m.queue = ?1 and m.owner is null \
+             and o.published_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2) order by o.published_at limit ?3",
+        );
+        let old = old.bind(&*queue.queue).bind(format!("-{}.{:03} seconds", ms / 1000, ms % 1000));
+        let old = old.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.readers).await?;
+        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        let ids: Vec<_> = keys.iter().map(|key| &key.columns()[0]).collect();
+        let free = sqlx::query(
+            "select m.id from json_each(?1) k join ichido_mutex m on m.id = k.value where m.queue = ?2 and m.owner is null \
+             order by k.key limit ?3",
+        );
+        let mut tx = self.begin_tx().await?;
+        let free = free.bind(serde_json::to_string(&ids)?).bind(&*queue.queue);
+        let free = free.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(tx.connection()).await?;
+        let free: Vec<Key> =
+            free.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        republish(tx.connection(), queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
+    }
+
     pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
         if queue.mutex.is_none() {
             return Ok(None);

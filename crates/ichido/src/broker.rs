@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::{BoxFuture, Headers};
+use crate::{BoxFuture, Depths, Headers};
 
 /// A queue of a broker: where its messages are published to and received from.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a broker", note = "a broker has `publish` and `receive`")]
@@ -18,8 +18,11 @@ pub trait Broker: Send + Sync + 'static {
     /// Begins to receive, so many deliveries that are not settled at a time at most.
     fn receive(&self, prefetch: u16) -> Self::Source;
 
-    /// Why nothing can be published now, if that is known.
-    fn trouble(&self) -> Option<String>;
+    /// How full its queue is.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn depths(&self) -> impl Future<Output = Result<Depths, String>> + Send;
 }
 
 /// Hands out a broker's deliveries and settles them. It comes back by itself when the broker was away.
@@ -39,9 +42,6 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// If it could not be put where it belongs. It is not settled then.
     fn settle(&self, tag: u64, settlement: Settlement) -> impl Future<Output = Result<(), Unpublished>> + Send;
-
-    /// Why nothing is received now, if that is known.
-    fn trouble(&self) -> Option<String>;
 
     /// Receives nothing any more and gives back what nobody has taken; what was taken can still be settled.
     fn close(&self) -> impl Future<Output = ()> + Send;
@@ -143,7 +143,7 @@ pub(crate) type Brokers = BTreeMap<Arc<str>, Arc<dyn DynBroker>>;
 pub(crate) trait DynBroker: Send + Sync {
     fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>>;
     fn receive(&self, prefetch: u16) -> Arc<dyn DynSource>;
-    fn trouble(&self) -> Option<String>;
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>>;
 }
 
 impl<B: Broker> DynBroker for B {
@@ -155,8 +155,8 @@ impl<B: Broker> DynBroker for B {
         Arc::new(Broker::receive(self, prefetch))
     }
 
-    fn trouble(&self) -> Option<String> {
-        Broker::trouble(self)
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>> {
+        Box::pin(Broker::depths(self))
     }
 }
 
@@ -166,7 +166,6 @@ pub(crate) trait DynSource: Send + Sync {
     fn changed(&self) -> BoxFuture<'_, ()>;
     fn is_current(&self, tag: u64) -> bool;
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>>;
-    fn trouble(&self) -> Option<String>;
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -185,10 +184,6 @@ impl<T: Source> DynSource for T {
 
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>> {
         Box::pin(Source::settle(self, tag, settlement))
-    }
-
-    fn trouble(&self) -> Option<String> {
-        Source::trouble(self)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -65,6 +65,7 @@ mod publishing;
 mod queue;
 mod queue_reader;
 mod reader;
+mod reconciler;
 mod registry;
 mod relay;
 mod request;
@@ -116,6 +117,7 @@ pub use self::{
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
+    reconciler::Depths,
     registry::{Entry, Options, Placement, Registry},
     relay::{Flushed, Relay},
     request::{Identity, Request},

@@ -12,6 +12,7 @@ use crate::{
     Broker, Clock, Outgoing, ProcessId, Registration, Result, Store, SystemClock, Unpublished, Unsent,
     broker::{Brokers, DynBroker},
     life::Life,
+    reconciler::Reconciler,
 };
 
 /// So many messages are taken at a time: their payloads are what a relay has in memory.
@@ -128,6 +129,7 @@ impl<S: Store> Relay<S> {
                 ours: false,
                 troubled: 0,
                 put_off: None,
+                reconciler: Reconciler::new(self.clock.now()),
             }
         };
         self.brokers.iter().map(turn).collect()
@@ -181,6 +183,7 @@ struct Turn<S: Store> {
     troubled: u32,
     /// Why a message was put off, last.
     put_off: Option<String>,
+    reconciler: Reconciler,
 }
 
 /// What came of one look at the outbox.
@@ -201,7 +204,13 @@ impl<S: Store> Turn<S> {
                     self.step_down(why).await;
                     self.pause()
                 }
-                Ok(Round::Nothing | Round::NotOurs) => self.poll,
+                Ok(Round::Nothing) => {
+                    if self.reconcile().await {
+                        continue;
+                    }
+                    self.poll
+                }
+                Ok(Round::NotOurs) => self.poll,
                 Err(error) => {
                     tracing::warn!(%error, queue = %self.queue, "cannot look for what is to be published");
                     self.poll
@@ -219,6 +228,18 @@ impl<S: Store> Turn<S> {
             && let Err(error) = self.store.leave_turn(self.relay, &self.queue).await
         {
             tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+        }
+    }
+
+    /// Has the broker lost something? True if there is something to publish then.
+    async fn reconcile(&mut self) -> bool {
+        let place = (&self.queue, &*self.broker);
+        match self.reconciler.look(&self.store, place, self.relay, &*self.clock).await {
+            Ok(published) => published > 0,
+            Err(error) => {
+                tracing::warn!(%error, queue = %self.queue, "cannot look whether messages are missing");
+                false
+            }
         }
     }
 

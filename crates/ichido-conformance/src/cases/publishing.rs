@@ -100,8 +100,8 @@ impl Broker for Told {
         Nothing
     }
 
-    fn trouble(&self) -> Option<String> {
-        None
+    async fn depths(&self) -> Result<ichido::Depths, String> {
+        Err("nobody asks".into())
     }
 }
 
@@ -120,10 +120,6 @@ impl Source for Nothing {
 
     async fn settle(&self, _: u64, _: Settlement) -> Result<(), Unpublished> {
         Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        None
     }
 
     async fn close(&self) {}

@@ -155,6 +155,14 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.leave_turn(relay, queue).await
     }
 
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        self.inner.circulating(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.inner.publish_again(queue, keys, most).await
+    }
+
     async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {
         self.inner.note_published(queue, published).await
     }
