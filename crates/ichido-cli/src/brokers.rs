@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ichido::{CancellationToken, Outgoing, Process, Relay, Unpublished};
-use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, PublisherSettings, Topology};
+use ichido::{Outgoing, Process, Relay, Unpublished};
+use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
 
 use crate::{
     config::{self, Config, RabbitMqType, Url},
@@ -19,9 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
 const ACK_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// The longest pause between two tries to declare something.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 /// The brokers of a configuration, one for each of its queues that has one.
 #[derive(Clone)]
 pub(crate) struct Brokers(Vec<Kept>);
@@ -30,27 +27,30 @@ pub(crate) struct Brokers(Vec<Kept>);
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) name: String,
+    urls: Vec<Url>,
     broker: Broker,
-    rabbitmq: ichido_rabbitmq::RabbitMq,
-    /// How long the broker may take to confirm a message.
-    pub(crate) publish_deadline: Duration,
+    rabbitmq: RabbitMq,
+    /// Exchange and routing key.
+    route: (String, String),
     /// What is configured, in place of what the pool would ask for.
     prefetch: Option<u16>,
 }
 
 impl Brokers {
     pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
-        let mut made: Vec<(&[Url], Duration, Kept)> = Vec::new();
+        let mut made: Vec<(&config::RabbitMq, Kept)> = Vec::new();
         for (name, queue) in config.rabbitmq() {
-            let deadline = queue.mutex.publish_deadline;
-            let same = made.iter().find(|(urls, other, _)| *urls == queue.url && *other == deadline);
+            let same = made.iter().find(|(other, _)| {
+                let deadlines = (other.mutex.publish_deadline, queue.mutex.publish_deadline);
+                (&other.url, &other.management) == (&queue.url, &queue.management) && deadlines.0 == deadlines.1
+            });
             let kept = match same {
-                Some((_, _, first)) => first.beside(name, queue),
+                Some((_, first)) => first.beside(name, queue),
                 None => Kept::new(name, queue)?,
             };
-            made.push((&queue.url, deadline, kept));
+            made.push((queue, kept));
         }
-        Ok(Brokers(made.into_iter().map(|(_, _, kept)| kept).collect()))
+        Ok(Brokers(made.into_iter().map(|(_, kept)| kept).collect()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,39 +77,57 @@ impl Brokers {
         self.iter().fold(relay, |relay, kept| relay.broker(kept.name.as_str(), kept.clone()))
     }
 
-    /// Declares what the queues need. Who does not answer is told of, and is asked again until it does: a broker that is away keeps
-    /// nobody from starting.
-    pub(crate) async fn declare(&self, stop: &CancellationToken) -> Result<(), Failure> {
-        let tries: Vec<_> = self.0.iter().cloned().map(|kept| tokio::spawn(kept.declare_soon())).collect();
+    /// Declares what the queues need, for a process that starts. A broker that is away keeps nobody from starting: it is declared
+    /// when something is published or received.
+    pub(crate) async fn declare(&self) -> Result<(), Failure> {
+        let declare = |kept: &Kept| tokio::spawn(kept.clone().declare(self.others(kept)));
+        let tries: Vec<_> = self.iter().map(declare).collect();
         for (kept, tried) in self.iter().zip(tries) {
-            match tried.await.map_err(|error| Failure::found(error.to_string()))? {
+            let silent = |_| Ok(Err(kept.silent()));
+            let tried = tokio::time::timeout(PATIENCE, tried).await.unwrap_or_else(silent);
+            match tried.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {
                     tracing::warn!("{}; going on without it, and back when it is there", why.text);
-                    tokio::spawn(kept.clone().declare_later(stop.clone()));
                 }
                 Err(refused) => return Err(refused),
             }
         }
         Ok(())
     }
+
+    /// Looks at a queue's broker, and changes nothing there.
+    pub(crate) async fn look(&self, kept: &Kept) -> Result<Look, Failure> {
+        kept.look(&self.others(kept)).await
+    }
+
+    /// What else is declared at the same broker.
+    fn others(&self, of: &Kept) -> Vec<Topology> {
+        let beside = |kept: &&Kept| kept.name != of.name && kept.urls.iter().any(|url| of.urls.contains(url));
+        self.iter().filter(beside).map(|kept| kept.rabbitmq.topology().clone()).collect()
+    }
 }
 
 impl Kept {
     fn new(name: &str, queue: &config::RabbitMq) -> Result<Self, Failure> {
-        let broker = Broker::new(queue.url.iter().map(Url::as_str))
-            .map_err(|error| Failure::usage(format!("queues.{name}.rabbitmq.url: {error}")))?;
+        let refused = |key: &str, error: Error| Failure::usage(format!("queues.{name}.rabbitmq.{key}: {error}"));
+        let broker = Broker::new(queue.url.iter().map(Url::as_str)).map_err(|error| refused("url", error))?;
         let mut settings = PublisherSettings::default();
-        let publish_deadline = queue.mutex.publish_deadline;
-        settings.publish_deadline = publish_deadline;
-        let rabbitmq = ichido_rabbitmq::RabbitMq::new(broker.clone(), topology(queue), settings);
-        Ok(Kept { name: name.to_owned(), broker, rabbitmq, publish_deadline, prefetch: queue.prefetch })
+        settings.publish_deadline = queue.mutex.publish_deadline;
+        let mut rabbitmq = RabbitMq::new(broker.clone(), topology(queue), settings);
+        if let Some(url) = &queue.management {
+            let management = Management::new(url.as_str(), &broker).map_err(|error| refused("management", error))?;
+            rabbitmq = rabbitmq.managed(management);
+        }
+        let route = (queue.exchange.clone(), queue.routing_key.clone());
+        Ok(Kept { name: name.to_owned(), urls: queue.url.clone(), broker, rabbitmq, route, prefetch: queue.prefetch })
     }
 
     /// Another queue of the same broker.
     fn beside(&self, name: &str, queue: &config::RabbitMq) -> Self {
         let rabbitmq = self.rabbitmq.beside(topology(queue));
-        Kept { name: name.to_owned(), rabbitmq, prefetch: queue.prefetch, ..self.clone() }
+        let route = (queue.exchange.clone(), queue.routing_key.clone());
+        Kept { name: name.to_owned(), rabbitmq, route, prefetch: queue.prefetch, ..self.clone() }
     }
 
     /// Host and port of each node.
@@ -117,41 +135,23 @@ impl Kept {
         self.broker.addresses()
     }
 
-    /// Looks at the broker, and changes nothing there.
-    pub(crate) async fn look(&self) -> Result<Look, Failure> {
-        self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))
+    async fn look(&self, others: &[Topology]) -> Result<Look, Failure> {
+        let (exchange, key) = &self.route;
+        let others: Vec<_> = others.iter().collect();
+        let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
+        let alone = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
+        alone.map(|()| found).map_err(|error| self.failure(&error))
     }
 
-    pub(crate) async fn declare(&self, patience: Duration) -> Result<(), Failure> {
-        let declared = tokio::time::timeout(patience, self.rabbitmq.declare()).await;
-        let silent = |_| Failure { code: UNREACHABLE, text: self.told("does not answer") };
-        declared.map_err(silent)?.map_err(|error| self.failure(&error))
+    /// Nothing is declared of what cannot be had as a whole.
+    async fn declare(self, others: Vec<Topology>) -> Result<(), Failure> {
+        self.look(&others).await?;
+        self.rabbitmq.declare().await.map_err(|error| self.failure(&error))
     }
 
-    async fn declare_soon(self) -> Result<(), Failure> {
-        self.declare(PATIENCE).await
-    }
-
-    async fn declare_later(self, stop: CancellationToken) {
-        let mut pause = Duration::from_millis(200);
-        let trying = async {
-            while let Err(why) = self.declare(LONGEST_PAUSE).await {
-                if why.code != UNREACHABLE {
-                    tracing::error!("{}", why.text);
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-            tracing::info!(queue = self.name, "{}", self.told("is there, with all that the queue needs"));
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = trying => {}
-        }
-    }
-
-    fn told(&self, what: &str) -> String {
-        format!("queues.{}.rabbitmq: the broker at {} {what}", self.name, self.addresses())
+    fn silent(&self) -> Failure {
+        let text = format!("queues.{}.rabbitmq: the broker at {} does not answer", self.name, self.addresses());
+        Failure { code: UNREACHABLE, text }
     }
 
     fn failure(&self, error: &Error) -> Failure {
@@ -181,8 +181,11 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let kept = config.rabbitmq().filter_map(|(name, queue)| {
         let about = match queue.r#type {
             RabbitMqType::Quorum => return None,
+            RabbitMqType::Mirrored if queue.management.is_some() => return None,
             RabbitMqType::Classic => "a classic queue is on one node: what it holds is gone with that node's disk",
-            RabbitMqType::Mirrored => "whether the policy `ha-mode` is set for the queue, nobody can see over AMQP",
+            RabbitMqType::Mirrored => {
+                "that the policy `ha-mode` is set for the queue, nobody can see without `management`"
+            }
         };
         Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` is safe"))
     });

@@ -58,7 +58,8 @@ fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option
 
 /// How a broker's queue is guarded.
 fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
-    let guarded = Guarded::new(&queue.exchange, &queue.routing_key).relay_after(queue.mutex.relay_after);
+    let guarded =
+        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(queue.mutex.relay_after);
     let guarded = match config.claim(&queue.mutex) {
         Claim::Lock => guarded,
         Claim::Lease => guarded.lease(),

@@ -214,7 +214,7 @@ impl MySql {
         );
         let (message, id) = (&delivery.message, &delivery.message.key.columns()[0]);
         let keep = sqlx::query(AssertSqlSafe(keep)).bind(id).bind(id).bind(&*queue.queue);
-        let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+        let keep = keep.bind("").bind(&mutex.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).bind(id);
         keep.execute(tx).await?;
         Ok(())

@@ -60,3 +60,4 @@ impl Fixture for OnMariaDb {
 ichido_conformance::conformance!(OnMariaDb);
 ichido_conformance::locking!(OnMariaDb);
 ichido_conformance::crashing!(OnMariaDb);
+ichido_conformance::brokering!(OnMariaDb);

@@ -153,7 +153,8 @@ impl Postgres {
         );
         let message = &delivery.message;
         let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
-        let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+        // To this queue only, by the exchange that leads to every queue by its name.
+        let keep = keep.bind("").bind(&mutex.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         keep.execute(tx).await?;
         Ok(())

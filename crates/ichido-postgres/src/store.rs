@@ -112,7 +112,7 @@ impl Store for Postgres {
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.lock_in(&mut tx.inner, delivery).await
+        self.guard_in(&mut tx.inner, delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {

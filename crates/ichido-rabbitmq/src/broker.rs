@@ -55,6 +55,13 @@ impl Broker {
         self.nodes.iter().map(address).collect::<Vec<_>>().join(", ")
     }
 
+    /// Name, password and vhost, as the first URL has them.
+    pub(crate) fn login(&self) -> (&str, &str, &str) {
+        let uri = &self.nodes[0];
+        let user = &uri.authority.userinfo;
+        (&user.username, &user.password, &uri.vhost)
+    }
+
     pub(crate) fn tls(&self) -> &OwnedTLSConfig {
         &self.tls
     }

@@ -95,6 +95,7 @@ fn received(tag: u64, delivery: &Delivery) -> Received {
         origin: delivery.origin(),
         queue: delivery.queue(),
         message_id: delivery.message_id().map(str::to_owned),
+        sender: delivery.app_id().map(str::to_owned),
         payload: Arc::clone(&delivery.payload),
         headers: delivery.headers(),
         redelivered: delivery.is_redelivered(),

@@ -28,6 +28,13 @@ pub enum Error {
         /// What was said.
         source: lapin::Error,
     },
+    /// The management API does not answer, or not well.
+    Management {
+        /// What was being done.
+        doing: String,
+        /// What was said, and where.
+        why: String,
+    },
 }
 
 impl Error {
@@ -36,7 +43,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Setup(_) => false,
-            Error::Unreachable { .. } => true,
+            Error::Unreachable { .. } | Error::Management { .. } => true,
             Error::Broker { source, .. } => !is_refusal(source),
         }
     }
@@ -55,6 +62,7 @@ impl fmt::Display for Error {
                 write!(f, "the broker at {addresses} does not answer: {source}")
             }
             Error::Broker { doing, source } => write!(f, "{doing}: {source}"),
+            Error::Management { doing, why } => write!(f, "{doing}: {why}"),
         }
     }
 }
@@ -62,7 +70,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Setup(_) => None,
+            Error::Setup(_) | Error::Management { .. } => None,
             Error::Unreachable { source, .. } | Error::Broker { source, .. } => Some(source),
         }
     }

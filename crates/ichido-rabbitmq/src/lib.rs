@@ -9,6 +9,7 @@
 //! | `topology` | the queue, its dead letters, and where busy deliveries wait |
 //! | `fan_out` | whether a message reaches several queues |
 //! | `depths` | how full the queues are |
+//! | `management`, `http` | what AMQP does not tell: unacknowledged messages, bindings; and the policy that mirrors queues |
 //! | `link` | one connection, made again when it is lost; its state |
 //! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::Broker`] and [`ichido::Source`] |
 //! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
@@ -26,7 +27,9 @@ mod envelope;
 mod error;
 mod fan_out;
 mod header;
+mod http;
 mod link;
+mod management;
 mod publisher;
 mod rabbitmq;
 mod source;
@@ -43,6 +46,7 @@ pub use self::{
     fan_out::Binding,
     header::{ID, Id, ORIGIN, QUEUE, REASON},
     link::State,
+    management::{Counts, Management},
     publisher::{Publisher, PublisherSettings},
     rabbitmq::RabbitMq,
     source::{Settled, Source},

@@ -40,7 +40,8 @@ pub enum Kind {
     Quorum,
     /// On one node.
     Classic,
-    /// Classic, mirrored by a policy (`ha-mode`) that the operator has set; before RabbitMQ 4.0 only.
+    /// Classic, mirrored by a policy (`ha-mode`) that [`Management::mirror`](crate::Management::mirror) sets, or the operator;
+    /// before RabbitMQ 4.0 only.
     Mirrored,
 }
 

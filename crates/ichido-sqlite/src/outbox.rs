@@ -159,7 +159,7 @@ pub(crate) async fn keep_payload(tx: &mut SqliteConnection, queue: &Statements, 
     );
     let message = &delivery.message;
     let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
-    let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+    let keep = keep.bind("").bind(&mutex.rules.queue);
     keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).execute(tx).await?;
     Ok(())
 }

@@ -20,6 +20,7 @@ struct OnSqlite {
 
 impl Fixture for OnSqlite {
     type Store = Sqlite;
+    const LOCKS: bool = false;
     const ENDING: &'static [&'static str] = &["insert or rollback into only_one (id) values (1), (1)"];
 
     async fn empty() -> Self {
@@ -64,3 +65,4 @@ impl Fixture for OnSqlite {
 
 ichido_conformance::conformance!(OnSqlite);
 ichido_conformance::crashing!(OnSqlite);
+ichido_conformance::brokering!(OnSqlite);

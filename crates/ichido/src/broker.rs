@@ -60,6 +60,8 @@ pub struct Received {
     pub queue: Option<String>,
     /// The id that its sender gave it for other purposes.
     pub message_id: Option<String>,
+    /// Who its sender says that it is.
+    pub sender: Option<String>,
     /// Hostile until decoded.
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.

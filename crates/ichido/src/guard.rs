@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Guarded, Headers, Outgoing};
+use crate::{ClaimBy, GuardBy, Guarded, Headers, Outgoing};
 
 /// What is found in the database when a broker hands a message out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Its row, which is ours now.
     Free(Standing),
-    /// No row: it is done, if it was one of ours.
+    /// No row: it is done, if it was one of ours. With an inbox: it is there, so it is done.
     Nothing,
+    /// It is in the inbox, with another payload: two messages have one id.
+    Another,
     /// Its row, and somebody else is at it.
     Busy,
     /// Its row; it waits for its time, and is published again then.
@@ -42,6 +44,13 @@ pub struct Guard {
     pub payload_limit: usize,
     /// The rules.
     pub rules: Guarded,
+}
+
+impl Guard {
+    /// Is a delivery held by a lock of the business transaction? With an inbox it always can be: its row is one of our own.
+    pub(crate) fn locks(&self) -> bool {
+        self.rules.claim == ClaimBy::Lock || self.rules.by == GuardBy::Inbox
+    }
 }
 
 /// A message that is to be published.

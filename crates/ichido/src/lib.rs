@@ -113,7 +113,7 @@ pub use self::{
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
     publishing::Publisher,
-    queue::{ClaimBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
     registry::{Entry, Options, Placement, Registry},

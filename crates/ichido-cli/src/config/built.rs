@@ -7,11 +7,10 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name, and what follows a `=` is the only value that is not.
-pub(super) const KEYS: [&str; 8] = [
+pub(super) const KEYS: [&str; 7] = [
     "retention.inbox",
     "queues.*.rabbitmq.guard=inbox",
     "queues.*.rabbitmq.lock_timeout", // of the inbox
-    "queues.*.rabbitmq.management",
     "queues.*.sqs",
     "lanes.*.auto",
     "lanes.*.levels.*.weight_range",

@@ -4,6 +4,7 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
+mod failing;
 mod receiving;
 mod refusing;
 mod relaying;

@@ -3,6 +3,9 @@
 
 use std::net::TcpListener;
 
+use ichido_conformance::servers::RabbitMq;
+use ichido_rabbitmq::{Broker, Topology};
+
 use crate::{
     testenv::{Ended, Env, Kind},
     world::{DEAD, QUEUE, World},
@@ -121,6 +124,38 @@ async fn what_a_broker_does_not_have_is_named(kind: Kind) {
     for args in COMMANDS {
         refused_by_broker(&world.env.run(args).await, &["does not exist, and declare = false"]);
     }
+}
+
+/// AMQP does not tell who else is bound; the management API does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_api_tells() {
+    let node = RabbitMq::start_managed(&[]);
+    let world = World::at(Kind::Sqlite, &node).await;
+    let mut audit = Topology::new("audit");
+    audit.bindings = vec![("amq.topic".to_owned(), "order.*".to_owned())];
+    audit.declare(&Broker::new([&world.url]).unwrap()).await.unwrap();
+    let route = "exchange = \"amq.topic\", routing_key = \"order.new\"";
+    let managed = |url: &str| format!("{route}, management = \"{url}\"");
+    world.configure_queue(&managed(&node.management_url()));
+    for args in COMMANDS {
+        refused_by_broker(
+            &world.env.run(args).await,
+            &["reaches queue \"audit\" too", "one mutex cannot stand for both"],
+        );
+    }
+    assert!(!world.has_queue(QUEUE), "nothing is half declared");
+    let away = nowhere();
+    world.configure_queue(&managed(&format!("http://u:s3cret@{away}")));
+    let check = world.env.run(&["check"]).await;
+    check.assert_refused(20, &["queues.orders.rabbitmq:", &away]);
+    assert!(!check.stderr.contains("s3cret"), "{check:?}");
+    let mut relay = world.env.start("relay", &["relay"]);
+    relay.until_logged("going on without it").await;
+    relay.until_logged("relaying `orders`").await;
+    relay.signal("-TERM").await;
+    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    world.configure_queue(route);
+    world.env.ok(&["check"]).await;
 }
 
 /// A refusal that comes from the broker; a process may have said something before.

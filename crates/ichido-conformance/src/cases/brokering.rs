@@ -2,6 +2,7 @@
 
 mod enduring;
 mod keeping;
+mod receiving;
 mod stage;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use ichido::{Broker as _, Client, Operate, Store};
 
 use self::stage::{Script, Stage, Work, broker_at, outgoing, ways};
-pub use self::{enduring::*, keeping::*};
+pub use self::{enduring::*, keeping::*, receiving::*};
 use crate::fixture::{Fixture, failed};
 
 pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture>() {

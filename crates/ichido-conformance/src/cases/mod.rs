@@ -324,7 +324,13 @@ macro_rules! brokering {
             messages_that_share_a_transaction_are_acknowledged_together, a_drain_ends_when_every_mutex_is_gone,
             a_pause_gives_everything_back_and_a_resume_takes_it_again, a_stop_gives_back_what_is_not_begun,
             what_a_dead_process_had_leased_runs_again, an_action_that_ends_its_transaction_is_a_dead_letter,
-            of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter
+            of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter,
+            foreign_messages_run_once_by_their_id, ids_in_an_inbox_are_compared_as_bytes,
+            a_foreign_message_without_an_id_is_a_dead_letter, two_foreign_messages_with_one_id_are_told_apart,
+            each_of_three_queues_has_its_effect_once, a_foreign_message_that_fails_runs_again_from_its_own_queue,
+            a_foreign_message_that_has_failed_is_a_dead_letter_and_comes_back,
+            of_two_copies_of_a_foreign_message_one_is_busy, what_is_handed_out_again_is_marked_and_runs_once,
+            foreign_messages_share_a_transaction, what_is_in_the_inbox_is_forgotten_after_a_while
         ]);
     };
 }

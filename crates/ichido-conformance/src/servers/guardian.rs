@@ -69,6 +69,11 @@ impl Guardian {
         self.order("stop", signal);
     }
 
+    /// Sends the server a signal that it does not end by.
+    pub(super) fn signal(&self, signal: &str) {
+        self.order("signal", signal);
+    }
+
     /// Ends the server and its child processes with SIGKILL and returns when all have ended.
     pub(super) fn kill(&self) {
         let children = self.order("kill", "");

@@ -30,6 +30,10 @@ while read -r order words; do
         pid=
         echo stopped
         ;;
+    signal,running) # that does not end it
+        kill -s "$words" "$pid"
+        echo sent
+        ;;
     kill,running) # the server and its children; answers the children's process ids
         # Stopped first, so that no child is born between the look and the kill.
         kill -s STOP "$pid"

@@ -2,8 +2,10 @@
 //! come back.
 
 mod bench;
+mod cluster;
 mod coming_back;
 mod cutting;
+mod management;
 mod publishing;
 mod receiving;
 mod seam;

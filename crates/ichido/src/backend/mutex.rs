@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::{Error, Found, ParkedState, Place, ProcessId, Publication, Queue, Result, backend::Past};
@@ -10,6 +11,32 @@ use crate::{Error, Found, ParkedState, Place, ProcessId, Publication, Queue, Res
 #[must_use]
 pub fn new_id() -> String {
     Uuid::now_v7().to_string()
+}
+
+/// The longest id of a mutex or in an inbox, in bytes.
+pub const LONGEST_ID: usize = 255;
+
+/// What names a message in an inbox: the queue, so that each of several gets its own, who sent it, and the id that it was given.
+/// As it is, if that is short enough for an index, or else as a hash; compared as bytes.
+#[must_use]
+pub fn inbox_id(queue: &str, sender: &str, id: &str) -> String {
+    // Lengths keep `a:b` + `c` and `a` + `b:c` apart.
+    let readable = format!("{queue}:{}:{sender}:{id}", sender.len());
+    if readable.len() <= LONGEST_ID && !readable.contains('\0') {
+        return readable;
+    }
+    let mut hash = Sha256::new();
+    for part in [queue, sender, id] {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// What tells two payloads apart.
+#[must_use]
+pub fn payload_hash(payload: &[u8]) -> Vec<u8> {
+    Sha256::digest(payload).to_vec()
 }
 
 /// A verb that is for brokers' queues only.
@@ -92,5 +119,21 @@ mod tests {
         assert!(error(None, both.clone()).contains("`through`: `paid`, `refund`"), "{}", error(None, both.clone()));
         assert!(error(Some("mail"), both.clone()).contains("`mail`; publish through one of `paid`, `refund`"));
         assert!(error(None, kept(&[Queue::managed("mail")])).contains("no queue"));
+    }
+
+    #[test]
+    fn what_differs_in_any_part_has_another_id() {
+        let long = "x".repeat(300);
+        let parts = ["a", "a:b", "b", "1:b", "", "A", "a ", &long];
+        let mut all = std::collections::BTreeSet::new();
+        for queue in ["q", "r"] {
+            for sender in parts {
+                for id in parts {
+                    let made = inbox_id(queue, sender, id);
+                    assert!(made.len() <= LONGEST_ID);
+                    assert!(all.insert(made), "{queue} {sender} {id}");
+                }
+            }
+        }
     }
 }

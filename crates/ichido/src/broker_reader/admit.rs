@@ -4,14 +4,13 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{Buffer, Held, Shared};
+use super::{Buffer, Held, Shared, settle::PATIENCE};
 use crate::{
-    Claim, ClaimBy, Delivery, Error, Found, Key, Message, Received, Result, Settlement, Standing, Store,
-    backend::MOST_KEYS, broker::DynSource, draining::Draining,
+    Claim, Delivery, Error, Found, Guard, GuardBy, Key, Message, Received, Result, Settlement, Standing, Store,
+    backend::{LONGEST_ID, MOST_KEYS, inbox_id},
+    broker::DynSource,
+    draining::Draining,
 };
-
-/// The longest id of a mutex, in bytes.
-const LONGEST_ID: usize = 64;
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -76,10 +75,7 @@ impl<S: Store> Admitting<S> {
 
     fn admit(&self, source: &Arc<dyn DynSource>, received: Received) {
         let Shared { receiving, .. } = &*self.shared;
-        let id = match &received.id {
-            Ok(id) if id.is_empty() || id.len() > LONGEST_ID => Err(format!("an id has 1 to {LONGEST_ID} bytes")),
-            id => id.clone(),
-        };
+        let id = id_of(&receiving.guard, &receiving.queue, &received);
         let key = Key::new([id.clone().unwrap_or_default()]);
         let mut message = Message::new(receiving.queue.clone(), key.clone(), received.payload.clone());
         message.headers.clone_from(&received.headers);
@@ -93,7 +89,7 @@ impl<S: Store> Admitting<S> {
         if in_hand {
             drop(buffer);
             self.shared.turn_away(held, Found::Busy);
-        } else if receiving.guard.rules.claim == ClaimBy::Lock && !held.received.redelivered {
+        } else if receiving.guard.locks() && !held.received.redelivered {
             self.put(&mut buffer, held, true, Standing::default());
         } else {
             buffer.unclaimed.push(held);
@@ -132,6 +128,10 @@ impl<S: Store> Admitting<S> {
                 let held = admitted.remove(&delivery.message.key);
                 unclaimed.extend(held.filter(Held::is_current));
             }
+        }
+        if !stale.is_empty() {
+            // Whoever met one of them has gone to sleep, and there may be others behind it.
+            self.shared.receiving.changed.notify_one();
         }
         if let Err(error) = self.shared.free(stale).await {
             tracing::warn!(%error, queue = %self.shared.receiving.queue, "what came with a lost connection is not released yet");
@@ -193,7 +193,7 @@ impl<S: Store> Admitting<S> {
     /// Gives back what is not begun, to the database and then to the broker; what is begun can still be settled.
     async fn give_back(&mut self) {
         if let Some(source) = self.source.take() {
-            source.close().await;
+            let _ = tokio::time::timeout(PATIENCE, source.close()).await;
         }
         let (unbegun, mut back) = {
             let mut buffer = self.shared.buffer();
@@ -210,5 +210,24 @@ impl<S: Store> Admitting<S> {
         for held in back {
             self.shared.send(held, Settlement::Release);
         }
+    }
+}
+
+/// What names the message in the database. With an inbox that is made of who sent it and the id that it was given; what is retried
+/// comes from here, and has that name already.
+fn id_of(guard: &Guard, queue: &str, received: &Received) -> Result<String, String> {
+    let ours = received.origin.as_deref() == Some(&*guard.origin) && received.queue.as_deref() == Some(queue);
+    let id = match guard.rules.by {
+        GuardBy::Mutex => received.id.clone()?,
+        GuardBy::Inbox if ours => received.id.clone()?,
+        GuardBy::Inbox => {
+            let given = received.id.clone().or_else(|why| received.message_id.clone().ok_or(why))?;
+            let sender = received.origin.as_deref().or(received.sender.as_deref()).unwrap_or_default();
+            if given.is_empty() { given } else { inbox_id(queue, sender, &given) }
+        }
+    };
+    match id.len() {
+        1..=LONGEST_ID if !id.contains('\0') => Ok(id),
+        _ => Err(format!("an id has 1 to {LONGEST_ID} bytes and no NUL")),
     }
 }

@@ -16,7 +16,7 @@ use crate::{Delivery, Found, Mark, OnBusy, Result, Settlement, Store, slot::undi
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// How long a reader that closes waits for the broker to hear of what is settled.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<S: Store> Shared<S> {
     /// Takes a delivery back from a worker.
@@ -33,6 +33,7 @@ impl<S: Store> Shared<S> {
         if mark == Some(Mark::Faulted) {
             buffer.put(delivery);
             drop(buffer);
+            self.wake.notify_one();
             self.receiving.changed.notify_one();
             return Ok(());
         }
@@ -76,6 +77,7 @@ impl<S: Store> Shared<S> {
             }
             Found::Nothing if ours => self.duplicate(),
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
+            Found::Another => Settlement::DeadLetter("another message has this id".into()),
             Found::Waiting => self.duplicate(),
             Found::Failed => Settlement::DeadLetter("failed".into()),
         };

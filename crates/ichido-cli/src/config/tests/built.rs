@@ -42,13 +42,13 @@ fn what_tunes_lanes_by_itself_is_not_built() {
 }
 
 #[test]
-fn of_rabbitmq_the_inbox_and_the_management_api_are_not_built() {
+fn of_rabbitmq_the_inbox_is_not_built() {
     let rabbit = |keys: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{keys} }}"));
     parse(&rabbit("")).unwrap();
     parse(&rabbit(", guard = \"mutex\", type = \"classic\", prefetch = 5, declare = false")).unwrap();
+    parse(&rabbit(", management = \"http://h:15672\"")).unwrap();
     not_built(&rabbit(", guard = \"inbox\""), 2, "queues.q.rabbitmq.guard");
     not_built(&rabbit(", lock_timeout = \"1s\""), 2, "queues.q.rabbitmq.lock_timeout");
-    not_built(&rabbit(", management = \"http://h:15672\""), 2, "queues.q.rabbitmq.management");
 }
 
 #[test]
