@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    Delivery, Error, Found, Guard, GuardBy, Guarded, Key, ParkedState, ProcessId, Queue, Result,
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
@@ -33,8 +33,11 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
-        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(queue)?);
+    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: &Rows, rules: &Guarded) -> Result<Self> {
+        if rules.by == GuardBy::Inbox {
+            return Err(backend::unfit(queue, "guard", "the inbox is not in this version on MariaDB and MySQL"));
+        }
+        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(&queue.name)?);
         let known = "concat_ws(' ', p.state, p.attempts, p.suspect)";
         let free = "(t.owner is null or t.owner = ?)";
         Ok(Mutex {

@@ -358,7 +358,7 @@ impl Statements {
             bound: LowerBound::default(),
             groups: Groups::new(schema, &rows, &conditions)?,
             mutex: match &queue.place {
-                Place::Broker(rules) => Some(Mutex::new(schema, &queue.name, &rows, rules)?),
+                Place::Broker(rules) => Some(Mutex::new(schema, queue, &rows, rules)?),
                 _ => None,
             },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
