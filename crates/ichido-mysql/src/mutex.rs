@@ -114,7 +114,7 @@ impl MySql {
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-            ours.iter().fold(claim, |claim, id| claim.bind(id)).execute(&mut *tx).await?;
+            ours.iter().fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
         let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
