@@ -247,12 +247,12 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.report.finding(&finding)
     }
 
-    /// The row as it is under its lock, if something would be done about it.
+    /// The row as it is under its lock, if that makes a difference: the message has a dead letter, or something would be done.
     async fn probed(&self, row: Option<MutexRow>, dead: bool) -> Result<Option<MutexRow>, Failure> {
         let Some(row) = row else { return Ok(None) };
         let free = matches!(row.state, RowState::Unsent(_) | RowState::Published(_));
         let verdict = self.sighting(Some(&row), dead).judge().verdict;
-        if !free || !matches!(verdict, Verdict::Retry | Verdict::Publish) {
+        if !free || !(dead || matches!(verdict, Verdict::Retry | Verdict::Publish)) {
             return Ok(Some(row));
         }
         Ok(self.look(Mutexes::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
