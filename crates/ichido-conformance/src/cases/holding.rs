@@ -75,7 +75,7 @@ pub async fn what_is_found_says_what_becomes_of_a_delivery<F: Fixture>() {
     let elsewhere = send_one(store, "refund").await;
     let [done, waiting, dead, busy, released, free] = &keys[..] else { panic!("six were sent") };
     process.finish(&process.take("paid", done).await).await.unwrap();
-    let later = Failure::waiting("not yet", 2, Duration::from_secs(3600));
+    let later = Failure::waiting("not yet", 2, Duration::from_hours(1));
     assert!(store.park(&process.take("paid", waiting).await, &later).await.unwrap());
     assert!(store.park(&process.take("paid", dead).await, &Failure::dead("never", 3)).await.unwrap());
     other.take("paid", busy).await;
@@ -204,7 +204,7 @@ pub async fn a_queue_of_a_broker_is_drained_when_everything_is_done<F: Fixture>(
     publish_all(store, "paid").await;
     let delivery = process.take("paid", &key).await;
     assert!(!store.is_drained("paid").await.unwrap());
-    store.park(&delivery, &Failure::waiting("not yet", 1, Duration::from_secs(3600))).await.unwrap();
+    store.park(&delivery, &Failure::waiting("not yet", 1, Duration::from_hours(1))).await.unwrap();
     assert!(!store.is_drained("paid").await.unwrap(), "it waits for a retry");
     let key = send_one(store, "refund").await;
     process.finish(&process.take("refund", &key).await).await.unwrap();
@@ -239,8 +239,8 @@ pub async fn a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_f
         assert_eq!(unsent(store, "paid").await, [""; 0]);
         assert_eq!(store.return_due(&process.registration).await.unwrap(), 1);
         let again = store.unsent("paid", 9).await.unwrap().remove(0).message;
-        assert_eq!((&*again.id, again.queue.as_deref(), &*again.exchange), ("42", Some("paid"), "shop"));
-        assert_eq!((&*again.routing_key, &again.headers), ("paid.eu", &delivery.message.headers));
+        assert_eq!((&*again.id, again.queue.as_deref(), &*again.exchange), ("42", Some("paid"), ""));
+        assert_eq!((&*again.routing_key, &again.headers), ("paid-orders", &delivery.message.headers));
         assert_eq!(again.payload, b"\xff{\"id\":42}");
         process.take("paid", &key).await;
         publish_all(store, "paid").await;
