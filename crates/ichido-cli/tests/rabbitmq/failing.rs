@@ -17,7 +17,7 @@ const NAMELESS: &str = r#"{"id":1,"name":null}"#;
 async fn fail(world: &World<'_>) -> String {
     let id = world.env.ok(&["send", "orders", NAMELESS]).await.trim().to_owned();
     let [mut process] = world.start(["failing"], &[]);
-    world.env.until("select count(*) from ichido_parked where state = 'failed'", 1).await;
+    world.env.until("select count(*) from ichido_parked where state = 'dead'", 1).await;
     world.settles_at(DEAD, 1).await;
     world.comes_to_rest().await;
     process.signal("-TERM").await;
