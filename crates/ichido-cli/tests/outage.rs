@@ -4,58 +4,20 @@ use std::time::{Duration, Instant};
 
 use ichido_conformance::{proxy::Proxy, servers, size};
 
+#[path = "testenv/database.rs"]
+mod database;
 mod testenv;
 
+use database::Database;
 use testenv::{Env, Kind};
-
-/// A server of the test's own, which it may stop and kill.
-enum Server {
-    Postgres(servers::Postgres),
-    MariaDb(servers::MariaDb),
-}
-
-impl Server {
-    fn start(kind: Kind) -> Self {
-        match kind {
-            Kind::MariaDb => {
-                let durable = [("innodb_flush_log_at_trx_commit", "1"), ("innodb_flush_method", "fsync")];
-                Server::MariaDb(servers::MariaDb::start(&durable))
-            }
-            _ => Server::Postgres(servers::Postgres::start(&[("fsync", "on")])),
-        }
-    }
-
-    fn fresh_database(&self) -> String {
-        match self {
-            Server::Postgres(server) => server.fresh_database(),
-            Server::MariaDb(server) => server.fresh_database(),
-        }
-    }
-
-    fn end(&self, gracefully: bool) {
-        match (self, gracefully) {
-            (Server::Postgres(server), true) => server.stop(),
-            (Server::Postgres(server), false) => server.kill(),
-            (Server::MariaDb(server), true) => server.stop(),
-            (Server::MariaDb(server), false) => server.kill(),
-        }
-    }
-
-    fn start_again(&self) {
-        match self {
-            Server::Postgres(server) => server.start_again(),
-            Server::MariaDb(server) => server.start_again(),
-        }
-    }
-}
 
 on_servers!(a_server_that_is_stopped_and_killed_is_survived, fifty_workers_make_progress_with_ten_connections);
 
 /// The pool is larger than what the server admits: workers wait for each other, nobody for ever.
 async fn fifty_workers_make_progress_with_ten_connections(kind: Kind) {
     let server = match kind {
-        Kind::MariaDb => Server::MariaDb(servers::MariaDb::start(&[("max_connections", "10")])),
-        _ => Server::Postgres(servers::Postgres::start(&[
+        Kind::MariaDb => Database::MariaDb(servers::MariaDb::start(&[("max_connections", "10")])),
+        _ => Database::Postgres(servers::Postgres::start(&[
             ("max_connections", "10"),
             ("superuser_reserved_connections", "0"),
         ])),
@@ -73,7 +35,7 @@ async fn fifty_workers_make_progress_with_ten_connections(kind: Kind) {
 }
 
 async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
-    let server = Server::start(kind);
+    let server = Database::start(kind);
     let env = Env::with_url(kind, server.fresh_database()).await;
     env.ok(&["migrate"]).await;
     env.configure(|config| config.replace("lease = \"1s\"", "lease = \"2s\""));

@@ -1,10 +1,10 @@
 //! [`ichido::Store`] for MariaDB and MySQL: every verb, each a line that names where it is done.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
     Around, Bell, Delivery, Failure, FileSetId, Found, Guard, Key, MessageId, NewMessage, ProcessId, Publication,
-    Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
+    Registration, Rescued, Result, Retention, Store, Terms, Unsent, backend, stat::Stat,
 };
 use sqlx::MySqlConnection;
 
@@ -109,6 +109,10 @@ impl Store for MySql {
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         self.claim_keys(process, queue, keys).await
+    }
+
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        backend::broker_queues(&self.shared.queues)
     }
 
     async fn publish(

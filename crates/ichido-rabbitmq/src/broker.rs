@@ -66,6 +66,11 @@ impl Broker {
         &self.tls
     }
 
+    /// The next one to connect begins with the next address.
+    pub(crate) fn move_on(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let runtime = lapin::runtime::default_runtime().map_err(Error::broker("connecting"))?;
@@ -87,7 +92,7 @@ impl Broker {
                 Ok(found) => return Ok(found),
                 Err(error) => failed = Some((uri, error)),
             }
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.move_on();
         }
         let (uri, source) = failed.expect("at least one address");
         Err(if error::is_refusal(&source) {

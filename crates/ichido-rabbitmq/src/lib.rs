@@ -14,12 +14,14 @@
 //! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::Broker`] and [`ichido::Source`] |
 //! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
 //! | `source`, `delivery` | receives and settles; what was received |
+//! | `dead_letters` | reads dead letters without taking them |
 //! | `header` | the mutex id and the other headers, whatever kind of value they have |
 //! | `error` | what can go wrong |
 
 #![forbid(unsafe_code)]
 
 mod broker;
+mod dead_letters;
 mod deliveries;
 mod delivery;
 mod depths;
@@ -38,6 +40,7 @@ mod version;
 
 pub use self::{
     broker::Broker,
+    dead_letters::DeadLetters,
     deliveries::Deliveries,
     delivery::Delivery,
     depths::Depths,

@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use hyper::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{Binding, Broker, Error, Kind, Result, Topology, http::Http};
+use crate::{Binding, Broker, Error, Kind, Result, Topology, Version, http::Http};
 
 /// So many exchanges are followed that are bound to each other.
 const MOST_EXCHANGES: usize = 100;
+
+/// Since this version, a quorum queue for which nobody has said otherwise has this delivery limit.
+const DEFAULT_LIMIT: (Version, u64) = (Version::new(4, 0), 20);
 
 /// The management API of a broker, for the vhost that the broker's URLs name. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -98,6 +101,25 @@ impl Management {
             }
         }
         Ok(found)
+    }
+
+    /// How often a queue hands a message out before it drops or dead-letters it; none if there is no limit.
+    ///
+    /// # Errors
+    /// If the API is away, refuses, or there is no such queue.
+    pub(crate) async fn delivery_limit(&self, queue: &str, broker: &Broker) -> Result<Option<u64>> {
+        let doing = format!("looking at queue {queue:?}");
+        let found: Value = self.http.get(&self.path(&["queues"], &[queue]), &doing).await?;
+        if found["type"] != "quorum" {
+            return Ok(None);
+        }
+        let limits = [&found["arguments"]["x-delivery-limit"], &found["effective_policy_definition"]["delivery-limit"]];
+        let limits: Vec<i64> = limits.iter().filter_map(|limit| limit.as_i64()).collect();
+        if limits.is_empty() {
+            return Ok((broker.version().await? >= DEFAULT_LIMIT.0).then_some(DEFAULT_LIMIT.1));
+        }
+        // -1 is none.
+        Ok(limits.into_iter().filter_map(|limit| u64::try_from(limit).ok()).min())
     }
 
     /// Sets the policy that mirrors a topology's queue and its dead letters on all nodes. A mirror that does not have everything

@@ -85,6 +85,10 @@ impl Publisher {
         self.0.link.state()
     }
 
+    pub(crate) async fn publish_one(&self, message: Envelope) -> Fate {
+        self.publish(&[message]).await.pop().expect("one fate for one message")
+    }
+
     pub(crate) fn deadline(&self) -> Duration {
         self.0.settings.publish_deadline
     }
@@ -250,13 +254,13 @@ impl Window {
         let fate = |(message, answer): (&Envelope, Answer)| {
             if let Some(at) = returned.iter().position(|returned| is_same(returned, message)) {
                 let returned = returned.swap_remove(at);
-                let (reply, key) = (&returned.reply_text, &message.routing_key);
+                let (reply, key) = (&returned.reply_text, message.routing_key.as_str());
                 return Err(Unpublished::Unroutable(format!("{reply} ({:?}, {key:?})", message.exchange.as_str())));
             }
             match answer {
                 Answer::Ack => Ok(()),
                 Answer::Nack => {
-                    Err(Unpublished::Refused(format!("a queue for {:?} did not take it", message.routing_key)))
+                    Err(Unpublished::Refused(format!("a queue for {:?} did not take it", message.routing_key.as_str())))
                 }
                 Answer::Lost(error) => Err(Unpublished::Unknown(error.to_string())),
                 Answer::Late => Err(Unpublished::Unknown("the deadline has passed".to_owned())),

@@ -52,6 +52,14 @@ impl RabbitMq {
         self.management.as_ref()
     }
 
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    pub(crate) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
     /// The queue, and what is beside it.
     #[must_use]
     pub fn topology(&self) -> &Topology {

@@ -61,6 +61,7 @@ mod patience;
 mod pool;
 mod process;
 mod progress;
+mod publishing;
 mod queue;
 mod queue_reader;
 mod reader;
@@ -111,6 +112,7 @@ pub use self::{
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
+    publishing::Publisher,
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},

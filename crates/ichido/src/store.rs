@@ -162,6 +162,9 @@ pub trait Store: Clone + Send + Sync + 'static {
         keys: &[Key],
     ) -> impl Future<Output = Result<Vec<Found>>> + Send;
 
+    /// The queues that brokers keep.
+    fn broker_queues(&self) -> Vec<Arc<str>>;
+
     /// Puts messages into the outbox, in the caller's transaction: they are published through the broker of this queue, and are
     /// not seen in this database again.
     fn publish(

@@ -4,8 +4,14 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
+#[path = "../testenv/database.rs"]
+mod database;
+mod dying;
 mod failing;
+mod ledger;
 mod receiving;
 mod refusing;
 mod relaying;
+mod storm;
+mod waiting;
 mod world;

@@ -229,3 +229,47 @@ pub async fn who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_do
     store.rollback(tx).await.unwrap();
     assert_eq!(unsent(store, "paid").await, [scene.key.to_string()], "the other one, {other}, is noted");
 }
+
+/// Does what is to be done among these, in this order, until nothing is left.
+async fn consume<F: Fixture>(process: &Player<F>, keys: Vec<Key>) {
+    let store = &process.store;
+    let mut left = keys;
+    while let Some(key) = left.pop() {
+        let mut tx = store.begin().await.unwrap();
+        let delivery = held("paid", &key, process.registration.id, Standing::default(), true);
+        match store.lock(&mut tx, &delivery).await.unwrap() {
+            Found::Free(_) => {
+                effect::<F>(F::Store::connection(&mut tx), &delivery.message).await.unwrap();
+                store.complete(&mut tx, &[delivery]).await.unwrap();
+                store.commit(tx).await.unwrap();
+                continue;
+            }
+            Found::Nothing => {}
+            Found::Busy => left.insert(0, key),
+            other => panic!("{key}: {other:?}"),
+        }
+        store.rollback(tx).await.unwrap();
+    }
+}
+
+pub async fn consumers_and_the_relay_are_never_in_each_others_way<F: Fixture>() {
+    let Scene { fixture, process, key } = Scene::<F>::new().await;
+    let mut keys = send_all(&process.store, "paid", &vec![NewMessage::new("{}"); 99]).await;
+    keys.push(key);
+    let backwards: Vec<_> = keys.iter().rev().cloned().collect();
+    let from_the_middle: Vec<_> = keys[50..].iter().chain(&keys[..50]).cloned().collect();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let consumers = async {
+        tokio::join!(consume(&process, keys.clone()), consume(&process, backwards), consume(&process, from_the_middle));
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+    };
+    let relay = async {
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            publish_all(&process.store, "paid").await;
+            assert_eq!(process.store.return_due(&process.registration).await.unwrap(), 0);
+            process.store.rescue(&process.registration).await.unwrap();
+        }
+    };
+    tokio::join!(consumers, relay);
+    assert_eq!((rows(&fixture).await, effects(&fixture).await), ((0, 0), 100));
+}

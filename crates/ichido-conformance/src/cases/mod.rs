@@ -26,6 +26,7 @@ mod mutexes;
 pub mod obstructing;
 pub mod parking;
 pub mod prioritising;
+pub mod publishing;
 pub mod reading;
 pub mod relaying;
 pub mod rescuing;
@@ -252,6 +253,11 @@ macro_rules! conformance {
             a_late_confirm_does_not_swallow_a_retry, what_did_not_arrive_is_put_off_and_operators_see_it,
             a_delayed_message_is_published_when_it_is_due, who_looks_around_sees_what_is_to_be_published
         ]);
+        $crate::conformance!(@ $fixture, publishing: [
+            a_client_publishes_through_the_only_broker_or_the_one_that_is_named,
+            what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_it_is_done,
+            a_relay_wakes_up_when_something_is_published
+        ]);
         $crate::conformance!(@ $fixture, holding: [
             what_is_done_has_no_row_any_more_and_is_never_done_again, several_messages_are_done_together_or_not_at_all,
             of_two_who_are_handed_the_same_message_one_gets_it, what_is_found_says_what_becomes_of_a_delivery,
@@ -294,7 +300,8 @@ macro_rules! locking {
             a_failure_of_a_locked_message_is_recorded_unless_another_is_at_it,
             a_failure_of_a_locked_message_is_committed_with_its_transaction,
             the_row_tells_whether_the_lost_commit_of_a_locked_message_arrived,
-            who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done
+            who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done,
+            consumers_and_the_relay_are_never_in_each_others_way
         ]);
     };
 }

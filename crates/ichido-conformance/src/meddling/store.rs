@@ -130,6 +130,10 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.claim_these(process, queue, keys).await
     }
 
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        self.inner.broker_queues()
+    }
+
     async fn publish(
         &self,
         connection: &mut S::Connection,

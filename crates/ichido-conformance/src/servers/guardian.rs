@@ -69,9 +69,9 @@ impl Guardian {
         self.order("stop", signal);
     }
 
-    /// Sends the server a signal that it does not end by.
-    pub(super) fn signal(&self, signal: &str) {
-        self.order("signal", signal);
+    /// Lets the server stand still.
+    pub(super) fn freeze(&self) {
+        self.order("freeze", "");
     }
 
     /// Ends the server and its child processes with SIGKILL and returns when all have ended.

@@ -30,9 +30,9 @@ while read -r order words; do
         pid=
         echo stopped
         ;;
-    signal,running) # that does not end it
-        kill -s "$words" "$pid"
-        echo sent
+    freeze,running) # it stands still until it is killed
+        kill -s STOP "$pid"
+        echo frozen
         ;;
     kill,running) # the server and its children; answers the children's process ids
         # Stopped first, so that no child is born between the look and the kill.

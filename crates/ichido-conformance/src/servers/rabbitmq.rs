@@ -223,22 +223,14 @@ impl RabbitMq {
         self.start_on_its_port();
     }
 
-    /// Lets its process stand still, connections open, until `thaw`.
+    /// Lets its process stand still, with its connections open. After that it can only be killed: other nodes have given it
+    /// up, and RabbitMQ does not always join them again by itself.
     ///
     /// # Panics
     ///
     /// If it is not running.
     pub fn freeze(&self) {
-        self.guardian.signal("STOP");
-    }
-
-    /// Lets it go on after `freeze`.
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn thaw(&self) {
-        self.guardian.signal("CONT");
+        self.guardian.freeze();
     }
 
     pub(super) fn ask(&self, erlang: &str) -> Result<String, String> {

@@ -20,7 +20,8 @@ fn three_nodes_are_one_broker_after_a_kill_a_cut_and_a_standstill() {
 
     third.freeze();
     cluster.is_without(2);
-    third.thaw();
+    third.kill();
+    third.start_again();
     cluster.is_whole();
 
     let folders = cluster.nodes().each_ref().map(|node| node.folder().to_owned());

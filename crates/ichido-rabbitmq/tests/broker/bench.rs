@@ -70,6 +70,13 @@ impl Bench {
         self.node.eval(&format!("{found}, {erlang}"))
     }
 
+    /// Declares a durable queue with these arguments, from outside the code under test.
+    pub(crate) fn declare_queue(&self, name: &str, arguments: &str) {
+        let queue = format!(r#"rabbit_misc:r(<<"{}">>, queue, <<"{name}">>)"#, self.vhost());
+        let declared = format!(r#"rabbit_amqqueue:declare({queue}, true, false, [{arguments}], none, <<"test">>)"#);
+        assert_eq!(self.node.eval(&format!("element(1, {declared})")), "new");
+    }
+
     /// What is published to the second exchange with this key goes to the first, too.
     pub(crate) fn bind_exchange(&self, destination: &str, source: &str, key: &str) {
         let exchange = |name| format!(r#"rabbit_misc:r(<<"{}">>, exchange, <<"{name}">>)"#, self.vhost());

@@ -118,7 +118,7 @@ async fn whatever_happens_to_one_node_of_three_the_others_go_on_and_nothing_is_l
         }
     };
     go_on("begun").await;
-    for _ in 0..size(1, 3) {
+    for round in 0..size(1, 3) as usize {
         for number in [0, 1] {
             let node = &cluster.nodes()[number];
             node.kill();
@@ -131,14 +131,19 @@ async fn whatever_happens_to_one_node_of_three_the_others_go_on_and_nothing_is_l
         }
         cluster.cut_off(2);
         go_on("one cut off").await;
+        block_in_place(|| cluster.is_without(2));
         block_in_place(|| cluster.join(2));
         go_on("joined").await;
         if size(0, 1) == 1 {
-            cluster.nodes()[2].freeze();
+            let node = &cluster.nodes()[round];
+            node.freeze();
             go_on("one frozen").await;
-            cluster.nodes()[2].thaw();
-            block_in_place(|| cluster.is_whole());
-            go_on("thawed").await;
+            block_in_place(|| {
+                node.kill();
+                node.start_again();
+                cluster.is_whole();
+            });
+            go_on("it is back").await;
         }
     }
     for traffic in traffics {

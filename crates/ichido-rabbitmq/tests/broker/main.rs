@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod coming_back;
 mod cutting;
+mod dead_letters;
 mod management;
 mod publishing;
 mod receiving;

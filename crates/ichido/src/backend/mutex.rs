@@ -1,9 +1,11 @@
 //! What stores of messages that a broker carries have in common.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::{Error, Found, ParkedState, ProcessId, Publication, Result, backend::Past};
+use crate::{Error, Found, ParkedState, Place, ProcessId, Publication, Queue, Result, backend::Past};
 
 /// An id that no other message has or had.
 #[must_use]
@@ -43,6 +45,31 @@ pub fn no_broker(queue: &str) -> Error {
     Error::Setup(format!("no broker keeps the queue `{queue}`"))
 }
 
+/// Those of a store's queues that brokers keep.
+#[must_use]
+pub fn broker_queues(queues: &[Queue]) -> Vec<Arc<str>> {
+    let kept = queues.iter().filter(|queue| matches!(queue.place, Place::Broker(_)));
+    kept.map(|queue| queue.name.clone()).collect()
+}
+
+/// The queue through whose broker something is published: the one that was named, or the only one.
+///
+/// # Errors
+/// [`Error::Setup`] if there is none, or if it is not clear which one.
+pub fn broker_for(named: Option<&str>, queues: Vec<Arc<str>>) -> Result<Arc<str>> {
+    let all = queues.join("`, `");
+    match (named, &*queues) {
+        (_, []) => Err(Error::Setup("nothing can be published: no queue of this database is a broker's".into())),
+        (Some(named), queues) => queues.iter().find(|queue| &***queue == named).cloned().ok_or_else(|| {
+            Error::Setup(format!("no broker keeps the queue `{named}`; publish through one of `{all}`"))
+        }),
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => Err(Error::Setup(format!(
+            "several brokers can publish this; name the queue of one with `through`: `{all}`"
+        ))),
+    }
+}
+
 /// What a mutex row means that was free or not, with this owner, and what is known about its message.
 #[must_use]
 pub fn found(free: bool, owner: Option<ProcessId>, state: Option<ParkedState>, past: Option<&Past>) -> Found {
@@ -78,6 +105,7 @@ pub fn refuse_publications(queue: &str, limit: usize, messages: &[Publication]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Guarded;
 
     #[test]
     fn what_differs_in_any_part_has_another_id() {
@@ -93,5 +121,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_only_broker_or_the_one_that_was_named_publishes() {
+        let (paid, refund) =
+            (Queue::broker("paid", Guarded::new("", "paid")), Queue::broker("refund", Guarded::new("", "r")));
+        let kept = |queues: &[Queue]| broker_queues(queues);
+        assert_eq!(&*broker_for(None, kept(&[Queue::managed("mail"), paid.clone()])).unwrap(), "paid");
+        let both = kept(&[paid, Queue::managed("mail"), refund]);
+        assert_eq!(&*broker_for(Some("refund"), both.clone()).unwrap(), "refund");
+        let error = |named, queues| broker_for(named, queues).unwrap_err().to_string();
+        assert!(error(None, both.clone()).contains("`through`: `paid`, `refund`"), "{}", error(None, both.clone()));
+        assert!(error(Some("mail"), both.clone()).contains("`mail`; publish through one of `paid`, `refund`"));
+        assert!(error(None, kept(&[Queue::managed("mail")])).contains("no queue"));
     }
 }
