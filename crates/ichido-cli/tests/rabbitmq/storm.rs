@@ -47,7 +47,9 @@ impl Trouble {
 
 /// All troubles once, in any order; servers crash or are stopped, in turns.
 fn all_troubles(random: &mut Random, gracefully: bool) -> Vec<Trouble> {
-    use Cut::{AfterAck, AfterConfirm, AfterDeliver, AfterPublish, BeforeAck, BeforeConfirm, BeforeDeliver, BeforePublish};
+    use Cut::{
+        AfterAck, AfterConfirm, AfterDeliver, AfterPublish, BeforeAck, BeforeConfirm, BeforeDeliver, BeforePublish,
+    };
     let at_broker =
         [BeforePublish, AfterPublish, BeforeConfirm, AfterConfirm, BeforeDeliver, AfterDeliver, BeforeAck, AfterAck];
     let mut all = vec![
@@ -91,7 +93,8 @@ impl<'a> Storm<'a> {
         let (database, url) = (server.map(|server| (server.proxy(), server)), node.fresh_vhost());
         let database = database.map(|(proxy, server)| (server, proxy));
         let broker = Proxy::start_amqp(node.address());
-        let storm = Storm { world: World { env, node, url }, database, broker, consumers: Vec::new(), started: 0, random };
+        let storm =
+            Storm { world: World { env, node, url }, database, broker, consumers: Vec::new(), started: 0, random };
         storm.configure();
         storm
     }
@@ -207,8 +210,7 @@ impl<'a> Storm<'a> {
     }
 }
 
-const LOST: &str =
-    "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)";
+const LOST: &str = "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)";
 const DOUBLE: &str = "select count(*) from (select 1 from project group by id having count(*) > 1) d";
 const GHOST: &str =
     "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)";
@@ -223,7 +225,8 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, store: impl F
     let origin = store.guard("orders").await.expect("a database").origin;
     let (copies, to_copy) = unbounded_channel();
     let copying = tokio::spawn(ledger::copy(storm.world.url.clone(), origin, to_copy));
-    let mut orders = Orders { store, random: random.clone(), copies, last: 0, committed: 0, rolled_back: 0, unknown: 0 };
+    let mut orders =
+        Orders { store, random: random.clone(), copies, last: 0, committed: 0, rolled_back: 0, unknown: 0 };
     (0..CONSUMERS).for_each(|_| storm.start_consumer());
     let mut troubles: Vec<_> = (0..rounds).flat_map(|round| all_troubles(&mut random, round % 2 == 1)).collect();
     troubles.retain(|trouble| kind != Kind::Sqlite || !trouble.is_about_the_database());
