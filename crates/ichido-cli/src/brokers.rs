@@ -7,7 +7,7 @@ use ichido::{Outgoing, Process, Relay, Unpublished};
 use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
 
 use crate::{
-    config::{self, Config, RabbitMqType, Url},
+    config::{self, Config, Guard, RabbitMqType, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
     program,
@@ -30,8 +30,8 @@ pub(crate) struct Kept {
     urls: Vec<Url>,
     broker: Broker,
     rabbitmq: RabbitMq,
-    /// Exchange and routing key.
-    route: (String, String),
+    /// Exchange and routing key, where a message must reach no other queue: a mutex stands for one.
+    alone: Option<(String, String)>,
     /// What is configured, in place of what the pool would ask for.
     prefetch: Option<u16>,
 }
@@ -81,11 +81,11 @@ impl Brokers {
     /// when something is published or received.
     pub(crate) async fn declare(&self) -> Result<(), Failure> {
         let declare = |kept: &Kept| tokio::spawn(kept.clone().declare(self.others(kept)));
-        let tries: Vec<_> = self.iter().map(declare).collect();
-        for (kept, tried) in self.iter().zip(tries) {
+        let under_way: Vec<_> = self.iter().map(declare).collect();
+        for (kept, declaring) in self.iter().zip(under_way) {
             let silent = |_| Ok(Err(kept.silent()));
-            let tried = tokio::time::timeout(PATIENCE, tried).await.unwrap_or_else(silent);
-            match tried.map_err(|error| Failure::found(error.to_string()))? {
+            let declared = tokio::time::timeout(PATIENCE, declaring).await.unwrap_or_else(silent);
+            match declared.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {
                     tracing::warn!("{}; going on without it, and back when it is there", why.text);
@@ -119,15 +119,14 @@ impl Kept {
             let management = Management::new(url.as_str(), &broker).map_err(|error| refused("management", error))?;
             rabbitmq = rabbitmq.managed(management);
         }
-        let route = (queue.exchange.clone(), queue.routing_key.clone());
-        Ok(Kept { name: name.to_owned(), urls: queue.url.clone(), broker, rabbitmq, route, prefetch: queue.prefetch })
+        let (name, urls, alone) = (name.to_owned(), queue.url.clone(), alone(queue));
+        Ok(Kept { name, urls, broker, rabbitmq, alone, prefetch: queue.prefetch })
     }
 
     /// Another queue of the same broker.
     fn beside(&self, name: &str, queue: &config::RabbitMq) -> Self {
         let rabbitmq = self.rabbitmq.beside(topology(queue));
-        let route = (queue.exchange.clone(), queue.routing_key.clone());
-        Kept { name: name.to_owned(), rabbitmq, route, prefetch: queue.prefetch, ..self.clone() }
+        Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
     }
 
     /// The queue at the broker.
@@ -141,11 +140,13 @@ impl Kept {
     }
 
     async fn look(&self, others: &[Topology]) -> Result<Look, Failure> {
-        let (exchange, key) = &self.route;
-        let others: Vec<_> = others.iter().collect();
         let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
-        let alone = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
-        alone.map(|()| found).map_err(|error| self.failure(&error))
+        if let Some((exchange, key)) = &self.alone {
+            let others: Vec<_> = others.iter().collect();
+            let refused = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
+            refused.map_err(|error| self.failure(&error))?;
+        }
+        Ok(found)
     }
 
     /// Nothing is declared of what cannot be had as a whole.
@@ -208,6 +209,10 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     kept.chain(late).collect()
 }
 
+fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
+    (queue.mutex.guard == Guard::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
+}
+
 fn topology(queue: &config::RabbitMq) -> Topology {
     let mut topology = Topology::new(&queue.queue);
     topology.kind = match queue.r#type {
@@ -221,4 +226,40 @@ fn topology(queue: &config::RabbitMq) -> Topology {
     topology.busy_delay = queue.mutex.busy_delay;
     topology.declare = queue.declare;
     topology
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(queue: &str, action: &str) -> Vec<String> {
+        let text = format!(
+            "[queues.q]\nrabbitmq = {{ url = \"amqp://h\", queue = \"x\"{queue} }}\n[queues.m]\n\
+             [actions.A]\nsql = [\"select 1\"]\nconcurrency = 4\n{action}\n"
+        );
+        warnings(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
+    }
+
+    #[test]
+    fn what_takes_longer_than_the_broker_waits_is_worth_a_word() {
+        let from = |queue: &str, timeout: &str| format!("from = \"{queue}\"\ntimeout = \"{timeout}\"");
+        assert_eq!(warned("", "from = \"q\""), Vec::<String>::new());
+        assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
+        let long = warned("", &from("q", "16m"));
+        assert!(
+            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
+            "{long:?}"
+        );
+        assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
+    }
+
+    #[test]
+    fn a_queue_that_is_not_replicated_for_sure_is_worth_a_word() {
+        for (keys, part) in [(", type = \"classic\"", "on one node"), (", type = \"mirrored\"", "`ha-mode`")] {
+            let warned = warned(keys, "from = \"q\"");
+            assert!(warned.len() == 1 && warned[0].contains(part), "{warned:?}");
+        }
+        let managed = ", type = \"mirrored\", management = \"http://h:15672\"";
+        assert_eq!(warned(managed, "from = \"q\""), Vec::<String>::new());
+    }
 }

@@ -90,7 +90,7 @@ pub use self::{
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
-    broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
+    broker::{Broker, Outgoing, Received, SENT_AT, Settlement, Source, Unpublished},
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},

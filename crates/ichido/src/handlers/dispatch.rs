@@ -132,7 +132,9 @@ impl<S: Store> Dispatch<S> {
             let (store, life, clock) = (cx.store.clone(), from.life.clone(), cx.clock.clone());
             if let (Some(guard), Some(broker)) = (from.guards.get(&queue), self.brokers.get(&queue)) {
                 let (guard, broker, place) = (guard.clone(), broker.clone(), pool.place(&queue));
-                let prefetch = u16::try_from(slots + ahead).unwrap_or(u16::MAX);
+                // What is read ahead is for all levels together; each must be able to fill all slots.
+                let levels = pool.queues().len().max(1);
+                let prefetch = u16::try_from(slots + ahead.div_ceil(levels)).unwrap_or(u16::MAX);
                 let receiving =
                     Receiving { queue, broker, guard, following, prefetch, place, poll, lease, drain, changed };
                 return Arc::new(BrokerReader::open(store, life, clock, receiving));
