@@ -129,6 +129,11 @@ impl Kept {
         Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
     }
 
+    /// The queue at the broker.
+    pub(crate) fn rabbitmq(&self) -> &RabbitMq {
+        &self.rabbitmq
+    }
+
     /// Host and port of each node.
     pub(crate) fn addresses(&self) -> String {
         self.broker.addresses()
@@ -155,7 +160,7 @@ impl Kept {
         Failure { code: UNREACHABLE, text }
     }
 
-    fn failure(&self, error: &Error) -> Failure {
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
         let text = format!("queues.{}.rabbitmq: {error}", self.name);
         if error.is_transient() { Failure { code: UNREACHABLE, text } } else { Failure::usage(text) }
     }

@@ -36,6 +36,7 @@ mod client;
 mod clock;
 mod context;
 mod delivery;
+mod doctor;
 mod draining;
 mod error;
 mod files;
@@ -95,6 +96,7 @@ pub use self::{
     clock::{Clock, SystemClock},
     context::Context,
     delivery::{Claim, Delivery, Mark},
+    doctor::{InQueue, Judgement, MutexRow, Mutexes, Orphan, RawRow, RowState, Sighting, Verdict},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     guard::{Found, Guard, Outbox, Publication, Standing, Unsent},
