@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    Delivery, Error, Found, Guard, GuardBy, Guarded, Key, ParkedState, ProcessId, Queue, Result,
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
@@ -33,8 +33,11 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
-        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(queue)?);
+    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: &Rows, rules: &Guarded) -> Result<Self> {
+        if rules.by == GuardBy::Inbox {
+            return Err(backend::unfit(queue, "guard", "the inbox is not in this version on MariaDB and MySQL"));
+        }
+        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(&queue.name)?);
         let known = "concat_ws(' ', p.state, p.attempts, p.suspect)";
         let free = "(t.owner is null or t.owner = ?)";
         Ok(Mutex {
@@ -122,7 +125,7 @@ impl MySql {
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-            ours.iter().fold(claim, |claim, id| claim.bind(id)).execute(&mut *tx).await?;
+            ours.iter().fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
         let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;

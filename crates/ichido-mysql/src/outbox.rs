@@ -164,7 +164,7 @@ impl MySql {
                 numbers(there.len())
             );
             let note = sqlx::query(AssertSqlSafe(note));
-            there.iter().fold(note, |note, number| note.bind(number)).execute(&mut *tx).await?;
+            there.iter().fold(note, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(())

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    ClaimBy, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Queue, Result,
+    ClaimBy, Error, Found, Guard, GuardBy, Guarded, Key, ParkedState, ProcessId, Queue, Result,
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
@@ -24,6 +24,9 @@ impl Mutex {
     pub(crate) fn new(queue: &Queue, rules: &Guarded) -> Result<Self> {
         if rules.claim == ClaimBy::Lock {
             return Err(backend::unfit(queue, "claim", no_lock()));
+        }
+        if rules.by == GuardBy::Inbox {
+            return Err(backend::unfit(queue, "guard", "the inbox is not in this version on SQLite"));
         }
         let name = quote::literal(&queue.name)?;
         let claim = format!(

@@ -109,7 +109,7 @@ async fn publish<S: Store>(
     tx: &mut S::Connection,
     publication: Publication,
 ) -> Result<(Arc<str>, String)> {
-    let queue = backend::broker_for(through, store.broker_queues())?;
+    let queue = backend::broker_for(through, &store.broker_queues())?;
     let ids = store.publish(tx, &queue, &[publication]).await?;
     let id = ids.into_iter().next().ok_or("the store published nothing")?;
     Ok((queue, id))

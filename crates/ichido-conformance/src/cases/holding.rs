@@ -75,7 +75,7 @@ pub async fn what_is_found_says_what_becomes_of_a_delivery<F: Fixture>() {
     let elsewhere = send_one(store, "refund").await;
     let [done, waiting, dead, busy, released, free] = &keys[..] else { panic!("six were sent") };
     process.finish(&process.take("paid", done).await).await.unwrap();
-    let later = Failure::waiting("not yet", 2, Duration::from_secs(3600));
+    let later = Failure::waiting("not yet", 2, Duration::from_hours(1));
     assert!(store.park(&process.take("paid", waiting).await, &later).await.unwrap());
     assert!(store.park(&process.take("paid", dead).await, &Failure::dead("never", 3)).await.unwrap());
     other.take("paid", busy).await;
@@ -204,7 +204,7 @@ pub async fn a_queue_of_a_broker_is_drained_when_everything_is_done<F: Fixture>(
     publish_all(store, "paid").await;
     let delivery = process.take("paid", &key).await;
     assert!(!store.is_drained("paid").await.unwrap());
-    store.park(&delivery, &Failure::waiting("not yet", 1, Duration::from_secs(3600))).await.unwrap();
+    store.park(&delivery, &Failure::waiting("not yet", 1, Duration::from_hours(1))).await.unwrap();
     assert!(!store.is_drained("paid").await.unwrap(), "it waits for a retry");
     let key = send_one(store, "refund").await;
     process.finish(&process.take("refund", &key).await).await.unwrap();

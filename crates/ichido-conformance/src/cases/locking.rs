@@ -110,7 +110,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
     let keys = send_all(store, "paid", &vec![NewMessage::new("{}"); 5]).await;
     let [done, waiting, dead, busy, released] = &keys[..] else { panic!("five were sent") };
     owner.finish(&owner.take("paid", done).await).await.unwrap();
-    let later = Failure::waiting("not yet", 2, Duration::from_secs(3600));
+    let later = Failure::waiting("not yet", 2, Duration::from_hours(1));
     assert!(store.park(&owner.take("paid", waiting).await, &later).await.unwrap());
     assert!(store.park(&owner.take("paid", dead).await, &Failure::dead("never", 3)).await.unwrap());
     owner.take("paid", busy).await;
@@ -139,8 +139,8 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
     let delivery = held("paid", released, scene.process.registration.id, standing, true);
     scene.process.store.complete(&mut tx, &[delivery]).await.unwrap();
     scene.process.store.commit(tx).await.unwrap();
-    let forgotten = format!("select count(*) from ichido_parked where queue = 'paid' and state = 'released'");
-    assert_eq!(scene.fixture.number(&forgotten).await, 0, "what was known about it goes with it");
+    let forgotten = "select count(*) from ichido_parked where queue = 'paid' and state = 'released'";
+    assert_eq!(scene.fixture.number(forgotten).await, 0, "what was known about it goes with it");
 }
 
 pub async fn a_lock_does_not_complete_a_row_that_was_taken_away<F: Fixture>() {

@@ -111,7 +111,7 @@ impl Source for Nothing {
     }
 
     async fn changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     fn is_current(&self, _: u64) -> bool {

@@ -7,7 +7,7 @@ use ichido::{Error, Failure, Guarded, Inspect, NewMessage, Outbox, Outgoing, Pro
 use super::mutexes::{join, leased, publish_all, rows, send_all, send_one, unsent};
 use crate::fixture::{Fixture, Player};
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn publication(payload: &[u8]) -> Publication {
     Publication {

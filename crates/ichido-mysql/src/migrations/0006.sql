@@ -6,7 +6,7 @@ insert into ichido_origin select uuid() from (select 1) one where not exists (se
 
 -- A row is there while a message that a broker carries is not done. Consumers lock it, or own it; nobody else touches it.
 create table ichido_mutex (
-    id      varchar(64) character set utf8mb4 collate utf8mb4_bin primary key,
+    id      varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
     queue   varchar(64) character set ascii collate ascii_bin not null,
     owner   char(36) character set ascii collate ascii_bin,
     sent_at timestamp(6) not null default current_timestamp(6),
@@ -17,8 +17,8 @@ create table ichido_mutex (
 -- published again; without one it goes when it has arrived.
 create table ichido_outbox (
     number       bigint auto_increment primary key,
-    id           varchar(64) character set utf8mb4 collate utf8mb4_bin not null,
-    mutex        varchar(64) character set utf8mb4 collate utf8mb4_bin,
+    id           varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+    mutex        varchar(255) character set utf8mb4 collate utf8mb4_bin,
     queue        varchar(64) character set ascii collate ascii_bin not null,
     exchange     varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
     routing_key  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,

@@ -56,9 +56,9 @@ pub fn broker_queues(queues: &[Queue]) -> Vec<Arc<str>> {
 ///
 /// # Errors
 /// [`Error::Setup`] if there is none, or if it is not clear which one.
-pub fn broker_for(named: Option<&str>, queues: Vec<Arc<str>>) -> Result<Arc<str>> {
+pub fn broker_for(named: Option<&str>, queues: &[Arc<str>]) -> Result<Arc<str>> {
     let all = queues.join("`, `");
-    match (named, &*queues) {
+    match (named, queues) {
         (_, []) => Err(Error::Setup("nothing can be published: no queue of this database is a broker's".into())),
         (Some(named), queues) => queues.iter().find(|queue| &***queue == named).cloned().ok_or_else(|| {
             Error::Setup(format!("no broker keeps the queue `{named}`; publish through one of `{all}`"))
@@ -127,13 +127,13 @@ mod tests {
     fn the_only_broker_or_the_one_that_was_named_publishes() {
         let (paid, refund) =
             (Queue::broker("paid", Guarded::new("", "paid")), Queue::broker("refund", Guarded::new("", "r")));
-        let kept = |queues: &[Queue]| broker_queues(queues);
-        assert_eq!(&*broker_for(None, kept(&[Queue::managed("mail"), paid.clone()])).unwrap(), "paid");
-        let both = kept(&[paid, Queue::managed("mail"), refund]);
-        assert_eq!(&*broker_for(Some("refund"), both.clone()).unwrap(), "refund");
+        let only = broker_queues(&[Queue::managed("mail"), paid.clone()]);
+        assert_eq!(&*broker_for(None, &only).unwrap(), "paid");
+        let both = broker_queues(&[paid, Queue::managed("mail"), refund]);
+        assert_eq!(&*broker_for(Some("refund"), &both).unwrap(), "refund");
         let error = |named, queues| broker_for(named, queues).unwrap_err().to_string();
-        assert!(error(None, both.clone()).contains("`through`: `paid`, `refund`"), "{}", error(None, both.clone()));
-        assert!(error(Some("mail"), both.clone()).contains("`mail`; publish through one of `paid`, `refund`"));
-        assert!(error(None, kept(&[Queue::managed("mail")])).contains("no queue"));
+        assert!(error(None, &both).contains("`through`: `paid`, `refund`"), "{}", error(None, &both));
+        assert!(error(Some("mail"), &both).contains("`mail`; publish through one of `paid`, `refund`"));
+        assert!(error(None, &broker_queues(&[Queue::managed("mail")])).contains("no queue"));
     }
 }
