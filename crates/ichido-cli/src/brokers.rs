@@ -7,7 +7,7 @@ use ichido::{Outgoing, Process, Relay, Unpublished};
 use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
 
 use crate::{
-    config::{self, Config, RabbitMqType, Url},
+    config::{self, Config, Guard, RabbitMqType, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
     program,
@@ -30,8 +30,8 @@ pub(crate) struct Kept {
     urls: Vec<Url>,
     broker: Broker,
     rabbitmq: RabbitMq,
-    /// Exchange and routing key.
-    route: (String, String),
+    /// Exchange and routing key, where a message must reach no other queue: a mutex stands for one.
+    alone: Option<(String, String)>,
     /// What is configured, in place of what the pool would ask for.
     prefetch: Option<u16>,
 }
@@ -81,11 +81,11 @@ impl Brokers {
     /// when something is published or received.
     pub(crate) async fn declare(&self) -> Result<(), Failure> {
         let declare = |kept: &Kept| tokio::spawn(kept.clone().declare(self.others(kept)));
-        let tries: Vec<_> = self.iter().map(declare).collect();
-        for (kept, tried) in self.iter().zip(tries) {
+        let under_way: Vec<_> = self.iter().map(declare).collect();
+        for (kept, declaring) in self.iter().zip(under_way) {
             let silent = |_| Ok(Err(kept.silent()));
-            let tried = tokio::time::timeout(PATIENCE, tried).await.unwrap_or_else(silent);
-            match tried.map_err(|error| Failure::found(error.to_string()))? {
+            let declared = tokio::time::timeout(PATIENCE, declaring).await.unwrap_or_else(silent);
+            match declared.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {
                     tracing::warn!("{}; going on without it, and back when it is there", why.text);
@@ -119,15 +119,14 @@ impl Kept {
             let management = Management::new(url.as_str(), &broker).map_err(|error| refused("management", error))?;
             rabbitmq = rabbitmq.managed(management);
         }
-        let route = (queue.exchange.clone(), queue.routing_key.clone());
-        Ok(Kept { name: name.to_owned(), urls: queue.url.clone(), broker, rabbitmq, route, prefetch: queue.prefetch })
+        let (name, urls, alone) = (name.to_owned(), queue.url.clone(), alone(queue));
+        Ok(Kept { name, urls, broker, rabbitmq, alone, prefetch: queue.prefetch })
     }
 
     /// Another queue of the same broker.
     fn beside(&self, name: &str, queue: &config::RabbitMq) -> Self {
         let rabbitmq = self.rabbitmq.beside(topology(queue));
-        let route = (queue.exchange.clone(), queue.routing_key.clone());
-        Kept { name: name.to_owned(), rabbitmq, route, prefetch: queue.prefetch, ..self.clone() }
+        Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
     }
 
     /// Host and port of each node.
@@ -136,11 +135,13 @@ impl Kept {
     }
 
     async fn look(&self, others: &[Topology]) -> Result<Look, Failure> {
-        let (exchange, key) = &self.route;
-        let others: Vec<_> = others.iter().collect();
         let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
-        let alone = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
-        alone.map(|()| found).map_err(|error| self.failure(&error))
+        if let Some((exchange, key)) = &self.alone {
+            let others: Vec<_> = others.iter().collect();
+            let refused = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
+            refused.map_err(|error| self.failure(&error))?;
+        }
+        Ok(found)
     }
 
     /// Nothing is declared of what cannot be had as a whole.
@@ -201,6 +202,10 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         })
     });
     kept.chain(late).collect()
+}
+
+fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
+    (queue.mutex.guard == Guard::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
 }
 
 fn topology(queue: &config::RabbitMq) -> Topology {

@@ -6,7 +6,7 @@ use ichido_postgres::Postgres;
 use ichido_sqlite::Sqlite;
 
 use crate::{
-    config::{Claim, Config, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
+    config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
     failure::Failure,
 };
 
@@ -63,6 +63,10 @@ fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
     let guarded = match config.claim(&queue.mutex) {
         Claim::Lock => guarded,
         Claim::Lease => guarded.lease(),
+    };
+    let guarded = match queue.mutex.guard {
+        Guard::Mutex => guarded,
+        Guard::Inbox => guarded.inbox(),
     };
     match queue.mutex.on_busy {
         OnBusy::Delay => guarded,

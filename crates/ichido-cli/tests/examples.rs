@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use ichido_conformance::servers::RabbitMq;
+
 /// What each prints, in any order where its workers share the work.
 const PRINTED: &[(&str, &[&str])] = &[
     (
@@ -45,6 +47,16 @@ const PRINTED: &[(&str, &[&str])] = &[
             "receipt of payments/4 for 900",
         ],
     ),
+    (
+        "order_service",
+        &[
+            "90 orders are taken, and their messages published",
+            "18 messages are published a second time",
+            "lost: 0",
+            "shipped twice: 0",
+            "shipped and never taken: 0",
+        ],
+    ),
 ];
 
 /// Those that have the whole command line are run there, with a configuration.
@@ -70,7 +82,11 @@ fn built(name: &str) -> PathBuf {
 #[test]
 fn each_prints_what_it_promises() {
     for (name, expected) in PRINTED {
-        let ended = Command::new(built(name)).output().unwrap();
+        let mut command = Command::new(built(name));
+        if *name == "order_service" {
+            command.env("AMQP_URL", RabbitMq::shared().fresh_vhost());
+        }
+        let ended = command.output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{name}: {}\n{stdout}{stderr}", ended.status);
         let expected: BTreeSet<_> = expected.iter().copied().collect();

@@ -45,7 +45,7 @@ const GROUPS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long those that are given back may take to be there again.
-const BACK: Duration = Duration::from_secs(1);
+const BACK: Duration = Duration::from_secs(5);
 
 /// A delivery limit that leaves less room is too close.
 const ROOM: u64 = 100;
@@ -165,26 +165,33 @@ impl DeadLetters {
 
     async fn give_back(&self) -> Result<()> {
         let (mut there, _) = look(&self.connection, &self.queue).await?;
-        let groups: Vec<&[u64]> = self.out.iter().flat_map(|page| page.chunks(GROUP)).collect();
-        for groups in groups.chunks(GROUPS) {
-            for group in groups {
-                there += u32::try_from(group.len()).expect("a group is small");
-                let back = BasicNackOptions { requeue: true, multiple: true };
-                let told = self.channel.basic_nack(*group.last().expect("no group is empty"), back).await;
-                told.map_err(Error::broker("giving back dead letters"))?;
+        let mut alone = true;
+        for (number, group) in self.out.iter().flat_map(|page| page.chunks(GROUP)).enumerate() {
+            there += u32::try_from(group.len()).expect("a group is small");
+            let back = BasicNackOptions { requeue: true, multiple: true };
+            let told = self.channel.basic_nack(*group.last().expect("no group is empty"), back).await;
+            told.map_err(Error::broker("giving back dead letters"))?;
+            // After the first one: then it has also come to everything that was deleted.
+            if number % GROUPS == 0 && alone {
+                alone = self.has_again(there).await?;
             }
+        }
+        if alone {
             self.has_again(there).await?;
         }
         Ok(())
     }
 
-    /// Waits until so many letters are in the queue; not for long, for others may take them.
-    async fn has_again(&self, letters: u32) -> Result<()> {
+    /// Waits until so many letters are in the queue, and tells whether they are: others may take them.
+    async fn has_again(&self, letters: u32) -> Result<bool> {
         let began = Instant::now();
-        while began.elapsed() < BACK && look(&self.connection, &self.queue).await?.0 < letters {
+        while look(&self.connection, &self.queue).await?.0 < letters {
+            if began.elapsed() > BACK {
+                return Ok(false);
+            }
             sleep(Duration::from_millis(5)).await;
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn turn_the_page(&mut self) -> Result<()> {

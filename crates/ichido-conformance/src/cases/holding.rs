@@ -239,8 +239,8 @@ pub async fn a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_f
         assert_eq!(unsent(store, "paid").await, [""; 0]);
         assert_eq!(store.return_due(&process.registration).await.unwrap(), 1);
         let again = store.unsent("paid", 9).await.unwrap().remove(0).message;
-        assert_eq!((&*again.id, again.queue.as_deref(), &*again.exchange), ("42", Some("paid"), "shop"));
-        assert_eq!((&*again.routing_key, &again.headers), ("paid.eu", &delivery.message.headers));
+        assert_eq!((&*again.id, again.queue.as_deref(), &*again.exchange), ("42", Some("paid"), ""));
+        assert_eq!((&*again.routing_key, &again.headers), ("paid-orders", &delivery.message.headers));
         assert_eq!(again.payload, b"\xff{\"id\":42}");
         process.take("paid", &key).await;
         publish_all(store, "paid").await;

@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, Player};
 pub(super) fn leased() -> Vec<Queue> {
     let strict = Guarded::new("shop", "refund.eu").lease().dead_letter_busy();
     vec![
-        Queue::broker("paid", Guarded::new("shop", "paid.eu").lease()).payload_limit(1000),
+        Queue::broker("paid", Guarded::new("shop", "paid.eu").queue("paid-orders").lease()).payload_limit(1000),
         Queue::broker("refund", strict),
         Queue::managed("mail"),
     ]

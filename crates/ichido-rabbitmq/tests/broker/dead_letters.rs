@@ -107,6 +107,25 @@ async fn chosen_letters_are_deleted_or_moved_and_the_others_stay_in_their_order(
 }
 
 #[tokio::test]
+async fn many_that_are_deleted_last_do_not_mix_the_others() {
+    let bench = Bench::new().await;
+    put_aside(&bench, 0..500).await;
+    let queue = queue(&bench);
+    let mut letters = queue.dead_letters().await.expect("a reading");
+    let mut last = Vec::new();
+    while let Some(letter) = letters.next().await.expect("a letter") {
+        if text(&letter).parse::<u32>().expect("a number") >= 300 {
+            last.push(letter);
+        }
+    }
+    for letter in &last {
+        letters.delete(letter).await;
+    }
+    letters.close().await.expect("closed");
+    assert_eq!(read(&queue).await, (0..300).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn what_cannot_be_moved_stays() {
     let bench = Bench::new().await;
     put_aside(&bench, 0..1).await;
