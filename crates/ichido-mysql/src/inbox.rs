@@ -190,19 +190,23 @@ impl MySql {
     pub(crate) async fn mark_received(
         &self,
         tx: &mut MySqlConnection,
+        process: ProcessId,
         queue: &Statements,
         keys: &[Key],
     ) -> Result<Vec<Option<Found>>> {
         let (mut found, mut alone) = (Vec::with_capacity(keys.len()), Vec::new());
         for id in keys.iter().map(|key| &*key.columns()[0]) {
             found.push(match self.try_enter(tx, queue, id, &[]).await? {
-                Entry::Made => None,
+                Entry::Made => {
+                    alone.push(id);
+                    None
+                }
                 Entry::Busy => Some(Found::Busy),
-                Entry::Done(_) => Some(Found::Nothing),
+                Entry::Done(_) => {
+                    self.forget_mark(tx, process, queue, id).await?;
+                    Some(Found::Nothing)
+                }
             });
-            if found.last() == Some(&None) {
-                alone.push(id);
-            }
         }
         for id in &alone {
             // No insert that ignores what is there: it would wait for who has the row locked.
@@ -214,6 +218,24 @@ impl MySql {
         }
         self.leave_inbox(tx, &alone).await?;
         Ok(found)
+    }
+
+    /// What is done needs no mutex row any more, if somebody else has done it than who had marked it.
+    async fn forget_mark(
+        &self,
+        tx: &mut MySqlConnection,
+        process: ProcessId,
+        queue: &Statements,
+        id: &str,
+    ) -> Result<()> {
+        let forget = format!(
+            "{NOWAIT} delete t from {} where t.id = ? and (t.owner is null or t.owner = ?)",
+            queue.rows.by_key()
+        );
+        match sqlx::query(AssertSqlSafe(forget)).bind(id).bind(process.to_string()).execute(tx).await {
+            Err(error) if !is_locked(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Forgets ids of messages that were done long ago, some at a time.

@@ -124,8 +124,11 @@ impl MySql {
             return Ok(Vec::new());
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
-        let received =
-            if queue.has_inbox() { self.mark_received(&mut tx, queue, keys).await? } else { vec![None; keys.len()] };
+        let received = if queue.has_inbox() {
+            self.mark_received(&mut tx, process, queue, keys).await?
+        } else {
+            vec![None; keys.len()]
+        };
         let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
         let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
         tx.commit().await?;

@@ -176,12 +176,28 @@ impl Postgres {
         );
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(ids).bind(&alone);
         let rows = mark.bind(&*queue.queue).fetch_all(&mut *tx).await?;
-        tx.commit().await?;
         let found = rows.iter().zip(alone).map(|(row, alone)| {
             let done: bool = row.try_get(0)?;
             Ok(if done { Some(Found::Nothing) } else { (!alone).then_some(Found::Busy) })
         });
-        found.collect()
+        let found: Vec<_> = found.collect::<Result<_>>()?;
+        let done = ids.iter().zip(&found).filter(|(_, found)| **found == Some(Found::Nothing)).map(|(id, _)| &**id);
+        self.forget_marks(&mut tx, process, &done.collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// What is done needs no mutex row any more, if somebody else has done it than who had marked it.
+    async fn forget_marks(&self, tx: &mut PgConnection, process: ProcessId, done: &[&str]) -> Result<()> {
+        if !done.is_empty() {
+            let forget = format!(
+                "delete from {mutex} where id in (select id from {mutex} where id = any($1) \
+                 and (owner is null or owner = $2::text::uuid) for update skip locked)",
+                mutex = self.shared.schema.mutex
+            );
+            sqlx::query(AssertSqlSafe(forget)).bind(done).bind(process.to_string()).execute(tx).await?;
+        }
+        Ok(())
     }
 
     /// Forgets ids of messages that were done long ago, some at a time.

@@ -95,7 +95,8 @@ impl Sqlite {
             tx.rollback().await?;
             return Err(Error::LostClaim);
         }
-        let open = if queue.has_inbox() { mark_received(tx.connection(), queue, keys).await? } else { keys.to_vec() };
+        let open =
+            if queue.has_inbox() { mark_received(tx.connection(), process, queue, keys).await? } else { keys.to_vec() };
         let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(&open));
         claim.execute(tx.connection()).await?;
         let there = look(tx.connection(), mutex, &open, Some(process)).await?;

@@ -157,6 +157,7 @@ pub async fn of_a_marked_one_and_a_locked_one_only_one_is_done<F: Fixture>() {
         assert_lost(&lost);
         assert_eq!((scene.ids().await, effects(&scene.fixture).await), (1, 1), "{at_once}");
         assert_eq!(scene.process.find("paid", std::slice::from_ref(&scene.key)).await, [Found::Nothing]);
+        assert_eq!(rows(&scene.fixture).await, (0, 0), "the mark is of no use any more");
     }
 }
 
