@@ -104,7 +104,7 @@ impl Store for MySql {
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.lock_in(&mut tx.inner, delivery).await
+        self.guard_in(&mut tx.inner, delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {

@@ -79,10 +79,10 @@ impl Postgres {
         let (new, nobody) = (&conditions.new, &conditions.nobody);
         let mut orphans = Vec::new();
         for is in ["<>", "="] {
-            let owned = format!(
+            let rows = format!(
                 "select {out}, t.{owner}::text as owner from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST}"
             );
-            for row in self.own.fetch_all(sqlx::query(AssertSqlSafe(owned))).await? {
+            for row in self.own.fetch_all(sqlx::query(AssertSqlSafe(rows))).await? {
                 orphans.push(Orphan { key: messages::key(queue, &row)?, owner: row.try_get("owner")? });
             }
         }

@@ -1,6 +1,8 @@
 //! The inbox: ids of messages that are done, for foreign senders and for queues that each get a copy. Its row is the door that a
 //! message passes once: inserted first in the business transaction, and touched last. A mutex row beside it is there only
 //! while a message waits for a retry, has failed, or is marked as a process's own.
+//!
+//! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back.
 
 use ichido::{
     Delivery, Found, GuardBy, Key, ProcessId, Result, Retention,
@@ -30,7 +32,7 @@ impl Statements {
 }
 
 impl Postgres {
-    /// Puts the id into the inbox, in the business transaction, if nobody else is about to. `standing` is what is known about it.
+    /// Puts the id into the inbox, in the business transaction, if nobody else is about to. `known` is what its mutex row says.
     pub(crate) async fn enter(
         &self,
         tx: &mut PgConnection,
@@ -42,7 +44,8 @@ impl Postgres {
         let hash = payload_hash(&delivery.message.payload);
         let enter = format!(
             "with alone as materialized (select {TRY} as ok), \
-             entered as (insert into {inbox} (id, queue, hash) select $1, $2, $3 from alone where ok on conflict (id) do nothing returning 1) \
+             entered as (insert into {inbox} as i (id, queue, hash) select $1, $2, $3 from alone where ok \
+             on conflict (id) do update set hash = excluded.hash where i.done_at is null returning 1) \
              select (select ok from alone), exists (select 1 from entered)"
         );
         let enter = sqlx::query(AssertSqlSafe(enter)).bind(id).bind(&*queue.queue).bind(&hash);
@@ -68,12 +71,17 @@ impl Postgres {
     /// before has committed.
     pub(crate) async fn may_set_aside(&self, tx: &mut PgConnection, id: &str) -> Result<bool> {
         let alone = sqlx::query(AssertSqlSafe(format!("select {TRY}"))).bind(id).fetch_one(&mut *tx).await?;
-        let done = format!("select exists (select 1 from {} where id = $1)", self.shared.schema.inbox);
-        let done = sqlx::query(AssertSqlSafe(done)).bind(id).fetch_one(tx).await?;
-        Ok(alone.try_get(0)? && !done.try_get::<bool, _>(0)?)
+        if !alone.try_get(0)? {
+            return Ok(false);
+        }
+        let inbox = &self.shared.schema.inbox;
+        let leave = format!("delete from {inbox} where id = $1 and done_at is null");
+        sqlx::query(AssertSqlSafe(leave)).bind(id).execute(&mut *tx).await?;
+        let free = format!("select not exists (select 1 from {inbox} where id = $1)");
+        Ok(sqlx::query(AssertSqlSafe(free)).bind(id).fetch_one(tx).await?.try_get(0)?)
     }
 
-    /// The row that a message is put aside with; false if somebody else has one that says otherwise.
+    /// The row that a message is put aside with; false if it has another owner. Who has only locked the message may have to make it.
     pub(crate) async fn set_aside(
         &self,
         tx: &mut PgConnection,
@@ -81,12 +89,17 @@ impl Postgres {
         id: &str,
         owner: Option<ProcessId>,
     ) -> Result<bool> {
-        let row = format!(
-            "insert into {mutex} as m (id, queue, owner) values ($1, $2, '{nobody}'::uuid) \
-             on conflict (id) do update set owner = excluded.owner where m.owner is not distinct from $3::text::uuid",
-            mutex = self.shared.schema.mutex,
-            nobody = ProcessId::NOBODY,
-        );
+        let (mutex, nobody) = (&self.shared.schema.mutex, ProcessId::NOBODY);
+        let row = if owner.is_some() {
+            format!(
+                "update {mutex} set owner = '{nobody}'::uuid where id = $1 and queue = $2 and owner = $3::text::uuid"
+            )
+        } else {
+            format!(
+                "insert into {mutex} as m (id, queue, owner) values ($1, $2, '{nobody}'::uuid) \
+                 on conflict (id) do update set owner = excluded.owner where m.owner is not distinct from $3::text::uuid"
+            )
+        };
         let row =
             sqlx::query(AssertSqlSafe(row)).bind(id).bind(&*queue.queue).bind(owner.map(|owner| owner.to_string()));
         Ok(row.execute(tx).await?.rows_affected() == 1)
@@ -105,16 +118,9 @@ impl Postgres {
         let (inbox, mutex) = (&self.shared.schema.inbox, &self.shared.schema.mutex);
         let ids: Vec<&str> = some.iter().map(|delivery| &*delivery.message.key.columns()[0]).collect();
         let Some(owner) = owner else {
-            let parked = |delivery: &&&Delivery| delivery.claim.as_ref().is_some_and(|claim| claim.parked);
-            let aside: Vec<&str> =
-                some.iter().filter(parked).map(|delivery| &*delivery.message.key.columns()[0]).collect();
-            if !aside.is_empty() {
-                let forget = format!("delete from {mutex} where id = any($1)");
-                let forget = sqlx::query(AssertSqlSafe(forget)).bind(aside);
-                forget.persistent(named).execute(&mut *tx.inner).await?;
-            }
             let pass = format!(
-                "update {inbox} set done_at = clock_timestamp() where id = any($1) and current_setting('ichido.tx', true) = $2"
+                "with gone as (delete from {mutex} where id = any($1) and owner is null and current_setting('ichido.tx', true) = $2) \
+                 update {inbox} set done_at = clock_timestamp() where id = any($1) and done_at is null and current_setting('ichido.tx', true) = $2"
             );
             let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(&tx.token);
             return Ok(pass.persistent(named).execute(&mut *tx.inner).await?.rows_affected());
@@ -122,8 +128,8 @@ impl Postgres {
         let hashes: Vec<Vec<u8>> = some.iter().map(|delivery| payload_hash(&delivery.message.payload)).collect();
         let pass = format!(
             "with gone as (delete from {mutex} where id = any($1) and owner = $2::text::uuid and current_setting('ichido.tx', true) = $3 returning id) \
-             insert into {inbox} (id, queue, hash) select k.id, $4, k.hash from unnest($1::text[], $5::bytea[]) as k(id, hash), gone \
-             where gone.id = k.id on conflict (id) do nothing"
+             insert into {inbox} as i (id, queue, hash, done_at) select k.id, $4, k.hash, clock_timestamp() from unnest($1::text[], $5::bytea[]) as k(id, hash), gone \
+             where gone.id = k.id on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where i.done_at is null"
         );
         let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(owner.to_string()).bind(&tx.token);
         let pass = pass.bind(&*queue.queue).bind(hashes);
@@ -135,7 +141,10 @@ impl Postgres {
         let id = &key.columns()[0];
         let mut tx = self.begin_own().await?;
         sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
-        let missing = format!("select not exists (select 1 from {} where id = $1)", self.shared.schema.inbox);
+        let missing = format!(
+            "select not exists (select 1 from {} where id = $1 and done_at is not null)",
+            self.shared.schema.inbox
+        );
         let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
         tx.rollback().await?;
         Ok(missing)
@@ -157,7 +166,7 @@ impl Postgres {
         let alone: Vec<bool> = alone.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         // Another statement: it sees what whoever had them before has committed.
         let mark = format!(
-            "with {me}, seen as materialized (select k.id, k.alone, k.at, exists (select 1 from {inbox} i where i.id = k.id) as done \
+            "with {me}, seen as materialized (select k.id, k.alone, k.at, exists (select 1 from {inbox} i where i.id = k.id and i.done_at is not null) as done \
              from unnest($2::text[], $3::boolean[]) with ordinality as k(id, alone, at)), \
              made as (insert into {mutex} (id, queue) select id, $4 from seen where alone and not done and exists (select 1 from me) \
              on conflict (id) do nothing) select done from seen order by at",
@@ -167,12 +176,28 @@ impl Postgres {
         );
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(ids).bind(&alone);
         let rows = mark.bind(&*queue.queue).fetch_all(&mut *tx).await?;
-        tx.commit().await?;
         let found = rows.iter().zip(alone).map(|(row, alone)| {
             let done: bool = row.try_get(0)?;
             Ok(if done { Some(Found::Nothing) } else { (!alone).then_some(Found::Busy) })
         });
-        found.collect()
+        let found: Vec<_> = found.collect::<Result<_>>()?;
+        let done = ids.iter().zip(&found).filter(|(_, found)| **found == Some(Found::Nothing)).map(|(id, _)| &**id);
+        self.forget_marks(&mut tx, process, &done.collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    /// What is done needs no mutex row any more, if somebody else has done it than who had marked it.
+    async fn forget_marks(&self, tx: &mut PgConnection, process: ProcessId, done: &[&str]) -> Result<()> {
+        if !done.is_empty() {
+            let forget = format!(
+                "delete from {mutex} where id in (select id from {mutex} where id = any($1) \
+                 and (owner is null or owner = $2::text::uuid) for update skip locked)",
+                mutex = self.shared.schema.mutex
+            );
+            sqlx::query(AssertSqlSafe(forget)).bind(done).bind(process.to_string()).execute(tx).await?;
+        }
+        Ok(())
     }
 
     /// Forgets ids of messages that were done long ago, some at a time.

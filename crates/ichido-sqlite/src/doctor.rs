@@ -64,10 +64,10 @@ impl Sqlite {
         let (new, nobody) = (&conditions.new, &conditions.nobody);
         let mut orphans = Vec::new();
         for is in ["<>", "="] {
-            let owned = format!(
+            let rows = format!(
                 "select {out}, cast(t.{owner} as text) as ichido_owner from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST}"
             );
-            for row in sqlx::query(AssertSqlSafe(owned)).fetch_all(&self.readers).await? {
+            for row in sqlx::query(AssertSqlSafe(rows)).fetch_all(&self.readers).await? {
                 orphans.push(Orphan { key: messages::key(queue, &row)?, owner: row.try_get("ichido_owner")? });
             }
         }

@@ -15,7 +15,7 @@
 //! | `transaction` | begin, complete, commit, roll back; the guard that lets nobody else commit |
 //! | `sending` | send: at once, later, once per key |
 //! | `messages` | claim, release |
-//! | `mutex`, `outbox` | what guards the messages of brokers; what is to be published |
+//! | `mutex`, `inbox`, `outbox` | what guards the messages of brokers; what is to be published |
 //! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
@@ -38,6 +38,7 @@ mod fault;
 mod files;
 mod flags;
 mod groups;
+mod inbox;
 mod inspect;
 mod messages;
 mod mutex;

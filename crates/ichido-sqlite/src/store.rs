@@ -8,7 +8,7 @@ use ichido::{
 };
 use sqlx::SqliteConnection;
 
-use crate::{Sqlite, Tx, fault, mutex};
+use crate::{Sqlite, Tx, fault};
 
 impl Store for Sqlite {
     type Tx = Tx;
@@ -119,8 +119,8 @@ impl Store for Sqlite {
         self.guard_of(queue).await
     }
 
-    async fn lock(&self, _: &mut Tx, _: &Delivery) -> Result<Found> {
-        Err(Error::Setup(mutex::no_lock().into()))
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.guard_in(tx.connection(), delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {

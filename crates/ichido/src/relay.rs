@@ -146,7 +146,7 @@ pub(crate) struct Relaying {
 }
 
 impl Relaying {
-    pub(crate) fn start<S: Store>(relay: Relay<S>, life: &Life) -> Self {
+    pub(crate) fn start<S: Store>(relay: &Relay<S>, life: &Life) -> Self {
         let stop = CancellationToken::new();
         let tasks = life.span().in_scope(|| relay.publish_all(&stop));
         Relaying { stop, tasks }

@@ -34,7 +34,6 @@ async fn a_configuration_that_cannot_work_is_refused_with_one_message(kind: Kind
             world.env.run(args).await.assert_refused(127, parts);
         }
     };
-    refused("guard = \"inbox\"", &["ichido.toml:11: queues.orders.rabbitmq.guard: not in this version"]).await;
     refused("on_busy = \"wait\"", &["queues.orders.rabbitmq.on_busy", "\"delay\" or \"dead-letter\""]).await;
     refused("exchnge = \"x\"", &["queues.orders.rabbitmq.exchnge", "did you mean `exchange`?"]).await;
     refused("routing_key = \"x\"", &["queues.orders.rabbitmq.routing_key: without `exchange`"]).await;

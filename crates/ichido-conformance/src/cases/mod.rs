@@ -11,6 +11,7 @@ pub mod completing;
 pub mod crashing;
 pub mod delaying;
 pub mod doubting;
+pub mod entering;
 pub mod failing;
 pub mod filing;
 pub mod flagging;
@@ -268,6 +269,14 @@ macro_rules! conformance {
             whether_an_unknown_commit_arrived_the_row_tells,
             a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_fails,
             an_action_that_ends_its_transaction_does_not_complete_its_message
+        ]);
+        $crate::conformance!(@ $fixture, entering: [
+            an_id_enters_the_inbox_with_the_effect_of_its_message, of_two_who_enter_one_id_at_once_one_finds_it_busy,
+            another_payload_under_the_same_id_is_another_message, what_is_marked_enters_when_it_is_done,
+            of_a_marked_one_and_a_locked_one_only_one_is_done,
+            an_action_that_ends_its_transaction_does_not_enter_its_message,
+            what_fails_is_kept_and_published_again_to_its_own_queue, a_failure_that_is_committed_enters_nothing,
+            old_ids_are_forgotten_some_at_a_time
         ]);
         $crate::reading!($fixture);
         mod over_lanes {

@@ -35,6 +35,16 @@ create table ichido_outbox (
     foreign key (mutex) references ichido_mutex (id) on delete cascade
 ) engine = InnoDB default charset = utf8mb4;
 
+-- What is done, where messages come from foreign senders or to several queues; ids are compared as bytes. It is forgotten after a
+-- while. Without `done_at` it is not done: an action has ended its transaction.
+create table ichido_inbox (
+    id      varbinary(255) primary key,
+    queue   varchar(64) character set ascii collate ascii_bin not null,
+    hash    varbinary(32) not null,
+    done_at datetime(6),
+    key ichido_inbox_done_at (done_at)
+) engine = InnoDB default charset = utf8mb4;
+
 -- Whose turn it is to publish for a queue.
 create table ichido_relay (
     queue   varchar(64) character set ascii collate ascii_bin primary key,

@@ -33,12 +33,13 @@ create table ichido_outbox (
 );
 create index ichido_outbox_unsent on ichido_outbox (queue, number) where published_at is null;
 
--- What is done, where messages come from foreign senders or to several queues. It is forgotten after a while.
+-- What is done, where messages come from foreign senders or to several queues. It is forgotten after a while. Without `done_at` it
+-- is not done: an action has ended its transaction.
 create table ichido_inbox (
     id      varchar(255) collate "C" primary key,
     queue   text collate "C" not null,
     hash    bytea not null,
-    done_at timestamptz not null default now()
+    done_at timestamptz
 );
 create index ichido_inbox_done_at on ichido_inbox (done_at);
 

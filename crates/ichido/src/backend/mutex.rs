@@ -20,8 +20,8 @@ pub const LONGEST_ID: usize = 255;
 /// As it is, if that is short enough for an index, or else as a hash; compared as bytes.
 #[must_use]
 pub fn inbox_id(queue: &str, sender: &str, id: &str) -> String {
-    // Lengths keep `a:b` + `c` and `a` + `b:c` apart.
-    let readable = format!("{queue}:{}:{sender}:{id}", sender.len());
+    // The length keeps `a:b` + `c` and `a` + `b:c` apart; behind the id, because MariaDB ignores spaces at the end of a text.
+    let readable = format!("{queue}:{sender}:{id}:{}", sender.len());
     if readable.len() <= LONGEST_ID && !readable.contains('\0') {
         return readable;
     }

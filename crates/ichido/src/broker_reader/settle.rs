@@ -48,12 +48,11 @@ impl<S: Store> Shared<S> {
 
     fn settle_held(self: &Arc<Self>, held: Held, mark: Option<Mark>, delivery: Delivery) {
         match (mark, delivery.failure) {
-            (Some(Mark::Done), _) => self.send(held, Settlement::Ack),
             (Some(Mark::Parked), Some(failure)) if failure.retry_after.is_none() => {
                 self.send(held, Settlement::DeadLetter(failure.error));
             }
-            // It is published again when its time has come.
-            (Some(Mark::Parked), _) => self.send(held, Settlement::Ack),
+            // What is parked for a while is published again when its time has come.
+            (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
             (Some(Mark::Guarded(found)), _) => self.turn_away(held, found),
             _ => self.send(held, Settlement::Release),
         }

@@ -196,7 +196,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
-        let relay = Relaying::start(self.relay(cx), &life);
+        let relay = Relaying::start(&self.relay(cx), &life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
         let closed = close_all(&works).await;
         relay.stop().await;

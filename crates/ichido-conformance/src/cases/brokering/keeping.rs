@@ -1,7 +1,5 @@
 //! What the reader keeps in hand, and gives back: batches, drains, pauses, stops, deaths, and who is whose.
 
-use std::time::Duration;
-
 use ichido::{Broker as _, ClaimBy, Flag, Found, Key, Operate, Store};
 
 use super::stage::{Script, Stage, Work, broker_at, outgoing, ways};
@@ -44,7 +42,7 @@ pub async fn a_drain_ends_when_every_mutex_is_gone<F: Fixture>() {
         let stage = Stage::<F>::new(way).await;
         let ids = stage.send(30).await;
         let script = Script::new(1, false);
-        let process = stage.process_with(stage.broker(), Work::of(script), |pool| pool, |process| process.drain());
+        let process = stage.process_with(stage.broker(), Work::of(script), |pool| pool, ichido::Process::drain);
         let code = tokio::time::timeout(super::stage::LIMIT, process.ended).await.expect("it ends");
         assert_eq!(code.unwrap().unwrap(), 0);
         stage.exactly_once(&ids).await;
@@ -178,5 +176,5 @@ pub async fn a_payload_over_the_limit_is_a_dead_letter<F: Fixture>() {
     stage.until("dead", async || stage.depth("orders.dead") == (1, 0)).await;
     let known = failed(&stage.db).await;
     assert!(known[0].0 == "orders/7" && known[0].2.contains("over the limit"), "{known:?}");
-    tokio::time::timeout(Duration::from_secs(60), process.end()).await.unwrap();
+    process.end().await;
 }

@@ -202,7 +202,9 @@ impl<F: Fixture> Stage<F> {
     pub(super) async fn tally(&self) -> Tally {
         let mut all = Tally::default();
         let stats = self.store().stats(Duration::from_hours(1)).await.expect("stats");
-        stats.iter().for_each(|row| all.merge(&row.stat.tally));
+        for row in &stats {
+            all.merge(&row.stat.tally);
+        }
         all
     }
 
