@@ -166,8 +166,9 @@ impl<'a> World<'a> {
     pub(crate) fn depth(&self, queue: &str) -> Depth {
         let counts =
             "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U";
-        let counts: u32 = self.eval(queue, counts, "0").parse().expect("a number");
-        Depth { ready: counts / 1_000_000, unacknowledged: counts % 1_000_000 }
+        let counts: u64 = self.eval(queue, counts, "0").parse().expect("a number");
+        let few = |count: u64| u32::try_from(count).expect("fewer than a million");
+        Depth { ready: few(counts / 1_000_000), unacknowledged: few(counts % 1_000_000) }
     }
 
     /// Waits until a queue has so many messages ready and none out.
