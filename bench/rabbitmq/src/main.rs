@@ -163,7 +163,7 @@ async fn consume(url: String, pool: PgPool) -> Result<()> {
             tx.commit().await?;
             drop(slot);
             delivery.acker.ack(BasicAckOptions::default()).await?;
-            Result::Ok(())
+            Ok::<_, ichido::Error>(())
         });
     }
     Ok(())

@@ -129,6 +129,11 @@ impl Kept {
         Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
     }
 
+    /// The queue at the broker.
+    pub(crate) fn rabbitmq(&self) -> &RabbitMq {
+        &self.rabbitmq
+    }
+
     /// Host and port of each node.
     pub(crate) fn addresses(&self) -> String {
         self.broker.addresses()
@@ -155,7 +160,7 @@ impl Kept {
         Failure { code: UNREACHABLE, text }
     }
 
-    fn failure(&self, error: &Error) -> Failure {
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
         let text = format!("queues.{}.rabbitmq: {error}", self.name);
         if error.is_transient() { Failure { code: UNREACHABLE, text } } else { Failure::usage(text) }
     }
@@ -221,4 +226,40 @@ fn topology(queue: &config::RabbitMq) -> Topology {
     topology.busy_delay = queue.mutex.busy_delay;
     topology.declare = queue.declare;
     topology
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(queue: &str, action: &str) -> Vec<String> {
+        let text = format!(
+            "[queues.q]\nrabbitmq = {{ url = \"amqp://h\", queue = \"x\"{queue} }}\n[queues.m]\n\
+             [actions.A]\nsql = [\"select 1\"]\nconcurrency = 4\n{action}\n"
+        );
+        warnings(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
+    }
+
+    #[test]
+    fn what_takes_longer_than_the_broker_waits_is_worth_a_word() {
+        let from = |queue: &str, timeout: &str| format!("from = \"{queue}\"\ntimeout = \"{timeout}\"");
+        assert_eq!(warned("", "from = \"q\""), Vec::<String>::new());
+        assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
+        let long = warned("", &from("q", "16m"));
+        assert!(
+            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
+            "{long:?}"
+        );
+        assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
+    }
+
+    #[test]
+    fn a_queue_that_is_not_replicated_for_sure_is_worth_a_word() {
+        for (keys, part) in [(", type = \"classic\"", "on one node"), (", type = \"mirrored\"", "`ha-mode`")] {
+            let warned = warned(keys, "from = \"q\"");
+            assert!(warned.len() == 1 && warned[0].contains(part), "{warned:?}");
+        }
+        let managed = ", type = \"mirrored\", management = \"http://h:15672\"";
+        assert_eq!(warned(managed, "from = \"q\""), Vec::<String>::new());
+    }
 }

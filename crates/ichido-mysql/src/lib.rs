@@ -16,6 +16,7 @@
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `flags` | request ids: who serves them, what operators ask of them |
 //! | `inspect` | what operators see |
+//! | `doctor` | mutex rows as the doctor wants them, and rows that belong to nobody |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
@@ -26,6 +27,7 @@
 mod adopt;
 mod catalog;
 mod connect;
+mod doctor;
 mod fault;
 mod files;
 mod flags;

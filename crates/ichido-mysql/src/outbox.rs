@@ -102,7 +102,8 @@ impl MySql {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from {} \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             timestampdiff(microsecond, created_at, utc_timestamp(6)) div 1000 from {} \
              where queue = ? and published_at is null and due_at <= utc_timestamp(6) order by number limit ?",
             self.shared.schema.outbox
         );
@@ -273,6 +274,7 @@ fn read(row: &MySqlRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent>
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get::<i32, _>(2)?.unsigned_abs(),
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

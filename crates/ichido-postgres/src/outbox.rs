@@ -66,7 +66,8 @@ impl Postgres {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from {} \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             (extract(epoch from clock_timestamp() - created_at) * 1000)::bigint from {} \
              where queue = $1 and published_at is null and due_at <= clock_timestamp() order by number limit $2",
             self.shared.schema.outbox
         );
@@ -210,6 +211,7 @@ fn read(row: &PgRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent> {
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get::<i32, _>(2)?.unsigned_abs(),
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

@@ -127,7 +127,7 @@ impl Rows {
         self.each_key(" and ", |at, column| format!("t.{} = cast(k.k{at} as {})", column.quoted, column.kind))
     }
 
-    fn key_out(&self) -> String {
+    pub(crate) fn key_out(&self) -> String {
         self.each_key(", ", |at, column| format!("t.{}::text as k{at}", column.quoted))
     }
 

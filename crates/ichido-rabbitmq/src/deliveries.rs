@@ -4,11 +4,12 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use ichido::{Received, Settlement, Unpublished};
 
-use crate::{Delivery, Id, Source, rabbitmq::trouble};
+use crate::{Delivery, Id, Source, State, rabbitmq::trouble};
 
 /// Hands out deliveries of one queue and settles them.
 #[derive(Debug)]
@@ -58,6 +59,14 @@ impl ichido::Source for Deliveries {
         Some(received)
     }
 
+    fn is_open(&self) -> bool {
+        matches!(self.source.state(), State::Connected)
+    }
+
+    fn prefetch(&self) -> u16 {
+        self.source.prefetch()
+    }
+
     async fn changed(&self) {
         self.source.changed().await;
     }
@@ -101,5 +110,11 @@ fn received(tag: u64, delivery: &Delivery) -> Received {
         payload: Arc::clone(&delivery.payload),
         headers: delivery.headers(),
         redelivered: delivery.is_redelivered(),
+        sent_at: sent_at(delivery),
     }
+}
+
+fn sent_at(delivery: &Delivery) -> Option<SystemTime> {
+    let ms = delivery.header(ichido::SENT_AT)?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_millis(ms))
 }

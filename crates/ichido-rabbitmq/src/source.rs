@@ -101,6 +101,12 @@ impl Source {
         }
     }
 
+    /// So many deliveries that are not settled it hands out at most.
+    #[must_use]
+    pub fn prefetch(&self) -> u16 {
+        self.shared.prefetch
+    }
+
     /// How its connection is; away also if it is there and nothing can be received, for example because the queue is missing.
     #[must_use]
     pub fn state(&self) -> State {

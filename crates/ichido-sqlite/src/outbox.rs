@@ -40,7 +40,8 @@ impl Sqlite {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from ichido_outbox \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             cast(round((julianday('now') - julianday(created_at)) * 86400000) as integer) from ichido_outbox \
              where queue = ? and published_at is null and due_at <= {NOW} order by number limit ?"
         );
         let unsent = sqlx::query(AssertSqlSafe(unsent)).bind(&*queue.queue);
@@ -206,6 +207,7 @@ fn read(row: &SqliteRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get(2)?,
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

@@ -2,9 +2,12 @@
 //! published and settle it. `ichido-rabbitmq` implements it; [`BrokerReader`](crate::broker_reader) and
 //! [`Relay`](crate::Relay) are its callers. Nothing here knows a protocol, and no broker knows the database.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
 use crate::{BoxFuture, Depths, Headers};
+
+/// The header in which a message carries when it was sent, in milliseconds since 1970.
+pub const SENT_AT: &str = "x-ichido-sent-at";
 
 /// A queue of a broker: where its messages are published to and received from.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a broker", note = "a broker has `publish` and `receive`")]
@@ -30,6 +33,12 @@ pub trait Broker: Send + Sync + 'static {
 pub trait Source: Send + Sync + 'static {
     /// The next delivery, if there is one at hand. Never waits.
     fn try_next(&self) -> Option<Received>;
+
+    /// Does it receive? What is in the queue is on its way then.
+    fn is_open(&self) -> bool;
+
+    /// So many deliveries that are not settled it hands out at most: with fewer, the queue has no more.
+    fn prefetch(&self) -> u16;
 
     /// Resolves when `try_next` may find something.
     fn changed(&self) -> impl Future<Output = ()> + Send;
@@ -68,6 +77,8 @@ pub struct Received {
     pub headers: Headers,
     /// It was handed out before, to somebody who did not settle it.
     pub redelivered: bool,
+    /// When it was sent, by the clock of whoever published it.
+    pub sent_at: Option<SystemTime>,
 }
 
 /// What becomes of a delivery at the broker.
@@ -163,6 +174,8 @@ impl<B: Broker> DynBroker for B {
 /// The boxed twin of [`Source`].
 pub(crate) trait DynSource: Send + Sync {
     fn try_next(&self) -> Option<Received>;
+    fn is_open(&self) -> bool;
+    fn prefetch(&self) -> u16;
     fn changed(&self) -> BoxFuture<'_, ()>;
     fn is_current(&self, tag: u64) -> bool;
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>>;
@@ -172,6 +185,14 @@ pub(crate) trait DynSource: Send + Sync {
 impl<T: Source> DynSource for T {
     fn try_next(&self) -> Option<Received> {
         Source::try_next(self)
+    }
+
+    fn is_open(&self) -> bool {
+        Source::is_open(self)
+    }
+
+    fn prefetch(&self) -> u16 {
+        Source::prefetch(self)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {

@@ -5,7 +5,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -76,6 +76,14 @@ struct Buffer {
     in_flight: usize,
     error: Option<Error>,
     finished: bool,
+    /// The source has had time to hand out what there was at the beginning.
+    settled_in: bool,
+    /// So many are about to be settled.
+    settling: usize,
+    /// All that may be out were: the broker may have more, and hands it out when some of them are settled.
+    more: bool,
+    /// When one was last handed out or settled.
+    moved: Option<Instant>,
 }
 
 /// A delivery that is not settled.
@@ -102,6 +110,11 @@ impl Held {
 impl Buffer {
     fn is_idle(&self) -> bool {
         self.admitted.is_empty() && self.unclaimed.is_empty()
+    }
+
+    /// So many were handed out and are not settled.
+    fn out(&self) -> usize {
+        self.admitted.len() + self.unclaimed.len() + self.settling
     }
 
     fn put(&mut self, delivery: Delivery) {

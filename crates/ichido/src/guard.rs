@@ -62,6 +62,8 @@ pub struct Unsent {
     pub edition: i64,
     /// How often it was published in vain.
     pub attempts: u32,
+    /// For how many milliseconds it has waited since it was sent, by the database's clock.
+    pub waited: i64,
     /// What is published.
     pub message: Outgoing,
 }

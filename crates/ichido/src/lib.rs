@@ -36,6 +36,7 @@ mod client;
 mod clock;
 mod context;
 mod delivery;
+mod doctor;
 mod draining;
 mod error;
 mod files;
@@ -89,12 +90,13 @@ pub use self::{
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
-    broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
+    broker::{Broker, Outgoing, Received, SENT_AT, Settlement, Source, Unpublished},
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::Context,
     delivery::{Claim, Delivery, Mark},
+    doctor::{InQueue, Judgement, MutexRow, Mutexes, Orphan, RawRow, RowState, Sighting, Verdict},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     guard::{Found, Guard, Outbox, Publication, Standing, Unsent},

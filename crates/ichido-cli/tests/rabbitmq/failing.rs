@@ -14,7 +14,7 @@ crate::on_all!(
 const NAMELESS: &str = r#"{"id":1,"name":null}"#;
 
 /// Sends an order that fails, and runs it until it has failed for good.
-async fn fail(world: &World<'_>) -> String {
+pub(crate) async fn fail(world: &World<'_>) -> String {
     let id = world.env.ok(&["send", "orders", NAMELESS]).await.trim().to_owned();
     let [mut process] = world.start(["failing"], &[]);
     world.env.until("select count(*) from ichido_parked where state = 'dead'", 1).await;

@@ -106,6 +106,8 @@ async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
         let ended = world.env.run(args).await;
         refused_by_broker(&ended, &["queues.orders.rabbitmq:", "refuses user \"ichido\""]);
         assert!(!ended.stderr.contains("twice"), "{ended:?}");
+        let every_detail = world.env.run(&[args, &["-vv"]].concat()).await;
+        assert!(every_detail.code == Some(127) && !every_detail.stderr.contains("twice"), "{every_detail:?}");
     }
 }
 

@@ -140,7 +140,7 @@ impl<'a> World<'a> {
     }
 
     /// Evaluates Erlang about a queue `Q` of the vhost.
-    fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
+    pub(crate) fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
         let vhost = self.url.rsplit_once('/').unwrap().1;
         let name = format!(r#"rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)"#);
         let found = format!("case rabbit_amqqueue:lookup({name}) of {{ok, Q}} -> {erlang}; _ -> {otherwise} end");
@@ -151,6 +151,11 @@ impl<'a> World<'a> {
     pub(crate) fn connections(&self) -> u32 {
         let vhost = self.url.rsplit_once('/').unwrap().1;
         self.node.eval(&format!(r#"length(rabbit_connection_tracking:list(<<"{vhost}">>))"#)).parse().expect("a number")
+    }
+
+    /// What an operator does by hand.
+    pub(crate) fn purge(&self, queue: &str) {
+        self.eval(queue, "rabbit_amqqueue:purge(Q), ok", "no_such_queue");
     }
 
     pub(crate) fn has_queue(&self, queue: &str) -> bool {

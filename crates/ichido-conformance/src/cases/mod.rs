@@ -339,6 +339,9 @@ macro_rules! brokering {
             each_of_three_queues_has_its_effect_once, a_foreign_message_that_fails_runs_again_from_its_own_queue,
             a_foreign_message_that_has_failed_is_a_dead_letter_and_comes_back,
             of_two_copies_of_a_foreign_message_one_is_busy, what_is_handed_out_again_is_marked_and_runs_once,
+            levels_at_a_broker_are_strict_despite_the_prefetch, levels_at_a_broker_have_their_weights,
+            a_level_in_the_database_and_one_at_a_broker_share_the_slots, a_higher_message_at_a_broker_starts_next,
+            an_old_message_at_a_broker_takes_turns_with_the_level_above,
             foreign_messages_share_a_transaction, what_is_in_the_inbox_is_forgotten_after_a_while
         ]);
     };

@@ -106,6 +106,14 @@ impl Broker for Told {
 }
 
 impl Source for Nothing {
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self) -> u16 {
+        1
+    }
+
     fn try_next(&self) -> Option<Received> {
         None
     }

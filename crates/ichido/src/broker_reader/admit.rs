@@ -2,7 +2,11 @@
 //! lock is not enough: with `claim = "lease"`, for what was handed out before, and for suspects. Its errors reach the
 //! workers through the buffer.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Buffer, Held, Shared, settle::PATIENCE};
 use crate::{
@@ -12,6 +16,12 @@ use crate::{
     draining::Draining,
 };
 
+/// What a broker has for us is here so soon after it was asked.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+/// The levels below do not wait longer for a broker that does not answer.
+const LONGEST_START: Duration = Duration::from_secs(2);
+
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
@@ -20,7 +30,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.cancelled() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut admitting = Admitting { source: None, draining: Draining::default(), shared };
+    let mut admitting = Admitting { source: None, draining: Draining::default(), begun: None, opened: None, shared };
     while !admitting.shared.closing.is_cancelled() {
         if let Err(error) = admitting.turn().await {
             admitting.shared.buffer().error = Some(error);
@@ -39,6 +49,9 @@ struct Admitting<S: Store> {
     /// None while nothing is to be received.
     source: Option<Arc<dyn DynSource>>,
     draining: Draining,
+    /// When the source was first asked, and first open.
+    begun: Option<Instant>,
+    opened: Option<Instant>,
 }
 
 impl<S: Store> Admitting<S> {
@@ -48,9 +61,11 @@ impl<S: Store> Admitting<S> {
         }
         let receiving = &self.shared.receiving;
         let source = self.source.get_or_insert_with(|| receiving.broker.receive(receiving.prefetch)).clone();
+        self.settle_in(&source);
         while let Some(received) = source.try_next() {
             self.admit(&source, received);
         }
+        self.look_for_more(&source);
         self.drop_stale().await;
         self.claim().await?;
         if self.shared.receiving.drain && self.is_drained().await? {
@@ -61,13 +76,35 @@ impl<S: Store> Admitting<S> {
         Ok(())
     }
 
+    /// A broker that was just asked may have something that is still on its way: the levels below wait for it, but not for long.
+    fn settle_in(&mut self, source: &Arc<dyn DynSource>) {
+        let now = self.shared.clock.now();
+        if self.shared.buffer().settled_in {
+            return;
+        }
+        let begun = *self.begun.get_or_insert(now);
+        if source.is_open() {
+            self.opened.get_or_insert(now);
+        }
+        let over = self.opened.is_some_and(|opened| now - opened >= ON_ITS_WAY) || now - begun >= LONGEST_START;
+        if over || !self.shared.buffer().is_idle() {
+            self.shared.buffer().settled_in = true;
+            self.shared.receiving.changed.notify_one();
+        }
+    }
+
     /// Until there may be something to do.
     async fn wait(&self, source: &Arc<dyn DynSource>) {
         let Shared { receiving, clock, closing, wake, .. } = &*self.shared;
+        let poll = {
+            let buffer = self.shared.buffer();
+            let waits = !buffer.settled_in || (buffer.more && buffer.out() < usize::from(source.prefetch()));
+            if waits { ON_ITS_WAY / 4 } else { receiving.poll }
+        };
         tokio::select! {
             () = source.changed() => {}
             () = wake.notified() => {}
-            () = clock.sleep(receiving.poll) => {}
+            () = clock.sleep(poll) => {}
             () = closing.cancelled() => {}
             () = receiving.following.held() => {}
         }
@@ -75,6 +112,7 @@ impl<S: Store> Admitting<S> {
 
     fn admit(&self, source: &Arc<dyn DynSource>, received: Received) {
         let Shared { receiving, .. } = &*self.shared;
+        self.note_out(source.prefetch());
         let id = id_of(&receiving.guard, &receiving.queue, &received);
         let key = Key::new([id.clone().unwrap_or_default()]);
         let mut message = Message::new(receiving.queue.clone(), key.clone(), received.payload.clone());
@@ -96,12 +134,33 @@ impl<S: Store> Admitting<S> {
         }
     }
 
+    /// One more is out.
+    fn note_out(&self, prefetch: u16) {
+        let mut buffer = self.shared.buffer();
+        buffer.more |= buffer.out() + 1 >= usize::from(prefetch);
+        buffer.moved = Some(self.shared.clock.now());
+    }
+
+    /// Does the broker have no more? If it could have handed out something for a while and has not.
+    fn look_for_more(&self, source: &Arc<dyn DynSource>) {
+        let mut buffer = self.shared.buffer();
+        let still = buffer.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
+        if buffer.more && still && buffer.out() < usize::from(source.prefetch()) {
+            buffer.more = false;
+            drop(buffer);
+            self.shared.receiving.changed.notify_one();
+        }
+    }
+
     /// From now on it can run.
     fn put(&self, buffer: &mut Buffer, held: Held, locked: bool, standing: Standing) {
         let Standing { failures, suspect, parked } = standing;
         let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
         let limit = self.shared.receiving.guard.payload_limit;
-        buffer.put(Delivery::claimed(held.message.clone(), claim, failures).within(limit));
+        let mut delivery = Delivery::claimed(held.message.clone(), claim, failures).within(limit);
+        delivery.waited = held.received.sent_at.map(|sent| sent.elapsed().unwrap_or_default());
+        delivery.sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
+        buffer.put(delivery);
         buffer.admitted.insert(held.message.key.clone(), held);
         self.shared.receiving.changed.notify_one();
     }
