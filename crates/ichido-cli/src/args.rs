@@ -80,6 +80,8 @@ pub(crate) enum Command {
     /// Look at and repair messages that have failed
     #[command(subcommand)]
     Failed(Failed),
+    /// Find messages that are stuck, at brokers and in tables, and say what to do; only --fix changes anything
+    Doctor(Doctor),
     /// Priority by service level
     #[command(subcommand)]
     Lanes(Lanes),
@@ -232,6 +234,16 @@ pub(crate) struct Status {
     #[arg(long)]
     pub(crate) watch: bool,
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Do it: retry, publish, delete dead letters of what is done, give rows back; each looked at again at that moment
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Print JSON, an object per line
     #[arg(long)]
     pub(crate) json: bool,
 }

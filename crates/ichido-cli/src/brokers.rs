@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use ichido::{CancellationToken, Outgoing, Process, Relay, Unpublished};
-use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, PublisherSettings, Topology};
+use ichido::{Outgoing, Process, Relay, Unpublished};
+use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
 
 use crate::{
-    config::{self, Config, RabbitMqType, Url},
+    config::{self, Config, Guard, RabbitMqType, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
     program,
@@ -19,9 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
 const ACK_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// The longest pause between two tries to declare something.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
 /// The brokers of a configuration, one for each of its queues that has one.
 #[derive(Clone)]
 pub(crate) struct Brokers(Vec<Kept>);
@@ -30,27 +27,30 @@ pub(crate) struct Brokers(Vec<Kept>);
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) name: String,
+    urls: Vec<Url>,
     broker: Broker,
-    rabbitmq: ichido_rabbitmq::RabbitMq,
-    /// How long the broker may take to confirm a message.
-    pub(crate) publish_deadline: Duration,
+    rabbitmq: RabbitMq,
+    /// Exchange and routing key, where a message must reach no other queue: a mutex stands for one.
+    alone: Option<(String, String)>,
     /// What is configured, in place of what the pool would ask for.
     prefetch: Option<u16>,
 }
 
 impl Brokers {
     pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
-        let mut made: Vec<(&[Url], Duration, Kept)> = Vec::new();
+        let mut made: Vec<(&config::RabbitMq, Kept)> = Vec::new();
         for (name, queue) in config.rabbitmq() {
-            let deadline = queue.mutex.publish_deadline;
-            let same = made.iter().find(|(urls, other, _)| *urls == queue.url && *other == deadline);
+            let same = made.iter().find(|(other, _)| {
+                let deadlines = (other.mutex.publish_deadline, queue.mutex.publish_deadline);
+                (&other.url, &other.management) == (&queue.url, &queue.management) && deadlines.0 == deadlines.1
+            });
             let kept = match same {
-                Some((_, _, first)) => first.beside(name, queue),
+                Some((_, first)) => first.beside(name, queue),
                 None => Kept::new(name, queue)?,
             };
-            made.push((&queue.url, deadline, kept));
+            made.push((queue, kept));
         }
-        Ok(Brokers(made.into_iter().map(|(_, _, kept)| kept).collect()))
+        Ok(Brokers(made.into_iter().map(|(_, kept)| kept).collect()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,39 +77,61 @@ impl Brokers {
         self.iter().fold(relay, |relay, kept| relay.broker(kept.name.as_str(), kept.clone()))
     }
 
-    /// Declares what the queues need. Who does not answer is told of, and is asked again until it does: a broker that is away keeps
-    /// nobody from starting.
-    pub(crate) async fn declare(&self, stop: &CancellationToken) -> Result<(), Failure> {
-        let tries: Vec<_> = self.0.iter().cloned().map(|kept| tokio::spawn(kept.declare_soon())).collect();
-        for (kept, tried) in self.iter().zip(tries) {
-            match tried.await.map_err(|error| Failure::found(error.to_string()))? {
+    /// Declares what the queues need, for a process that starts. A broker that is away keeps nobody from starting: it is declared
+    /// when something is published or received.
+    pub(crate) async fn declare(&self) -> Result<(), Failure> {
+        let declare = |kept: &Kept| tokio::spawn(kept.clone().declare(self.others(kept)));
+        let under_way: Vec<_> = self.iter().map(declare).collect();
+        for (kept, declaring) in self.iter().zip(under_way) {
+            let silent = |_| Ok(Err(kept.silent()));
+            let declared = tokio::time::timeout(PATIENCE, declaring).await.unwrap_or_else(silent);
+            match declared.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {
                     tracing::warn!("{}; going on without it, and back when it is there", why.text);
-                    tokio::spawn(kept.clone().declare_later(stop.clone()));
                 }
                 Err(refused) => return Err(refused),
             }
         }
         Ok(())
     }
+
+    /// Looks at a queue's broker, and changes nothing there.
+    pub(crate) async fn look(&self, kept: &Kept) -> Result<Look, Failure> {
+        kept.look(&self.others(kept)).await
+    }
+
+    /// What else is declared at the same broker.
+    fn others(&self, of: &Kept) -> Vec<Topology> {
+        let beside = |kept: &&Kept| kept.name != of.name && kept.urls.iter().any(|url| of.urls.contains(url));
+        self.iter().filter(beside).map(|kept| kept.rabbitmq.topology().clone()).collect()
+    }
 }
 
 impl Kept {
     fn new(name: &str, queue: &config::RabbitMq) -> Result<Self, Failure> {
-        let broker = Broker::new(queue.url.iter().map(Url::as_str))
-            .map_err(|error| Failure::usage(format!("queues.{name}.rabbitmq.url: {error}")))?;
+        let refused = |key: &str, error: Error| Failure::usage(format!("queues.{name}.rabbitmq.{key}: {error}"));
+        let broker = Broker::new(queue.url.iter().map(Url::as_str)).map_err(|error| refused("url", error))?;
         let mut settings = PublisherSettings::default();
-        let publish_deadline = queue.mutex.publish_deadline;
-        settings.publish_deadline = publish_deadline;
-        let rabbitmq = ichido_rabbitmq::RabbitMq::new(broker.clone(), topology(queue), settings);
-        Ok(Kept { name: name.to_owned(), broker, rabbitmq, publish_deadline, prefetch: queue.prefetch })
+        settings.publish_deadline = queue.mutex.publish_deadline;
+        let mut rabbitmq = RabbitMq::new(broker.clone(), topology(queue), settings);
+        if let Some(url) = &queue.management {
+            let management = Management::new(url.as_str(), &broker).map_err(|error| refused("management", error))?;
+            rabbitmq = rabbitmq.managed(management);
+        }
+        let (name, urls, alone) = (name.to_owned(), queue.url.clone(), alone(queue));
+        Ok(Kept { name, urls, broker, rabbitmq, alone, prefetch: queue.prefetch })
     }
 
     /// Another queue of the same broker.
     fn beside(&self, name: &str, queue: &config::RabbitMq) -> Self {
         let rabbitmq = self.rabbitmq.beside(topology(queue));
-        Kept { name: name.to_owned(), rabbitmq, prefetch: queue.prefetch, ..self.clone() }
+        Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
+    }
+
+    /// The queue at the broker.
+    pub(crate) fn rabbitmq(&self) -> &RabbitMq {
+        &self.rabbitmq
     }
 
     /// Host and port of each node.
@@ -117,44 +139,28 @@ impl Kept {
         self.broker.addresses()
     }
 
-    /// Looks at the broker, and changes nothing there.
-    pub(crate) async fn look(&self) -> Result<Look, Failure> {
-        self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))
-    }
-
-    pub(crate) async fn declare(&self, patience: Duration) -> Result<(), Failure> {
-        let declared = tokio::time::timeout(patience, self.rabbitmq.declare()).await;
-        let silent = |_| Failure { code: UNREACHABLE, text: self.told("does not answer") };
-        declared.map_err(silent)?.map_err(|error| self.failure(&error))
-    }
-
-    async fn declare_soon(self) -> Result<(), Failure> {
-        self.declare(PATIENCE).await
-    }
-
-    async fn declare_later(self, stop: CancellationToken) {
-        let mut pause = Duration::from_millis(200);
-        let trying = async {
-            while let Err(why) = self.declare(LONGEST_PAUSE).await {
-                if why.code != UNREACHABLE {
-                    tracing::error!("{}", why.text);
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-            tracing::info!(queue = self.name, "{}", self.told("is there, with all that the queue needs"));
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = trying => {}
+    async fn look(&self, others: &[Topology]) -> Result<Look, Failure> {
+        let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
+        if let Some((exchange, key)) = &self.alone {
+            let others: Vec<_> = others.iter().collect();
+            let refused = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
+            refused.map_err(|error| self.failure(&error))?;
         }
+        Ok(found)
     }
 
-    fn told(&self, what: &str) -> String {
-        format!("queues.{}.rabbitmq: the broker at {} {what}", self.name, self.addresses())
+    /// Nothing is declared of what cannot be had as a whole.
+    async fn declare(self, others: Vec<Topology>) -> Result<(), Failure> {
+        self.look(&others).await?;
+        self.rabbitmq.declare().await.map_err(|error| self.failure(&error))
     }
 
-    fn failure(&self, error: &Error) -> Failure {
+    fn silent(&self) -> Failure {
+        let text = format!("queues.{}.rabbitmq: the broker at {} does not answer", self.name, self.addresses());
+        Failure { code: UNREACHABLE, text }
+    }
+
+    pub(crate) fn failure(&self, error: &Error) -> Failure {
         let text = format!("queues.{}.rabbitmq: {error}", self.name);
         if error.is_transient() { Failure { code: UNREACHABLE, text } } else { Failure::usage(text) }
     }
@@ -171,8 +177,8 @@ impl ichido::Broker for Kept {
         self.rabbitmq.receive(self.prefetch.unwrap_or(prefetch))
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.rabbitmq.trouble()
+    async fn depths(&self) -> Result<ichido::Depths, String> {
+        ichido::Broker::depths(&self.rabbitmq).await
     }
 }
 
@@ -181,8 +187,11 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let kept = config.rabbitmq().filter_map(|(name, queue)| {
         let about = match queue.r#type {
             RabbitMqType::Quorum => return None,
+            RabbitMqType::Mirrored if queue.management.is_some() => return None,
             RabbitMqType::Classic => "a classic queue is on one node: what it holds is gone with that node's disk",
-            RabbitMqType::Mirrored => "whether the policy `ha-mode` is set for the queue, nobody can see over AMQP",
+            RabbitMqType::Mirrored => {
+                "that the policy `ha-mode` is set for the queue, nobody can see without `management`"
+            }
         };
         Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` is safe"))
     });
@@ -200,6 +209,10 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     kept.chain(late).collect()
 }
 
+fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
+    (queue.mutex.guard == Guard::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
+}
+
 fn topology(queue: &config::RabbitMq) -> Topology {
     let mut topology = Topology::new(&queue.queue);
     topology.kind = match queue.r#type {
@@ -213,4 +226,40 @@ fn topology(queue: &config::RabbitMq) -> Topology {
     topology.busy_delay = queue.mutex.busy_delay;
     topology.declare = queue.declare;
     topology
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(queue: &str, action: &str) -> Vec<String> {
+        let text = format!(
+            "[queues.q]\nrabbitmq = {{ url = \"amqp://h\", queue = \"x\"{queue} }}\n[queues.m]\n\
+             [actions.A]\nsql = [\"select 1\"]\nconcurrency = 4\n{action}\n"
+        );
+        warnings(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
+    }
+
+    #[test]
+    fn what_takes_longer_than_the_broker_waits_is_worth_a_word() {
+        let from = |queue: &str, timeout: &str| format!("from = \"{queue}\"\ntimeout = \"{timeout}\"");
+        assert_eq!(warned("", "from = \"q\""), Vec::<String>::new());
+        assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
+        let long = warned("", &from("q", "16m"));
+        assert!(
+            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
+            "{long:?}"
+        );
+        assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
+    }
+
+    #[test]
+    fn a_queue_that_is_not_replicated_for_sure_is_worth_a_word() {
+        for (keys, part) in [(", type = \"classic\"", "on one node"), (", type = \"mirrored\"", "`ha-mode`")] {
+            let warned = warned(keys, "from = \"q\"");
+            assert!(warned.len() == 1 && warned[0].contains(part), "{warned:?}");
+        }
+        let managed = ", type = \"mirrored\", management = \"http://h:15672\"";
+        assert_eq!(warned(managed, "from = \"q\""), Vec::<String>::new());
+    }
 }

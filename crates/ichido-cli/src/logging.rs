@@ -62,6 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_brokers_driver_is_silent_about_passwords() {
+        assert_eq!(without_secrets("info,lapin=off"), "info,lapin=off,amq_protocol_tcp=off");
+        for all in ["trace", "TRACE", "lapin=trace,amq_protocol_tcp=trace"] {
+            let told = without_secrets(all);
+            assert!(told.ends_with(",lapin=debug,amq_protocol_tcp=off") && filter(&told).is_ok(), "{told}");
+        }
+    }
+
+    #[test]
     fn a_word_that_is_no_level_is_refused_with_what_was_meant() {
         for good in ["info", "WARN", "debug,sqlx=warn", "ichido::monitor=info", "off", "info,", "warn, ichido=trace"] {
             assert!(filter(good).is_ok(), "{good}");

@@ -6,7 +6,7 @@ use ichido_postgres::Postgres;
 use ichido_sqlite::Sqlite;
 
 use crate::{
-    config::{Claim, Config, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
+    config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
     failure::Failure,
 };
 
@@ -58,10 +58,15 @@ fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option
 
 /// How a broker's queue is guarded.
 fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
-    let guarded = Guarded::new(&queue.exchange, &queue.routing_key).relay_after(queue.mutex.relay_after);
+    let guarded =
+        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(queue.mutex.relay_after);
     let guarded = match config.claim(&queue.mutex) {
         Claim::Lock => guarded,
         Claim::Lease => guarded.lease(),
+    };
+    let guarded = match queue.mutex.guard {
+        Guard::Mutex => guarded,
+        Guard::Inbox => guarded.inbox(),
     };
     match queue.mutex.on_busy {
         OnBusy::Delay => guarded,

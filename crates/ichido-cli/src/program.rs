@@ -138,7 +138,11 @@ fn settings(config: &Config) -> Settings {
         check: process.check,
         check_every: process.check_every,
         progress: config.log.progress,
-        retention: Retention { stats: config.retention.stats, audit: config.retention.audit },
+        retention: Retention {
+            stats: config.retention.stats,
+            audit: config.retention.audit,
+            inbox: config.retention.inbox,
+        },
         ..Settings::default()
     }
 }

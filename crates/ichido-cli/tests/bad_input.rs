@@ -24,8 +24,8 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
         ("from        = \"orders\"", "from = \"ordres\"", &["actions.ProjectCreation.from", "did you mean `orders`"]),
         (
             "[queues.mail]",
-            "[queues.mail]\nrabbitmq = { url = \"amqp://127.0.0.1\", queue = \"q\" }",
-            &["queues.mail.rabbitmq", "not in this version"],
+            "[queues.mail]\nsqs = { url = \"http://127.0.0.1\", queue = \"q\" }",
+            &["queues.mail.sqs", "not in this version"],
         ),
         ("url = \"", "url = \"ftp://", &["database.url"]),
     ];

@@ -47,6 +47,7 @@ pub(crate) struct Shared {
     pub(crate) queues: Vec<Queue>,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) origin: OnceCell<Arc<str>>,
+    pub(crate) mariadb: OnceCell<bool>,
     pub(crate) rendered: Rendered,
     /// Has a session ever got a limit for its statements?
     pub(crate) limited: AtomicBool,
@@ -79,6 +80,7 @@ impl MySql {
             queues,
             statements: OnceCell::new(),
             origin: OnceCell::new(),
+            mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
         };

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Queue, Result,
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
@@ -33,8 +33,8 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
-        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(queue)?);
+    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: &Rows, rules: &Guarded) -> Result<Self> {
+        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(&queue.name)?);
         let known = "concat_ws(' ', p.state, p.attempts, p.suspect)";
         let free = "(t.owner is null or t.owner = ?)";
         Ok(Mutex {
@@ -89,19 +89,67 @@ impl MySql {
                 Ok(found(owner.is_none(), owner, known))
             }
             Ok(_) => Ok(Found::Nothing),
-            Err(error) if fault::number(&error).is_some_and(|number| LOCKED.contains(&number)) => Ok(Found::Busy),
+            Err(error) if is_locked(&error) => Ok(Found::Busy),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Locks what guards a message: its sender's row, or its place in the inbox.
+    pub(crate) async fn guard_in(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<Found> {
+        let queue = self.queue(&delivery.message.queue).await?;
+        match self.lock_in(&mut *tx, delivery).await? {
+            known @ (Found::Nothing | Found::Free(_)) if queue.has_inbox() => {
+                self.enter(tx, queue, delivery, known).await
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Is the row there and free? It is locked then until the transaction ends.
+    pub(crate) async fn is_unowned(&self, tx: &mut MySqlConnection, queue: &Statements, key: &Key) -> Result<bool> {
+        let id = &key.columns()[0];
+        let free = format!(
+            "select cast(t.id as char) from {} where t.id = ? and t.queue = ? and t.owner is null for update skip locked",
+            queue.rows.by_key()
+        );
+        let free = sqlx::query(AssertSqlSafe(free)).bind(id).bind(&*queue.queue).fetch_optional(tx).await?;
+        Ok(free.map(|row| row.try_get::<String, _>(0)).transpose()?.is_some_and(|found| found == *id))
+    }
+
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
-        let mutex = queue.mutex()?;
+        queue.mutex()?;
         keys.iter().try_for_each(|key| queue.refuse_key(key))?;
         if keys.is_empty() {
             return Ok(Vec::new());
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
+        let received = if queue.has_inbox() {
+            self.mark_received(&mut tx, process, queue, keys).await?
+        } else {
+            vec![None; keys.len()]
+        };
+        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        // Only the inbox says that something is done; a row that went meanwhile does not.
+        let sure = |found| if queue.has_inbox() && found == Found::Nothing { Found::Busy } else { found };
+        let mut claimed = claimed.into_iter().map(sure);
+        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
+    }
+
+    /// Marks rows that are there.
+    async fn claim_rows_of(
+        &self,
+        tx: &mut MySqlConnection,
+        process: ProcessId,
+        queue: &Statements,
+        keys: &[Key],
+    ) -> Result<Vec<Found>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mutex = queue.mutex()?;
         let ids: Vec<&str> = keys.iter().map(|key| &*key.columns()[0]).collect();
         let free = queue.of_many(&mutex.free, keys.len(), " for update skip locked");
         let free = sqlx::query(AssertSqlSafe(free)).bind(process.to_string());
@@ -111,14 +159,13 @@ impl MySql {
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-            ours.iter().fold(claim, |claim, id| claim.bind(id)).execute(&mut *tx).await?;
+            ours.iter().fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
         let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
         let there: BTreeMap<String, Option<ProcessId>> =
             there.iter().map(|row| Ok((row.try_get(0)?, owner(row)?))).collect::<Result<_>>()?;
-        let known = self.known(&mut tx, queue, keys).await?;
-        tx.commit().await?;
+        let known = self.known(tx, queue, keys).await?;
         let what = |(key, id): (&Key, &&str)| match there.get(*id) {
             None => Found::Nothing,
             Some(owner) => {
@@ -154,8 +201,17 @@ impl MySql {
 
     /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
     pub(crate) async fn is_free(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<bool> {
-        Ok(matches!(self.lock_in(tx, delivery).await?, Found::Free(_)))
+        let queue = self.queue(&delivery.message.queue).await?;
+        match self.lock_in(&mut *tx, delivery).await? {
+            Found::Free(_) | Found::Nothing if queue.has_inbox() => self.may_set_aside(tx, queue, delivery).await,
+            found => Ok(matches!(found, Found::Free(_))),
+        }
     }
+}
+
+/// Does who will not wait hear that somebody else has the row?
+pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
+    fault::number(error).is_some_and(|number| LOCKED.contains(&number))
 }
 
 /// What the parked row of a message says.

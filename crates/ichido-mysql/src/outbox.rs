@@ -102,7 +102,8 @@ impl MySql {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from {} \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             timestampdiff(microsecond, created_at, utc_timestamp(6)) div 1000 from {} \
              where queue = ? and published_at is null and due_at <= utc_timestamp(6) order by number limit ?",
             self.shared.schema.outbox
         );
@@ -164,7 +165,7 @@ impl MySql {
                 numbers(there.len())
             );
             let note = sqlx::query(AssertSqlSafe(note));
-            there.iter().fold(note, |note, number| note.bind(number)).execute(&mut *tx).await?;
+            there.iter().fold(note, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(())
@@ -214,10 +215,39 @@ impl MySql {
         );
         let (message, id) = (&delivery.message, &delivery.message.key.columns()[0]);
         let keep = sqlx::query(AssertSqlSafe(keep)).bind(id).bind(id).bind(&*queue.queue);
-        let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+        let keep = keep.bind("").bind(&mutex.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).bind(id);
         keep.execute(tx).await?;
         Ok(())
+    }
+
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        let queue = self.queue(queue).await?;
+        let old = format!(
+            "select cast(m.id as char) from {} m join {} o on o.mutex = m.id where m.queue = ? and m.owner is null \
+             and o.published_at < utc_timestamp(6) - interval ? microsecond order by o.published_at limit ?",
+            self.shared.schema.mutex, self.shared.schema.outbox
+        );
+        let age = backend::wait_ms(age).saturating_mul(1000);
+        let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(age).bind(most as u64);
+        let old = old.fetch_all(&self.own).await?;
+        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    /// Row by row in their order: what somebody is at is passed over, and nothing else is locked on the way.
+    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let mut tx = self.begin_own().await?;
+        let mut free = Vec::new();
+        for key in keys {
+            queue.refuse_key(key)?;
+            if free.len() < most && self.is_unowned(&mut tx, queue, key).await? {
+                free.push(key.clone());
+            }
+        }
+        self.republish(&mut tx, queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
     }
 
     pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
@@ -244,6 +274,7 @@ fn read(row: &MySqlRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent>
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get::<i32, _>(2)?.unsigned_abs(),
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

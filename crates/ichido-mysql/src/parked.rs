@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{
-    Delivery, Failure, Key, MessageId, Registration, Result,
+    Claim, Delivery, Failure, Key, MessageId, Registration, Result,
     backend::{self, Note},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -41,6 +41,9 @@ impl MySql {
         if claim.locked && !self.is_free(&mut *tx, delivery).await? {
             return Ok(false);
         }
+        if queue.has_inbox() {
+            return self.park_received(tx, queue, delivery, claim, failure).await;
+        }
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
         let mut park =
             sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
@@ -58,6 +61,23 @@ impl MySql {
         }
         self.keep_payload(&mut *tx, queue, delivery).await?;
         self.write_note(tx, queue, key, Note::failure(failure)).await?;
+        Ok(true)
+    }
+
+    /// The same where the inbox guards: there may be no row yet.
+    async fn park_received(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+        failure: &Failure,
+    ) -> Result<bool> {
+        if !self.set_aside(&mut *tx, queue, delivery, claim.in_row()).await? {
+            return Ok(false);
+        }
+        self.keep_payload(&mut *tx, queue, delivery).await?;
+        self.write_note(tx, queue, &delivery.message.key, Note::failure(failure)).await?;
         Ok(true)
     }
 

@@ -358,7 +358,7 @@ impl Statements {
             bound: LowerBound::default(),
             groups: Groups::new(schema, &rows, &conditions)?,
             mutex: match &queue.place {
-                Place::Broker(rules) => Some(Mutex::new(schema, &queue.name, &rows, rules)?),
+                Place::Broker(rules) => Some(Mutex::new(schema, queue, &rows, rules)?),
                 _ => None,
             },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
@@ -386,11 +386,11 @@ impl Statements {
             waiting: format!("select {out} from {by_key} where {waits} and ").into(),
             return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
             revive: format!("update {by_key} set {revive} where {failed} and {key}").into(),
-            // A message of ichido's own goes, a row of the user's own stays as it is.
-            discard: if rows.kind != Kind::Table {
-                format!("delete t from {by_key} where {failed} and {key}").into()
-            } else {
+            // A row of the user's own stays as it is, a message of ichido's own goes.
+            discard: if rows.kind == Kind::Table {
                 format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
+            } else {
+                format!("delete t from {by_key} where {failed} and {key}").into()
             },
             dead_or_new: format!(
                 "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "

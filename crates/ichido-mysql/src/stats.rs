@@ -72,7 +72,7 @@ impl MySql {
             let forget = sqlx::query(AssertSqlSafe(forget)).bind(first.saturating_add(NOTES_AT_A_TIME));
             forget.bind(seconds).execute(&self.own).await?;
         }
-        Ok(())
+        self.forget_inbox(retention).await
     }
 }
 

@@ -1,10 +1,10 @@
 //! [`ichido::Store`] for MariaDB and MySQL: every verb, each a line that names where it is done.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
     Around, Bell, Delivery, Failure, FileSetId, Found, Guard, Key, MessageId, NewMessage, ProcessId, Publication,
-    Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
+    Registration, Rescued, Result, Retention, Store, Terms, Unsent, backend, stat::Stat,
 };
 use sqlx::MySqlConnection;
 
@@ -104,11 +104,15 @@ impl Store for MySql {
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.lock_in(&mut tx.inner, delivery).await
+        self.guard_in(&mut tx.inner, delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         self.claim_keys(process, queue, keys).await
+    }
+
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        backend::broker_queues(&self.shared.queues)
     }
 
     async fn publish(
@@ -130,6 +134,14 @@ impl Store for MySql {
 
     async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
         self.leave_turn_of(relay, queue).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        self.circulating_of(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.publish_keys_again(queue, keys, most).await
     }
 
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {

@@ -82,6 +82,9 @@ impl MySql {
             }
             self.free_group(&mut tx.inner, queue, claim.owner, claim.group.as_ref()).await?;
         }
+        if queue.has_inbox() {
+            return if self.pass_inbox(tx, queue, owner, some).await? { Ok(()) } else { Err(Error::LostClaim) };
+        }
         let complete = match some.len() {
             1 => sqlx::query(AssertSqlSafe(queue.complete.clone())),
             many => sqlx::query(AssertSqlSafe(queue.of_many(&queue.complete_many, many, ""))),
@@ -105,6 +108,9 @@ impl MySql {
     pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        if queue.has_inbox() {
+            return self.is_missing(&delivery.message.key).await;
+        }
         let mut tx = self.begin_own().await?;
         let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {

@@ -58,5 +58,6 @@ impl Fixture for OnMariaDb {
 }
 
 ichido_conformance::conformance!(OnMariaDb);
+ichido_conformance::locking!(OnMariaDb);
 ichido_conformance::crashing!(OnMariaDb);
 ichido_conformance::brokering!(OnMariaDb);

@@ -80,8 +80,7 @@ impl Postgres {
         let queue = self.queue(&delivery.message.queue).await?;
         let key = &delivery.message.key;
         queue.refuse_key(key)?;
-        let lock =
-            sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(&key.columns()[0]).bind(key.to_string());
+        let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(id(key)).bind(key.to_string());
         match lock.persistent(!self.own.is_pooled()).fetch_optional(tx).await {
             Ok(None) => Ok(Found::Nothing),
             Ok(Some(row)) => found(&row, None),
@@ -90,10 +89,33 @@ impl Postgres {
         }
     }
 
+    /// Locks what guards a message: its sender's row, or its place in the inbox.
+    pub(crate) async fn guard_in(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<Found> {
+        let queue = self.queue(&delivery.message.queue).await?;
+        match self.lock_in(&mut *tx, delivery).await? {
+            known @ (Found::Nothing | Found::Free(_)) if queue.has_inbox() => {
+                self.enter(tx, queue, delivery, known).await
+            }
+            found => Ok(found),
+        }
+    }
+
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if !queue.has_inbox() {
+            return self.claim_rows_of(process, queue, keys).await;
+        }
         let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let received = self.mark_received(process, queue, &ids).await?;
+        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let mut claimed = self.claim_rows_of(process, queue, &open.collect::<Vec<_>>()).await?.into_iter();
+        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
+    }
+
+    /// Marks rows that are there.
+    async fn claim_rows_of(&self, process: ProcessId, queue: &Statements, keys: &[Key]) -> Result<Vec<Found>> {
+        let ids: Vec<_> = keys.iter().map(id).collect();
         let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
         let claim = sqlx::query(AssertSqlSafe(queue.mutex()?.claim.clone())).bind(process.to_string());
         let rows = self.own.fetch_all(claim.bind(ids).bind(texts)).await?;
@@ -110,8 +132,19 @@ impl Postgres {
 
     /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
     pub(crate) async fn is_free(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<bool> {
-        Ok(matches!(self.lock_in(tx, delivery).await?, Found::Free(_)))
+        let inbox = self.queue(&delivery.message.queue).await?.has_inbox();
+        match self.lock_in(&mut *tx, delivery).await? {
+            Found::Free(_) | Found::Nothing if inbox => {
+                self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
+            }
+            found => Ok(matches!(found, Found::Free(_))),
+        }
     }
+}
+
+/// The id in a key; none if no row can have it, because the server knows no NUL.
+fn id(key: &Key) -> Option<&str> {
+    key.columns().first().map(String::as_str).filter(|id| !id.contains('\0'))
 }
 
 /// What a row says; `claimed` if it was to be marked as our own.

@@ -66,7 +66,8 @@ impl Postgres {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from {} \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             (extract(epoch from clock_timestamp() - created_at) * 1000)::bigint from {} \
              where queue = $1 and published_at is null and due_at <= clock_timestamp() order by number limit $2",
             self.shared.schema.outbox
         );
@@ -153,10 +154,38 @@ impl Postgres {
         );
         let message = &delivery.message;
         let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
-        let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+        // To this queue only, by the exchange that leads to every queue by its name.
+        let keep = keep.bind("").bind(&mutex.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         keep.execute(tx).await?;
         Ok(())
+    }
+
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        let queue = self.queue(queue).await?;
+        let old = format!(
+            "select m.id from {} m join {} o on o.mutex = m.id where m.queue = $1 and m.owner is null \
+             and o.published_at < clock_timestamp() - $2 * interval '1 millisecond' order by o.published_at limit $3",
+            self.shared.schema.mutex, self.shared.schema.outbox
+        );
+        let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(backend::wait_ms(age));
+        let old = self.own.fetch_all(old.bind(i64::try_from(most).unwrap_or(i64::MAX))).await?;
+        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        let again = format!(
+            "with free as materialized (select m.id from {} m, unnest($1::text[]) with ordinality as k(id, at) \
+             where m.id = k.id and m.queue = $2 and m.owner is null order by at limit $3 for update of m skip locked) \
+             update {} o set published_at = null, due_at = clock_timestamp(), edition = edition + 1, attempts = 0, error = null \
+             from free where o.mutex = free.id",
+            self.shared.schema.mutex, self.shared.schema.outbox
+        );
+        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let again = sqlx::query(AssertSqlSafe(again)).bind(ids).bind(&*queue.queue);
+        Ok(self.own.execute(again.bind(i64::try_from(most).unwrap_or(i64::MAX))).await?.rows_affected())
     }
 
     pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
@@ -182,6 +211,7 @@ fn read(row: &PgRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent> {
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get::<i32, _>(2)?.unsigned_abs(),
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

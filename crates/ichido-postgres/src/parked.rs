@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{
-    Delivery, Failure, Key, MessageId, Registration, Result,
+    Claim, Delivery, Failure, Key, MessageId, Registration, Result,
     backend::{self, Note},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
@@ -37,6 +37,9 @@ impl Postgres {
             return Ok(false);
         }
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
+        if queue.has_inbox() {
+            return self.park_received(tx, queue, delivery, claim, failure).await;
+        }
         let mut park =
             sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
         for column in delivery.message.key.columns() {
@@ -53,6 +56,24 @@ impl Postgres {
         }
         self.keep_payload(tx, queue, delivery).await?;
         self.write_note(tx, queue, &delivery.message.key, Note::failure(failure)).await?;
+        Ok(true)
+    }
+
+    /// The same where the inbox guards: there may be no row yet.
+    async fn park_received(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+        failure: &Failure,
+    ) -> Result<bool> {
+        let key = &delivery.message.key;
+        if !self.set_aside(&mut *tx, queue, &key.columns()[0], claim.in_row()).await? {
+            return Ok(false);
+        }
+        self.keep_payload(&mut *tx, queue, delivery).await?;
+        self.write_note(tx, queue, key, Note::failure(failure)).await?;
         Ok(true)
     }
 

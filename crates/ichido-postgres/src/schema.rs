@@ -42,6 +42,7 @@ pub(crate) struct Schema {
     pub(crate) origin: String,
     pub(crate) mutex: String,
     pub(crate) outbox: String,
+    pub(crate) inbox: String,
     pub(crate) relay: String,
     version: String,
 }
@@ -68,6 +69,7 @@ impl Schema {
             origin: table("ichido_origin"),
             mutex: table("ichido_mutex"),
             outbox: table("ichido_outbox"),
+            inbox: table("ichido_inbox"),
             relay: table("ichido_relay"),
             version: table("ichido_schema"),
             name,

@@ -127,7 +127,7 @@ impl Rows {
         self.each_key(" and ", |at, column| format!("t.{} = cast(k.k{at} as {})", column.quoted, column.kind))
     }
 
-    fn key_out(&self) -> String {
+    pub(crate) fn key_out(&self) -> String {
         self.each_key(", ", |at, column| format!("t.{}::text as k{at}", column.quoted))
     }
 
@@ -275,11 +275,11 @@ impl Statements {
             )
             .into(),
             revive: format!("update {table} t set {revive} where {key} and {failed}").into(),
-            // A message of ichido's own goes, a row of the user's own stays as it is.
-            discard: if rows.kind != Kind::Table {
-                format!("delete from {table} t where {key} and {failed}").into()
-            } else {
+            // A row of the user's own stays as it is, a message of ichido's own goes.
+            discard: if rows.kind == Kind::Table {
                 format!("select 1 from {table} t where {key} and {failed} for update").into()
+            } else {
+                format!("delete from {table} t where {key} and {failed}").into()
             },
             dead_or_new: format!(
                 "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {} where {many}",

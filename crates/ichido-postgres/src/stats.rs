@@ -74,7 +74,7 @@ impl Postgres {
             let forget = sqlx::query(AssertSqlSafe(forget)).bind(first.saturating_add(NOTES_AT_A_TIME));
             self.own.execute(forget.bind(retention.audit_seconds())).await?;
         }
-        Ok(())
+        self.forget_inbox(retention).await
     }
 }
 

@@ -24,7 +24,7 @@ const READ_ONLY: &str = "25006";
 /// An open business transaction.
 pub struct Tx {
     pub(crate) inner: Transaction<'static, sqlx::Postgres>,
-    token: String,
+    pub(crate) token: String,
     _place: OwnedSemaphorePermit,
 }
 
@@ -105,6 +105,9 @@ impl Postgres {
         }
         let groups: Vec<_> = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
         self.free_groups(&mut tx.inner, queue, owner.unwrap_or(ProcessId::NOBODY), &groups).await?;
+        if queue.has_inbox() {
+            return self.pass_inbox(tx, queue, owner, some).await;
+        }
         let statement = if some.len() == 1 { &queue.complete } else { &queue.complete_many };
         let owner = owner.map(|owner| owner.to_string());
         let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&tx.token);
@@ -143,6 +146,9 @@ impl Postgres {
     pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        if queue.has_inbox() {
+            return self.is_missing(&delivery.message.key).await;
+        }
         let mut tx = self.begin_own().await?;
         let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {

@@ -57,5 +57,6 @@ impl Fixture for OnPostgres {
 }
 
 ichido_conformance::conformance!(OnPostgres);
+ichido_conformance::locking!(OnPostgres);
 ichido_conformance::crashing!(OnPostgres);
 ichido_conformance::brokering!(OnPostgres);

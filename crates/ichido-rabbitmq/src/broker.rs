@@ -55,8 +55,20 @@ impl Broker {
         self.nodes.iter().map(address).collect::<Vec<_>>().join(", ")
     }
 
+    /// Name, password and vhost, as the first URL has them.
+    pub(crate) fn login(&self) -> (&str, &str, &str) {
+        let uri = &self.nodes[0];
+        let user = &uri.authority.userinfo;
+        (&user.username, &user.password, &uri.vhost)
+    }
+
     pub(crate) fn tls(&self) -> &OwnedTLSConfig {
         &self.tls
+    }
+
+    /// The next one to connect begins with the next address.
+    pub(crate) fn move_on(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection> {
@@ -80,7 +92,7 @@ impl Broker {
                 Ok(found) => return Ok(found),
                 Err(error) => failed = Some((uri, error)),
             }
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.move_on();
         }
         let (uri, source) = failed.expect("at least one address");
         Err(if error::is_refusal(&source) {

@@ -4,11 +4,12 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use ichido::{Received, Settlement, Unpublished};
 
-use crate::{Delivery, Id, Source, rabbitmq::trouble};
+use crate::{Delivery, Id, Source, State, rabbitmq::trouble};
 
 /// Hands out deliveries of one queue and settles them.
 #[derive(Debug)]
@@ -24,6 +25,12 @@ struct Out {
 }
 
 impl Deliveries {
+    /// Why nothing is received now, if that is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        trouble(self.source.state())
+    }
+
     pub(crate) fn of(source: Source) -> Self {
         Self { source, out: Mutex::default() }
     }
@@ -52,6 +59,14 @@ impl ichido::Source for Deliveries {
         Some(received)
     }
 
+    fn is_open(&self) -> bool {
+        matches!(self.source.state(), State::Connected)
+    }
+
+    fn prefetch(&self) -> u16 {
+        self.source.prefetch()
+    }
+
     async fn changed(&self) {
         self.source.changed().await;
     }
@@ -74,10 +89,6 @@ impl ichido::Source for Deliveries {
         Ok(())
     }
 
-    fn trouble(&self) -> Option<String> {
-        trouble(self.source.state())
-    }
-
     async fn close(&self) {
         self.source.close().await;
     }
@@ -95,8 +106,15 @@ fn received(tag: u64, delivery: &Delivery) -> Received {
         origin: delivery.origin(),
         queue: delivery.queue(),
         message_id: delivery.message_id().map(str::to_owned),
+        sender: delivery.app_id().map(str::to_owned),
         payload: Arc::clone(&delivery.payload),
         headers: delivery.headers(),
         redelivered: delivery.is_redelivered(),
+        sent_at: sent_at(delivery),
     }
+}
+
+fn sent_at(delivery: &Delivery) -> Option<SystemTime> {
+    let ms = delivery.header(ichido::SENT_AT)?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_millis(ms))
 }

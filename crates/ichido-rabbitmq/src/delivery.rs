@@ -17,6 +17,7 @@ pub struct Delivery {
     pub(crate) exchange: String,
     pub(crate) routing_key: String,
     pub(crate) redelivered: bool,
+    pub(crate) tag: u64,
     /// Belongs to the channel on which it came: what is said through it never reaches another channel.
     pub(crate) acker: Acker,
 }
@@ -27,6 +28,7 @@ impl Delivery {
             exchange: delivery.exchange.to_string(),
             routing_key: delivery.routing_key.to_string(),
             redelivered: delivery.redelivered,
+            tag: delivery.delivery_tag,
             properties: delivery.properties,
             payload: delivery.data.into(),
             acker: delivery.acker,

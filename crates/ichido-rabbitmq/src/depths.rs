@@ -32,7 +32,7 @@ impl Topology {
     }
 }
 
-async fn look(connection: &Connection, queue: &str) -> Result<(u32, u32)> {
+pub(crate) async fn look(connection: &Connection, queue: &str) -> Result<(u32, u32)> {
     let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
     let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;

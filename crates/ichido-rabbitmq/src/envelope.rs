@@ -122,11 +122,12 @@ fn kept(old: &BasicProperties) -> BasicProperties {
     }
 }
 
-/// Without what the broker has written about former queues: it drops a message that it takes to go round in circles.
+/// Without what the broker has written about former queues: it drops a message that it takes to go round in circles. And without
+/// what ichido has written on the way there.
 fn without_history(headers: &FieldTable) -> FieldTable {
     let mut kept = FieldTable::default();
     for (name, value) in headers {
-        if !header::is_history(name.as_str()) {
+        if !header::is_history(name.as_str()) && ![header::REASON, header::REDELIVERED].contains(&name.as_str()) {
             kept.insert(name.clone(), value.clone());
         }
     }
@@ -198,8 +199,15 @@ mod tests {
     #[test]
     fn a_copy_knows_nothing_of_former_queues() {
         let mut headers = FieldTable::default();
-        for name in ["x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", header::ID, "colour"]
-        {
+        for name in [
+            "x-death",
+            "x-first-death-queue",
+            "x-last-death-reason",
+            "x-delivery-count",
+            header::REASON,
+            header::ID,
+            "colour",
+        ] {
             headers.insert(name.into(), AMQPValue::LongInt(1));
         }
         let old = BasicProperties::default().with_headers(headers);

@@ -14,6 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Something must be changed by hand before this can work; the text says what.
     Setup(String),
+    /// Somebody else is at it; later it works.
+    Busy(String),
     /// No address of the broker answers.
     Unreachable {
         /// Host and port of each.
@@ -28,6 +30,13 @@ pub enum Error {
         /// What was said.
         source: lapin::Error,
     },
+    /// The management API does not answer, or not well.
+    Management {
+        /// What was being done.
+        doing: String,
+        /// What was said, and where.
+        why: String,
+    },
 }
 
 impl Error {
@@ -36,7 +45,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Error::Setup(_) => false,
-            Error::Unreachable { .. } => true,
+            Error::Busy(_) | Error::Unreachable { .. } | Error::Management { .. } => true,
             Error::Broker { source, .. } => !is_refusal(source),
         }
     }
@@ -50,11 +59,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Setup(text) => f.write_str(text),
+            Error::Setup(text) | Error::Busy(text) => f.write_str(text),
             Error::Unreachable { addresses, source } => {
                 write!(f, "the broker at {addresses} does not answer: {source}")
             }
             Error::Broker { doing, source } => write!(f, "{doing}: {source}"),
+            Error::Management { doing, why } => write!(f, "{doing}: {why}"),
         }
     }
 }
@@ -62,7 +72,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Setup(_) => None,
+            Error::Setup(_) | Error::Busy(_) | Error::Management { .. } => None,
             Error::Unreachable { source, .. } | Error::Broker { source, .. } => Some(source),
         }
     }

@@ -9,16 +9,19 @@
 //! | `topology` | the queue, its dead letters, and where busy deliveries wait |
 //! | `fan_out` | whether a message reaches several queues |
 //! | `depths` | how full the queues are |
+//! | `management`, `http` | what AMQP does not tell: unacknowledged messages, bindings; and the policy that mirrors queues |
 //! | `link` | one connection, made again when it is lost; its state |
 //! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::Broker`] and [`ichido::Source`] |
 //! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
 //! | `source`, `delivery` | receives and settles; what was received |
+//! | `dead_letters` | reads dead letters without taking them |
 //! | `header` | the mutex id and the other headers, whatever kind of value they have |
 //! | `error` | what can go wrong |
 
 #![forbid(unsafe_code)]
 
 mod broker;
+mod dead_letters;
 mod deliveries;
 mod delivery;
 mod depths;
@@ -26,7 +29,9 @@ mod envelope;
 mod error;
 mod fan_out;
 mod header;
+mod http;
 mod link;
+mod management;
 mod publisher;
 mod rabbitmq;
 mod source;
@@ -35,6 +40,7 @@ mod version;
 
 pub use self::{
     broker::Broker,
+    dead_letters::DeadLetters,
     deliveries::Deliveries,
     delivery::Delivery,
     depths::Depths,
@@ -43,6 +49,7 @@ pub use self::{
     fan_out::Binding,
     header::{ID, Id, ORIGIN, QUEUE, REASON},
     link::State,
+    management::{Counts, Management},
     publisher::{Publisher, PublisherSettings},
     rabbitmq::RabbitMq,
     source::{Settled, Source},

@@ -79,7 +79,10 @@ impl Link {
         {
             return Ok(Arc::clone(current));
         }
-        slot.current = None;
+        if slot.current.take().is_some() {
+            // Where one was lost, another may not be had.
+            self.broker.move_on();
+        }
         tokio::time::sleep_until(slot.pace.next.into()).await;
         match self.broker.connect(self.name).await {
             Ok(connection) => {
@@ -122,6 +125,7 @@ impl Link {
         self.number.fetch_add(1, Ordering::Relaxed);
         self.state.send_replace(State::Away(why.to_owned()));
         if let Some(connection) = slot.current.take() {
+            self.broker.move_on();
             // In a task of its own: one that is lost may take its time to say so.
             tokio::spawn(async move { timeout(GOODBYE, connection.close(200, "".into())).await });
         }

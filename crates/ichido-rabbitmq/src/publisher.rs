@@ -85,6 +85,14 @@ impl Publisher {
         self.0.link.state()
     }
 
+    pub(crate) async fn publish_one(&self, message: Envelope) -> Fate {
+        self.publish(&[message]).await.pop().expect("one fate for one message")
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.settings.publish_deadline
+    }
+
     /// Publishes messages in their order and tells the fate of each, in the same order. Those that are confirmed are in each
     /// queue in the order in which they were given.
     ///
@@ -117,7 +125,7 @@ impl Inner {
             Err(_) => return unsent(window, &self.why_waiting()),
         };
         let sent = Window::send(&lane.channel, window, deadline).await;
-        if sent.is_settled() {
+        if sent.all_taken() {
             self.link.worked();
             self.idle().push(lane);
         }
@@ -226,9 +234,11 @@ impl Window {
         self.returned.extend(returned);
     }
 
-    /// Is everything answered, so that the channel has nothing left to say about these messages?
-    fn is_settled(&self) -> bool {
-        self.answers.iter().all(|answer| matches!(answer, Answer::Ack | Answer::Nack))
+    /// Is everything taken, so that the channel has nothing left to say about these messages? One that has refused a message
+    /// may refuse for ever: RabbitMQ 3.10.8 looks for the leader of a quorum queue once per channel, and if that was a node
+    /// that has just died, it says no to whatever is sent there.
+    fn all_taken(&self) -> bool {
+        self.answers.iter().all(|answer| matches!(answer, Answer::Ack))
     }
 
     /// What the broker said when it closed the channel because of one of the messages.
@@ -244,13 +254,13 @@ impl Window {
         let fate = |(message, answer): (&Envelope, Answer)| {
             if let Some(at) = returned.iter().position(|returned| is_same(returned, message)) {
                 let returned = returned.swap_remove(at);
-                let (reply, key) = (&returned.reply_text, &message.routing_key);
+                let (reply, key) = (&returned.reply_text, message.routing_key.as_str());
                 return Err(Unpublished::Unroutable(format!("{reply} ({:?}, {key:?})", message.exchange.as_str())));
             }
             match answer {
                 Answer::Ack => Ok(()),
                 Answer::Nack => {
-                    Err(Unpublished::Refused(format!("a queue for {:?} did not take it", message.routing_key)))
+                    Err(Unpublished::Refused(format!("a queue for {:?} did not take it", message.routing_key.as_str())))
                 }
                 Answer::Lost(error) => Err(Unpublished::Unknown(error.to_string())),
                 Answer::Late => Err(Unpublished::Unknown("the deadline has passed".to_owned())),

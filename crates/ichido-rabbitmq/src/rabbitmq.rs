@@ -7,8 +7,12 @@ use std::sync::{
 };
 
 use ichido::{Outgoing, Unpublished};
+use tokio::time::timeout;
 
-use crate::{Broker, Deliveries, Depths, Envelope, Publisher, PublisherSettings, Result, Source, State, Topology};
+use crate::{
+    Binding, Broker, Deliveries, Depths, Envelope, Error, Kind, Management, Publisher, PublisherSettings, Result,
+    Source, State, Topology,
+};
 
 /// A queue of a broker. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -16,6 +20,7 @@ pub struct RabbitMq {
     broker: Broker,
     topology: Arc<Topology>,
     publisher: Publisher,
+    management: Option<Management>,
     /// What the queue needs was there when it was last looked for.
     declared: Arc<AtomicBool>,
 }
@@ -25,7 +30,7 @@ impl RabbitMq {
     #[must_use]
     pub fn new(broker: Broker, topology: Topology, settings: PublisherSettings) -> Self {
         let publisher = Publisher::new(broker.clone(), settings);
-        Self { broker, topology: Arc::new(topology), publisher, declared: Arc::default() }
+        Self { broker, topology: Arc::new(topology), publisher, management: None, declared: Arc::default() }
     }
 
     /// Another queue of the same broker. Both publish over one connection.
@@ -34,27 +39,89 @@ impl RabbitMq {
         Self { topology: Arc::new(topology), declared: Arc::default(), ..self.clone() }
     }
 
+    /// With the management API, for what AMQP cannot do.
+    #[must_use]
+    pub fn managed(mut self, management: Management) -> Self {
+        self.management = Some(management);
+        self
+    }
+
+    /// The management API, if it was given.
+    #[must_use]
+    pub fn management(&self) -> Option<&Management> {
+        self.management.as_ref()
+    }
+
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    pub(crate) fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
     /// The queue, and what is beside it.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// Declares what the queue needs, or looks whether it is there: see [`Topology::declare`].
+    /// Declares what the queue needs, or looks whether it is there: see [`Topology::declare`]. A mirrored queue gets its policy,
+    /// if the management API was given; otherwise the operator has set it.
     ///
     /// # Errors
     /// What cannot be had, or not safely.
     pub async fn declare(&self) -> Result<()> {
-        self.topology.declare(&self.broker).await
+        self.topology.declare(&self.broker).await?;
+        match &self.management {
+            Some(management) if self.topology.kind == Kind::Mirrored && self.topology.declare => {
+                management.mirror(&self.topology).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to guard by a mutex what is published to this exchange with this key, if it reaches another queue too: one of the
+    /// others' that are known, or any that the management API tells of. Without that API nobody can be asked.
+    ///
+    /// # Errors
+    /// With the other queue's name; or if the API is away.
+    pub async fn refuse_fan_out(&self, exchange: &str, routing_key: &str, others: &[&Topology]) -> Result<()> {
+        let mut bindings: Vec<Binding> = others.iter().flat_map(|other| other.own_bindings()).collect();
+        if let Some(management) = self.management.as_ref().filter(|_| !exchange.is_empty()) {
+            bindings.extend(management.bindings(exchange).await?);
+        }
+        self.topology.refuse_fan_out(exchange, routing_key, &bindings)
     }
 
     /// Before anything is published: a message must not find nobody there because its consumer has never run.
-    async fn ready(&self) -> Result<()> {
-        if self.topology.declare && !self.declared.load(Ordering::Relaxed) {
-            self.declare().await?;
-            self.declared.store(true, Ordering::Relaxed);
+    async fn ready(&self) -> Result<(), Unpublished> {
+        if !self.topology.declare || self.declared.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        let declared = timeout(self.publisher.deadline(), self.declare()).await;
+        match declared.map_err(|_| Unpublished::Unsent("the queue could not be declared in time".to_owned()))? {
+            Ok(()) => {}
+            // The queue is there; only its policy is not known.
+            Err(error @ Error::Management { .. }) => tracing::warn!(%error, "publishing nevertheless"),
+            Err(error) => return Err(Unpublished::Unsent(error.to_string())),
+        }
+        self.declared.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Why nothing can be published now, if that is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        trouble(self.publisher.state())
+    }
+
+    async fn counted(&self, management: &Management) -> Result<ichido::Depths> {
+        let queue = management.counts(&self.topology.queue).await?;
+        let busy = management.counts(&self.topology.busy_queue).await?;
+        let dead = management.counts(&self.topology.dead_letter_queue).await?;
+        let out = queue.total.saturating_sub(queue.ready);
+        Ok(ichido::Depths { ready: queue.ready, unacknowledged: Some(out), busy: busy.total, dead: dead.total })
     }
 
     /// How full its queues are.
@@ -72,7 +139,7 @@ impl ichido::Broker for RabbitMq {
     /// In time: see [`PublisherSettings::publish_deadline`]. What AMQP cannot carry is refused, and the others go their way.
     async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
         if let Err(error) = self.ready().await {
-            return messages.iter().map(|_| Err(Unpublished::Unsent(error.to_string()))).collect();
+            return messages.iter().map(|_| Err(error.clone())).collect();
         }
         let (mut envelopes, mut fates) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
         for message in messages {
@@ -94,8 +161,18 @@ impl ichido::Broker for RabbitMq {
         Deliveries::of(Source::start(self.broker.clone(), topology, prefetch, self.publisher.clone()))
     }
 
-    fn trouble(&self) -> Option<String> {
-        trouble(self.publisher.state())
+    /// With what is out and not acknowledged, if the management API was given.
+    async fn depths(&self) -> Result<ichido::Depths, String> {
+        let told = match &self.management {
+            Some(management) => self.counted(management).await,
+            None => self.topology.depths(&self.broker).await.map(|seen| ichido::Depths {
+                ready: seen.queue.into(),
+                unacknowledged: None,
+                busy: seen.busy.into(),
+                dead: seen.dead.into(),
+            }),
+        };
+        told.map_err(|error| error.to_string())
     }
 }
 

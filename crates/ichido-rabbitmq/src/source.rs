@@ -101,6 +101,12 @@ impl Source {
         }
     }
 
+    /// So many deliveries that are not settled it hands out at most.
+    #[must_use]
+    pub fn prefetch(&self) -> u16 {
+        self.shared.prefetch
+    }
+
     /// How its connection is; away also if it is there and nothing can be received, for example because the queue is missing.
     #[must_use]
     pub fn state(&self) -> State {
@@ -165,8 +171,7 @@ impl Source {
             None => Ok(copy),
         });
         let copy = copy.map_err(|error| Unpublished::Unsent(error.to_string()))?;
-        let fate = self.shared.publisher.publish(&[copy]).await.pop();
-        fate.expect("one fate for one message")?;
+        self.shared.publisher.publish_one(copy).await?;
         Ok(self.ack(delivery).await)
     }
 }
@@ -187,7 +192,7 @@ async fn release(delivery: &Delivery) -> Settled {
     heard(delivery.acker.nack(BasicNackOptions { requeue: true, multiple: false })).await
 }
 
-async fn heard(told: impl Future<Output = lapin::Result<bool>>) -> Settled {
+pub(crate) async fn heard(told: impl Future<Output = lapin::Result<bool>>) -> Settled {
     match timeout(PATIENCE, told).await {
         Ok(Ok(true)) => Settled::Told,
         _ => Settled::Gone,

@@ -9,7 +9,7 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use crate::{Broker, Error, Result, Version, error::code};
+use crate::{Broker, Error, Result, Version, depths, error::code};
 
 mod look;
 
@@ -40,7 +40,8 @@ pub enum Kind {
     Quorum,
     /// On one node.
     Classic,
-    /// Classic, mirrored by a policy (`ha-mode`) that the operator has set; before RabbitMQ 4.0 only.
+    /// Classic, mirrored by a policy (`ha-mode`) that [`Management::mirror`](crate::Management::mirror) sets, or the operator;
+    /// before RabbitMQ 4.0 only.
     Mirrored,
 }
 
@@ -139,6 +140,19 @@ impl Topology {
             return Ok(());
         };
         Err(Error::Setup(format!("queue {:?}: {reason}", self.queue)))
+    }
+
+    /// Is the dead-letter queue there, with the arguments that ichido would give it? The server compares them.
+    pub(crate) async fn has_own_dead_letters(&self, connection: &Connection) -> Result<bool> {
+        let channel = async || connection.create_channel().await.map_err(Error::broker("opening a channel"));
+        let name = &self.dead_letter_queue;
+        depths::look(connection, name).await?;
+        let compared = Self { declare: true, ..self.clone() };
+        match compared.queue_is(&channel().await?, name, self.dead_letter_arguments()).await {
+            Ok(()) => Ok(true),
+            Err(Error::Setup(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn exchange(&self, channel: &Channel) -> Result<()> {

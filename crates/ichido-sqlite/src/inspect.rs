@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Flag, Inspect, MessageId, Migration, Operate, Overview, Parked, ParkedFilter, ProcessState, QueueCounts,
-    RequestState, Result, Statement, backend, stat::StatRow,
+    Flag, Inspect, MessageId, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked, ParkedFilter,
+    ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -124,6 +124,14 @@ impl Inspect for Sqlite {
         let rows = &self.queue(queue).await?.rows;
         Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
+
+    async fn mutexes(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+        self.mutexes_of(queue, which).await
+    }
+
+    async fn orphans(&self, queue: &str) -> Result<Vec<Orphan>> {
+        self.orphans_of(queue).await
+    }
 }
 
 impl Sqlite {
@@ -188,6 +196,10 @@ impl Operate for Sqlite {
 
     async fn discard(&self, id: &MessageId) -> Result<bool> {
         self.discard_message(id).await
+    }
+
+    async fn give_back(&self, queue: &str, orphan: &Orphan) -> Result<bool> {
+        self.give_back_orphan(queue, orphan).await
     }
 
     async fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {

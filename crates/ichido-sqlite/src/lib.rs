@@ -15,12 +15,13 @@
 //! | `transaction` | begin, complete, commit, roll back; the guard that lets nobody else commit |
 //! | `sending` | send: at once, later, once per key |
 //! | `messages` | claim, release |
-//! | `mutex`, `outbox` | what guards the messages of brokers; what is to be published |
+//! | `mutex`, `inbox`, `outbox` | what guards the messages of brokers; what is to be published |
 //! | `groups` | one at a time and in order within a group |
 //! | `parked` | park, return, retry, discard |
 //! | `processes` | register, sign of life, leave, rescue |
 //! | `flags` | request ids: who serves them, what operators ask of them |
 //! | `inspect` | what operators see |
+//! | `doctor` | mutex rows as the doctor wants them, and rows that belong to nobody |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
@@ -32,10 +33,12 @@ mod adopt;
 mod alive;
 mod catalog;
 mod connect;
+mod doctor;
 mod fault;
 mod files;
 mod flags;
 mod groups;
+mod inbox;
 mod inspect;
 mod messages;
 mod mutex;

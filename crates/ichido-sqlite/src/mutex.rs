@@ -4,12 +4,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    ClaimBy, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Queue, Result,
+    ClaimBy, Delivery, Error, Found, Guard, GuardBy, Guarded, Key, ParkedState, ProcessId, Queue, Result,
     backend::{self, Past},
 };
-use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
+use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
-use crate::{Sqlite, messages::key_list, quote, statements::Statements};
+use crate::{
+    Sqlite,
+    inbox::{enter, mark_received},
+    messages::key_list,
+    quote,
+    statements::Statements,
+};
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
@@ -22,8 +28,8 @@ pub(crate) struct Mutex {
 
 impl Mutex {
     pub(crate) fn new(queue: &Queue, rules: &Guarded) -> Result<Self> {
-        if rules.claim == ClaimBy::Lock {
-            return Err(backend::unfit(queue, "claim", no_lock()));
+        if rules.claim == ClaimBy::Lock && rules.by == GuardBy::Mutex {
+            return Err(backend::unfit(queue, "claim", NO_LOCK));
         }
         let name = quote::literal(&queue.name)?;
         let claim = format!(
@@ -62,6 +68,21 @@ impl Sqlite {
         self.shared.origin.get_or_try_init(read).await.cloned()
     }
 
+    /// Puts a message into the inbox, if its queue has one: whoever has the transaction has it alone.
+    pub(crate) async fn guard_in(&self, tx: &mut SqliteConnection, delivery: &Delivery) -> Result<Found> {
+        let queue = self.queue(&delivery.message.queue).await?;
+        let key = &delivery.message.key;
+        queue.refuse_key(key)?;
+        if !queue.has_inbox() {
+            return Err(Error::Setup(NO_LOCK.into()));
+        }
+        let known = look(&mut *tx, queue.mutex()?, std::slice::from_ref(key), None).await?;
+        match known.into_values().next().unwrap_or(Found::Nothing) {
+            known @ (Found::Nothing | Found::Free(_)) => enter(tx, queue, delivery, known).await,
+            found => Ok(found),
+        }
+    }
+
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         let mutex = queue.mutex()?;
@@ -74,30 +95,37 @@ impl Sqlite {
             tx.rollback().await?;
             return Err(Error::LostClaim);
         }
-        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(keys));
+        let open =
+            if queue.has_inbox() { mark_received(tx.connection(), process, queue, keys).await? } else { keys.to_vec() };
+        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(&open));
         claim.execute(tx.connection()).await?;
-        let names: Vec<_> = keys.iter().map(|key| [key.columns()[0].clone(), key.to_string()]).collect();
-        let look = sqlx::query(AssertSqlSafe(mutex.look.clone())).bind(serde_json::to_string(&names)?);
-        let there = look.fetch_all(tx.connection()).await?;
+        let there = look(tx.connection(), mutex, &open, Some(process)).await?;
         tx.commit().await?;
-        let there: BTreeMap<String, Found> =
-            there.iter().map(|row| Ok((row.try_get(0)?, found(row, process)?))).collect::<Result<_>>()?;
         Ok(keys.iter().map(|key| there.get(&key.columns()[0]).copied().unwrap_or(Found::Nothing)).collect())
     }
 }
 
-/// What a row says, after this process has marked as its own what was free.
-fn found(row: &SqliteRow, process: ProcessId) -> Result<Found> {
+/// What there is of these messages, for who owns what is free: a process that has marked it as its own, or nobody yet.
+async fn look(
+    tx: &mut SqliteConnection,
+    mutex: &Mutex,
+    keys: &[Key],
+    owner: Option<ProcessId>,
+) -> Result<BTreeMap<String, Found>> {
+    let names: Vec<_> = keys.iter().map(|key| [key.columns()[0].clone(), key.to_string()]).collect();
+    let look = sqlx::query(AssertSqlSafe(mutex.look.clone())).bind(serde_json::to_string(&names)?);
+    look.fetch_all(tx).await?.iter().map(|row| Ok((row.try_get(0)?, found(row, owner)?))).collect()
+}
+
+fn found(row: &SqliteRow, free: Option<ProcessId>) -> Result<Found> {
     let owner = row.try_get::<Option<&str>, _>(1)?.map(str::parse::<ProcessId>).transpose()?;
     let state: Option<&str> = row.try_get(2)?;
     let past = match state {
         Some(state) => Some(Past::new(state, row.try_get(3)?, row.try_get(4)?)),
         None => None,
     };
-    Ok(backend::found(owner == Some(process), owner, state.map(ParkedState::read), past.as_ref()))
+    Ok(backend::found(owner == free, owner, state.map(ParkedState::read), past.as_ref()))
 }
 
 /// Why a row cannot be locked.
-pub(crate) fn no_lock() -> &'static str {
-    "SQLite has no row locks; write claim = \"lease\""
-}
+const NO_LOCK: &str = "SQLite has no row locks; write claim = \"lease\"";

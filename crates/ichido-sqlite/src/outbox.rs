@@ -40,7 +40,8 @@ impl Sqlite {
     pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload from ichido_outbox \
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             cast(round((julianday('now') - julianday(created_at)) * 86400000) as integer) from ichido_outbox \
              where queue = ? and published_at is null and due_at <= {NOW} order by number limit ?"
         );
         let unsent = sqlx::query(AssertSqlSafe(unsent)).bind(&*queue.queue);
@@ -96,6 +97,36 @@ impl Sqlite {
         let note = note.bind(error).bind(after(wait)).bind(unsent.number).bind(unsent.edition);
         note.execute(tx.connection()).await?;
         tx.commit().await
+    }
+
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        let queue = self.queue(queue).await?;
+        let ms = backend::wait_ms(age);
+        let old = sqlx::query(
+            "select m.id from ichido_mutex m join ichido_outbox o on o.mutex = m.id where m.queue = ?1 and m.owner is null \
+             and o.published_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2) order by o.published_at limit ?3",
+        );
+        let old = old.bind(&*queue.queue).bind(format!("-{}.{:03} seconds", ms / 1000, ms % 1000));
+        let old = old.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.readers).await?;
+        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+    }
+
+    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        let ids: Vec<_> = keys.iter().map(|key| &key.columns()[0]).collect();
+        let free = sqlx::query(
+            "select m.id from json_each(?1) k join ichido_mutex m on m.id = k.value where m.queue = ?2 and m.owner is null \
+             order by k.key limit ?3",
+        );
+        let mut tx = self.begin_tx().await?;
+        let free = free.bind(serde_json::to_string(&ids)?).bind(&*queue.queue);
+        let free = free.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(tx.connection()).await?;
+        let free: Vec<Key> =
+            free.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        republish(tx.connection(), queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
     }
 
     pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
@@ -159,7 +190,7 @@ pub(crate) async fn keep_payload(tx: &mut SqliteConnection, queue: &Statements, 
     );
     let message = &delivery.message;
     let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
-    let keep = keep.bind(&mutex.rules.exchange).bind(&mutex.rules.routing_key);
+    let keep = keep.bind("").bind(&mutex.rules.queue);
     keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).execute(tx).await?;
     Ok(())
 }
@@ -176,6 +207,7 @@ fn read(row: &SqliteRow, queue: &Statements, origin: &Arc<str>) -> Result<Unsent
         number: row.try_get(0)?,
         edition: row.try_get(1)?,
         attempts: row.try_get(2)?,
+        waited: row.try_get(9)?,
         message: Outgoing {
             id: row.try_get(3)?,
             origin: origin.clone(),

@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 use crate::{
     Sqlite, fault,
     groups::{free_failed, free_group, hold_group},
+    inbox::set_aside,
     messages,
     outbox::{keep_payload, republish},
     statements::{Kind, Statements},
@@ -37,16 +38,24 @@ impl Sqlite {
     ) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        let (key, group) = (&delivery.message.key, claim.group.as_ref());
+        if queue.has_inbox() {
+            let aside = set_aside(&mut *tx, queue, delivery, claim).await?;
+            if aside {
+                keep_payload(&mut *tx, queue, delivery).await?;
+                write_note(tx, queue, key, Note::failure(failure)).await?;
+            }
+            return Ok(aside);
+        }
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
         let mut park =
             sqlx::query(AssertSqlSafe(statement.clone())).bind(claim.in_row().map(|owner| owner.to_string()));
-        for column in delivery.message.key.columns() {
+        for column in key.columns() {
             park = park.bind(column);
         }
         if park.execute(&mut *tx).await?.rows_affected() != 1 {
             return Ok(false);
         }
-        let (key, group) = (&delivery.message.key, claim.group.as_ref());
         if failure.retry_after.is_none() {
             hold_group(&mut *tx, queue, claim.owner, group, key).await?;
         } else {

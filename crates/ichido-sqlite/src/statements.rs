@@ -261,11 +261,11 @@ impl Statements {
             )
             .into(),
             revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
-            // A message of ichido's own goes, a row of the user's own stays as it is.
-            discard: if rows.kind != Kind::Table {
-                format!("delete from {table} as t where {key} and {failed}").into()
-            } else {
+            // A row of the user's own stays as it is, a message of ichido's own goes.
+            discard: if rows.kind == Kind::Table {
                 format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
+            } else {
+                format!("delete from {table} as t where {key} and {failed}").into()
             },
             dead_or_new: format!(
                 "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {}",

@@ -74,7 +74,7 @@ impl Sqlite {
             forget.execute(tx.connection()).await?;
             tx.commit().await?;
         }
-        Ok(())
+        self.forget_inbox(retention).await
     }
 }
 

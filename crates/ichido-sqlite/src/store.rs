@@ -1,14 +1,14 @@
 //! [`ichido::Store`] for SQLite: every verb, each a line that names where it is done.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
     Around, Bell, Delivery, Error, Failure, FileSetId, Found, Guard, Isolation, Key, MessageId, NewMessage, ProcessId,
-    Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
+    Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, backend, stat::Stat,
 };
 use sqlx::SqliteConnection;
 
-use crate::{Sqlite, Tx, fault, mutex};
+use crate::{Sqlite, Tx, fault};
 
 impl Store for Sqlite {
     type Tx = Tx;
@@ -119,12 +119,16 @@ impl Store for Sqlite {
         self.guard_of(queue).await
     }
 
-    async fn lock(&self, _: &mut Tx, _: &Delivery) -> Result<Found> {
-        Err(Error::Setup(mutex::no_lock().into()))
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.guard_in(tx.connection(), delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
         self.claim_keys(process, queue, keys).await
+    }
+
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        backend::broker_queues(&self.shared.queues)
     }
 
     async fn publish(
@@ -146,6 +150,14 @@ impl Store for Sqlite {
 
     async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
         self.leave_turn_of(relay, queue).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        self.circulating_of(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.publish_keys_again(queue, keys, most).await
     }
 
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {

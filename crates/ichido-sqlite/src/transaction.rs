@@ -14,7 +14,9 @@ use ichido::{
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Sqlite, fault, groups::free_group, messages::key_list, statements::Statements, turn::Turn};
+use crate::{
+    Sqlite, fault, groups::free_group, inbox::pass_inbox, messages::key_list, statements::Statements, turn::Turn,
+};
 
 /// SQLite says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
@@ -109,6 +111,9 @@ impl Sqlite {
     pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
+        if queue.has_inbox() {
+            return self.is_missing(&delivery.message.key).await;
+        }
         let mut tx = self.begin_tx().await?;
         let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
         for column in delivery.message.key.columns() {
@@ -138,6 +143,10 @@ async fn complete_some(tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>
             forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
         }
         free_group(tx.connection(), queue, claim.owner, claim.group.as_ref()).await.map_err(broken)?;
+    }
+    if queue.has_inbox() {
+        let passed = pass_inbox(tx.connection(), queue, owner.as_deref(), some).await.map_err(broken)?;
+        return if passed { Ok(()) } else { Err(Error::LostClaim) };
     }
     let complete = if let [delivery] = some {
         let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(owner);

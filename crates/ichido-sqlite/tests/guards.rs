@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use ichido::{Delivery, Error, NewMessage, Operate, Queue, Registration, Status, Store, Table};
+use ichido::{Delivery, Error, Guarded, Key, Message, NewMessage, Operate, Queue, Registration, Status, Store, Table};
 use ichido_conformance::fixture::TABLES;
 use ichido_sqlite::Sqlite;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -138,4 +138,23 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
         store.leave(process.id).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_brokers_queue_that_is_held_by_locks_is_refused_with_the_way_out() {
+    let scene = Scene::new().await;
+    let url = format!("sqlite://{}", scene.file.display());
+    let store = |guarded: Guarded| Sqlite::new(&url, vec![Queue::broker("paid", guarded)]).unwrap();
+    let locked = store(Guarded::new("shop", "paid"));
+    for refused in [locked.prepare().await, locked.guard("paid").await.map(|_| ())] {
+        let Err(Error::Setup(why)) = refused else { panic!("{refused:?}") };
+        assert_eq!(why, "queues.paid.claim: SQLite has no row locks; write claim = \"lease\"");
+    }
+    let leased = store(Guarded::new("shop", "paid").lease());
+    leased.prepare().await.unwrap();
+    let mut tx = leased.begin().await.unwrap();
+    let delivery = Delivery::unclaimed(Message::new("paid", Key::new(["1"]), *b"{}"));
+    let lock = leased.lock(&mut tx, &delivery).await;
+    assert!(matches!(&lock, Err(Error::Setup(why)) if why.contains("claim = \"lease\"")), "{lock:?}");
+    leased.rollback(tx).await.unwrap();
 }

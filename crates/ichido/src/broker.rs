@@ -2,9 +2,12 @@
 //! published and settle it. `ichido-rabbitmq` implements it; [`BrokerReader`](crate::broker_reader) and
 //! [`Relay`](crate::Relay) are its callers. Nothing here knows a protocol, and no broker knows the database.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
-use crate::{BoxFuture, Headers};
+use crate::{BoxFuture, Depths, Headers};
+
+/// The header in which a message carries when it was sent, in milliseconds since 1970.
+pub const SENT_AT: &str = "x-ichido-sent-at";
 
 /// A queue of a broker: where its messages are published to and received from.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a broker", note = "a broker has `publish` and `receive`")]
@@ -18,8 +21,11 @@ pub trait Broker: Send + Sync + 'static {
     /// Begins to receive, so many deliveries that are not settled at a time at most.
     fn receive(&self, prefetch: u16) -> Self::Source;
 
-    /// Why nothing can be published now, if that is known.
-    fn trouble(&self) -> Option<String>;
+    /// How full its queue is.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn depths(&self) -> impl Future<Output = Result<Depths, String>> + Send;
 }
 
 /// Hands out a broker's deliveries and settles them. It comes back by itself when the broker was away.
@@ -27,6 +33,12 @@ pub trait Broker: Send + Sync + 'static {
 pub trait Source: Send + Sync + 'static {
     /// The next delivery, if there is one at hand. Never waits.
     fn try_next(&self) -> Option<Received>;
+
+    /// Does it receive? What is in the queue is on its way then.
+    fn is_open(&self) -> bool;
+
+    /// So many deliveries that are not settled it hands out at most: with fewer, the queue has no more.
+    fn prefetch(&self) -> u16;
 
     /// Resolves when `try_next` may find something.
     fn changed(&self) -> impl Future<Output = ()> + Send;
@@ -39,9 +51,6 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// If it could not be put where it belongs. It is not settled then.
     fn settle(&self, tag: u64, settlement: Settlement) -> impl Future<Output = Result<(), Unpublished>> + Send;
-
-    /// Why nothing is received now, if that is known.
-    fn trouble(&self) -> Option<String>;
 
     /// Receives nothing any more and gives back what nobody has taken; what was taken can still be settled.
     fn close(&self) -> impl Future<Output = ()> + Send;
@@ -60,12 +69,16 @@ pub struct Received {
     pub queue: Option<String>,
     /// The id that its sender gave it for other purposes.
     pub message_id: Option<String>,
+    /// Who its sender says that it is.
+    pub sender: Option<String>,
     /// Hostile until decoded.
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.
     pub headers: Headers,
     /// It was handed out before, to somebody who did not settle it.
     pub redelivered: bool,
+    /// When it was sent, by the clock of whoever published it.
+    pub sent_at: Option<SystemTime>,
 }
 
 /// What becomes of a delivery at the broker.
@@ -141,7 +154,7 @@ pub(crate) type Brokers = BTreeMap<Arc<str>, Arc<dyn DynBroker>>;
 pub(crate) trait DynBroker: Send + Sync {
     fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>>;
     fn receive(&self, prefetch: u16) -> Arc<dyn DynSource>;
-    fn trouble(&self) -> Option<String>;
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>>;
 }
 
 impl<B: Broker> DynBroker for B {
@@ -153,24 +166,33 @@ impl<B: Broker> DynBroker for B {
         Arc::new(Broker::receive(self, prefetch))
     }
 
-    fn trouble(&self) -> Option<String> {
-        Broker::trouble(self)
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>> {
+        Box::pin(Broker::depths(self))
     }
 }
 
 /// The boxed twin of [`Source`].
 pub(crate) trait DynSource: Send + Sync {
     fn try_next(&self) -> Option<Received>;
+    fn is_open(&self) -> bool;
+    fn prefetch(&self) -> u16;
     fn changed(&self) -> BoxFuture<'_, ()>;
     fn is_current(&self, tag: u64) -> bool;
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>>;
-    fn trouble(&self) -> Option<String>;
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
 impl<T: Source> DynSource for T {
     fn try_next(&self) -> Option<Received> {
         Source::try_next(self)
+    }
+
+    fn is_open(&self) -> bool {
+        Source::is_open(self)
+    }
+
+    fn prefetch(&self) -> u16 {
+        Source::prefetch(self)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -183,10 +205,6 @@ impl<T: Source> DynSource for T {
 
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>> {
         Box::pin(Source::settle(self, tag, settlement))
-    }
-
-    fn trouble(&self) -> Option<String> {
-        Source::trouble(self)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

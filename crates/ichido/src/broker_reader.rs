@@ -5,7 +5,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Clock, Delivery, Error, Guard, Key, Message, Reader, Received, Result, Store, Turn,
+    Clock, Delivery, Error, Guard, GuardBy, Key, Message, Reader, Received, Result, Store, Turn,
     broker::{DynBroker, DynSource},
     flags::Following,
     life::Life,
@@ -76,6 +76,14 @@ struct Buffer {
     in_flight: usize,
     error: Option<Error>,
     finished: bool,
+    /// The source has had time to hand out what there was at the beginning.
+    settled_in: bool,
+    /// So many are about to be settled.
+    settling: usize,
+    /// All that may be out were: the broker may have more, and hands it out when some of them are settled.
+    more: bool,
+    /// When one was last handed out or settled.
+    moved: Option<Instant>,
 }
 
 /// A delivery that is not settled.
@@ -91,16 +99,22 @@ impl Held {
         self.source.is_current(self.received.tag)
     }
 
-    /// Was it sent from this database, to this queue? Then a row that is missing says that it is done.
+    /// Was it sent from this database, to this queue? Then a row that is missing says that it is done. An inbox knows by itself.
     fn is_ours(&self, guard: &Guard) -> bool {
-        self.received.origin.as_deref() == Some(&*guard.origin)
-            && self.received.queue.as_deref() == Some(&*self.message.queue)
+        guard.rules.by == GuardBy::Inbox
+            || self.received.origin.as_deref() == Some(&*guard.origin)
+                && self.received.queue.as_deref() == Some(&*self.message.queue)
     }
 }
 
 impl Buffer {
     fn is_idle(&self) -> bool {
         self.admitted.is_empty() && self.unclaimed.is_empty()
+    }
+
+    /// So many were handed out and are not settled.
+    fn out(&self) -> usize {
+        self.admitted.len() + self.unclaimed.len() + self.settling
     }
 
     fn put(&mut self, delivery: Delivery) {

@@ -12,7 +12,7 @@ use crate::{
 /// Sends messages to the queues of a store.
 #[derive(Clone)]
 pub struct Client<S: Store> {
-    store: S,
+    pub(crate) store: S,
     routes: Routes,
 }
 

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Guarded, Headers, Outgoing};
+use crate::{ClaimBy, GuardBy, Guarded, Headers, Outgoing};
 
 /// What is found in the database when a broker hands a message out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Its row, which is ours now.
     Free(Standing),
-    /// No row: it is done, if it was one of ours.
+    /// No row: it is done, if it was one of ours. With an inbox: it is there, so it is done.
     Nothing,
+    /// It is in the inbox, with another payload: two messages have one id.
+    Another,
     /// Its row, and somebody else is at it.
     Busy,
     /// Its row; it waits for its time, and is published again then.
@@ -44,6 +46,13 @@ pub struct Guard {
     pub rules: Guarded,
 }
 
+impl Guard {
+    /// Is a delivery held by a lock of the business transaction? With an inbox it always can be: its row is one of our own.
+    pub(crate) fn locks(&self) -> bool {
+        self.rules.claim == ClaimBy::Lock || self.rules.by == GuardBy::Inbox
+    }
+}
+
 /// A message that is to be published.
 #[derive(Debug, Clone)]
 pub struct Unsent {
@@ -53,6 +62,8 @@ pub struct Unsent {
     pub edition: i64,
     /// How often it was published in vain.
     pub attempts: u32,
+    /// For how many milliseconds it has waited since it was sent, by the database's clock.
+    pub waited: i64,
     /// What is published.
     pub message: Outgoing,
 }

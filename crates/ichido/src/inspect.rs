@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::{Flag, MessageId, Outbox, RequestState, Result, Store, stat::StatRow};
+use crate::{Flag, MessageId, MutexRow, Mutexes, Orphan, Outbox, RequestState, Result, Store, stat::StatRow};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
@@ -33,6 +33,12 @@ pub trait Inspect: Store {
 
     /// The columns of a table queue; none for a managed queue.
     fn columns(&self, queue: &str) -> impl Future<Output = Result<Option<Vec<String>>>> + Send;
+
+    /// The mutex rows of a broker's queue.
+    fn mutexes(&self, queue: &str, which: Mutexes<'_>) -> impl Future<Output = Result<Vec<MutexRow>>> + Send;
+
+    /// Rows that are not processed and owned by a process that nobody knows, or put aside without anything known about it.
+    fn orphans(&self, queue: &str) -> impl Future<Output = Result<Vec<Orphan>>> + Send;
 }
 
 /// Repairing.
@@ -48,6 +54,9 @@ pub trait Operate: Inspect {
 
     /// Gives a failed message up for good and keeps a note of it; false if it has not failed (any more).
     fn discard(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Frees a row that is owned by nobody who is known; false if that is not so (any more).
+    fn give_back(&self, queue: &str, orphan: &Orphan) -> impl Future<Output = Result<bool>> + Send;
 
     /// Sets a flag of a request id or takes it away; false if it was so already. Nobody need serve the id.
     fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> impl Future<Output = Result<bool>> + Send;

@@ -36,6 +36,7 @@ mod client;
 mod clock;
 mod context;
 mod delivery;
+mod doctor;
 mod draining;
 mod error;
 mod files;
@@ -61,9 +62,11 @@ mod patience;
 mod pool;
 mod process;
 mod progress;
+mod publishing;
 mod queue;
 mod queue_reader;
 mod reader;
+mod reconciler;
 mod registry;
 mod relay;
 mod request;
@@ -87,12 +90,13 @@ pub use self::{
     action::{Action, ActionFn, Payload},
     batch_action::BatchAction,
     bell::Bell,
-    broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
+    broker::{Broker, Outgoing, Received, SENT_AT, Settlement, Source, Unpublished},
     callbacks::Failed,
     client::{Client, Sender},
     clock::{Clock, SystemClock},
     context::Context,
     delivery::{Claim, Delivery, Mark},
+    doctor::{InQueue, Judgement, MutexRow, Mutexes, Orphan, RawRow, RowState, Sighting, Verdict},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     flags::{Flag, Flags, RequestState},
     guard::{Found, Guard, Outbox, Publication, Standing, Unsent},
@@ -111,9 +115,11 @@ pub use self::{
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     process::{HandlerQueues, Process},
-    queue::{ClaimBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    publishing::Publisher,
+    queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_reader::QueueReader,
     reader::{Reader, Turn},
+    reconciler::Depths,
     registry::{Entry, Options, Placement, Registry},
     relay::{Flushed, Relay},
     request::{Identity, Request},

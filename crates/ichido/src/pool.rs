@@ -283,11 +283,17 @@ pub struct Retention {
     pub stats: Duration,
     /// What operators did by hand.
     pub audit: Duration,
+    /// The ids of messages that are done, where they are guarded by an inbox.
+    pub inbox: Duration,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Retention { stats: Duration::from_hours(7 * 24), audit: Duration::from_hours(90 * 24) }
+        Retention {
+            stats: Duration::from_hours(7 * 24),
+            audit: Duration::from_hours(90 * 24),
+            inbox: Duration::from_hours(30 * 24),
+        }
     }
 }
 

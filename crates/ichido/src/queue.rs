@@ -35,12 +35,25 @@ pub struct Guarded {
     pub exchange: String,
     /// And with which key.
     pub routing_key: String,
+    /// The queue's name at the broker: what is retried goes there, and nowhere else.
+    pub queue: String,
+    /// What makes a delivery the first of its message.
+    pub by: GuardBy,
     /// How a row is held while the action runs.
     pub claim: ClaimBy,
     /// What becomes of a delivery whose message somebody else works on.
     pub on_busy: OnBusy,
     /// Who publishes has the right to for so long; then another one may.
     pub relay_after: Duration,
+}
+
+/// What makes a delivery the first of its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardBy {
+    /// Its sender's mutex row is still there.
+    Mutex,
+    /// Its id is not in the inbox yet: for foreign senders, and where each of several queues gets a copy.
+    Inbox,
 }
 
 /// How a mutex row is held while the action runs.
@@ -149,13 +162,30 @@ impl Queue {
 impl Guarded {
     /// Messages that are published to this exchange with this key, guarded by a row lock.
     pub fn new(exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
+        let routing_key = routing_key.into();
         Guarded {
             exchange: exchange.into(),
-            routing_key: routing_key.into(),
+            queue: routing_key.clone(),
+            routing_key,
+            by: GuardBy::Mutex,
             claim: ClaimBy::Lock,
             on_busy: OnBusy::Delay,
             relay_after: Duration::from_secs(5),
         }
+    }
+
+    /// With another name of the queue at the broker than the routing key.
+    #[must_use]
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// Guarded by the inbox instead of the sender's mutex.
+    #[must_use]
+    pub fn inbox(mut self) -> Self {
+        self.by = GuardBy::Inbox;
+        self
     }
 
     /// Guarded by an owner instead of a lock.

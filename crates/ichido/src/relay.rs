@@ -2,16 +2,20 @@
 //! hands it to the broker, and writes down what has arrived. Every process has a relay for the brokers it knows, and
 //! `ichido relay` is one alone. For each queue one relay has the turn at a time, which keeps the order of sends.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Broker, Clock, Outgoing, ProcessId, Registration, Result, Store, SystemClock, Unpublished, Unsent,
+    Broker, Clock, Outgoing, ProcessId, Registration, Result, SENT_AT, Store, SystemClock, Unpublished, Unsent,
     broker::{Brokers, DynBroker},
     life::Life,
+    reconciler::Reconciler,
 };
 
 /// So many messages are taken at a time: their payloads are what a relay has in memory.
@@ -128,6 +132,7 @@ impl<S: Store> Relay<S> {
                 ours: false,
                 troubled: 0,
                 put_off: None,
+                reconciler: Reconciler::new(self.clock.now()),
             }
         };
         self.brokers.iter().map(turn).collect()
@@ -141,7 +146,7 @@ pub(crate) struct Relaying {
 }
 
 impl Relaying {
-    pub(crate) fn start<S: Store>(relay: Relay<S>, life: &Life) -> Self {
+    pub(crate) fn start<S: Store>(relay: &Relay<S>, life: &Life) -> Self {
         let stop = CancellationToken::new();
         let tasks = life.span().in_scope(|| relay.publish_all(&stop));
         Relaying { stop, tasks }
@@ -181,6 +186,7 @@ struct Turn<S: Store> {
     troubled: u32,
     /// Why a message was put off, last.
     put_off: Option<String>,
+    reconciler: Reconciler,
 }
 
 /// What came of one look at the outbox.
@@ -201,7 +207,13 @@ impl<S: Store> Turn<S> {
                     self.step_down(why).await;
                     self.pause()
                 }
-                Ok(Round::Nothing | Round::NotOurs) => self.poll,
+                Ok(Round::Nothing) => {
+                    if self.reconcile().await {
+                        continue;
+                    }
+                    self.poll
+                }
+                Ok(Round::NotOurs) => self.poll,
                 Err(error) => {
                     tracing::warn!(%error, queue = %self.queue, "cannot look for what is to be published");
                     self.poll
@@ -219,6 +231,18 @@ impl<S: Store> Turn<S> {
             && let Err(error) = self.store.leave_turn(self.relay, &self.queue).await
         {
             tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+        }
+    }
+
+    /// Has the broker lost something? True if there is something to publish then.
+    async fn reconcile(&mut self) -> bool {
+        let place = (&self.queue, &*self.broker);
+        match self.reconciler.look(&self.store, place, self.relay, &*self.clock).await {
+            Ok(published) => published > 0,
+            Err(error) => {
+                tracing::warn!(%error, queue = %self.queue, "cannot look whether messages are missing");
+                false
+            }
         }
     }
 
@@ -241,7 +265,7 @@ impl<S: Store> Turn<S> {
     }
 
     async fn publish(&mut self, unsent: Vec<Unsent>) -> Result<Round> {
-        let messages: Vec<Outgoing> = unsent.iter().map(|unsent| unsent.message.clone()).collect();
+        let messages: Vec<Outgoing> = unsent.iter().map(dated).collect();
         let fates = self.keeping_the_turn(&messages).await;
         let pairs = || unsent.iter().zip(&fates);
         let arrived: Vec<&Unsent> = pairs().filter(|(_, fate)| fate.is_ok()).map(|(unsent, _)| unsent).collect();
@@ -317,4 +341,16 @@ impl<S: Store> Turn<S> {
 /// How long a message that the broker does not take waits until it is tried again.
 fn own_wait(attempts: u32) -> Duration {
     Duration::from_secs(1).saturating_mul(1 << attempts.min(6)).min(LONGEST_WAIT)
+}
+
+/// The message, with the time when it was sent. A retry has not only waited.
+fn dated(unsent: &Unsent) -> Outgoing {
+    let mut message = unsent.message.clone();
+    if unsent.edition > 0 {
+        return message;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let sent_at = i64::try_from(now.as_millis()).unwrap_or(i64::MAX).saturating_sub(unsent.waited.max(0));
+    message.headers.insert(SENT_AT.into(), sent_at.to_string());
+    message
 }

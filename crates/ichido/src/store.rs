@@ -162,6 +162,9 @@ pub trait Store: Clone + Send + Sync + 'static {
         keys: &[Key],
     ) -> impl Future<Output = Result<Vec<Found>>> + Send;
 
+    /// The queues that brokers keep.
+    fn broker_queues(&self) -> Vec<Arc<str>>;
+
     /// Puts messages into the outbox, in the caller's transaction: they are published through the broker of this queue, and are
     /// not seen in this database again.
     fn publish(
@@ -180,6 +183,13 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Leaves the turn to others, if this relay has it.
     fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
+
+    /// The keys of messages that were published so long ago, are neither parked nor marked as a process's own, and so should be with
+    /// the broker; the oldest first, up to `most`.
+    fn circulating(&self, queue: &str, age: Duration, most: usize) -> impl Future<Output = Result<Vec<Key>>> + Send;
+
+    /// Publishes up to `most` of these again that nobody is at, in this order; how many.
+    fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> impl Future<Output = Result<u64>> + Send;
 
     /// These are with the broker now.
     fn note_published(&self, queue: &str, published: &[&Unsent]) -> impl Future<Output = Result<()>> + Send;

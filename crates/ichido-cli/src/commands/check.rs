@@ -72,7 +72,7 @@ impl OnStore for With<Check> {
         warnings.extend(crate::brokers::warnings(config));
         let mut brokers = Vec::new();
         for kept in at_brokers.iter() {
-            brokers.push(broker_line(kept).await?);
+            brokers.push(broker_line(&at_brokers, kept).await?);
         }
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
@@ -87,8 +87,8 @@ impl OnStore for With<Check> {
     }
 }
 
-async fn broker_line(kept: &Kept) -> Result<BrokerLine, Failure> {
-    let found = kept.look().await?;
+async fn broker_line(brokers: &Brokers, kept: &Kept) -> Result<BrokerLine, Failure> {
+    let found = brokers.look(kept).await?;
     let version = format!("RabbitMQ {}", found.version);
     Ok(BrokerLine { queue: kept.name.clone(), broker: kept.addresses(), version, missing: found.missing })
 }

@@ -3,6 +3,7 @@
 mod adopt;
 mod check;
 mod demo;
+mod doctor;
 mod failed;
 mod flags;
 mod health;
@@ -76,6 +77,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
         Command::Health(health) => on_store(&config, health).await,
         Command::Failed(failed) => on_store(&config, failed).await,
+        Command::Doctor(doctor) => on_store(&config, doctor).await,
         Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),
     }
 }

@@ -29,7 +29,7 @@ impl OnStore for With<Run> {
         let arguments = arguments(self.args.arguments.clone())?;
         process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
         let request = request(self.args, arguments);
-        stop_on_signals(stop.clone(), "running messages come to their end, the rest is released")?;
+        stop_on_signals(stop, "running messages come to their end, the rest is released")?;
         for warning in program::few_connections(config).into_iter().chain(program::masked_keys(config)) {
             tracing::warn!("{warning}");
         }
@@ -38,7 +38,7 @@ impl OnStore for With<Run> {
             Err(error) if !error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),
             _ => {}
         }
-        brokers.declare(&stop).await?;
+        brokers.declare().await?;
         let code = process.run_request(request).await.map_err(|error| Failure::of::<S>(&error))?;
         Ok(u8::try_from(code).unwrap_or(crate::failure::UNREACHABLE))
     }

@@ -71,17 +71,14 @@ async fn publish<S: Backend>(store: S, sent: &Sent, config: &Config) -> Result<(
     if brokers.is_empty() {
         return Ok(());
     }
-    let to_publish = async {
-        let mut missing = None;
-        for kept in brokers.iter() {
-            missing = kept.declare(kept.publish_deadline).await.err().or(missing);
-        }
-        let flushed = brokers.relay(store, config).flush().await.map_err(|error| error.to_string())?;
-        flushed.left.map_or(Ok(()), |left| Err(missing.map_or(left, |why| why.text)))
+    let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
+    let relay = brokers.relay(store, config);
+    let left = match tokio::time::timeout(deadline + LATE, relay.flush()).await {
+        Ok(Ok(flushed)) => flushed.left,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the broker takes longer than publish_deadline".to_owned()),
     };
-    let deadline = brokers.iter().map(|kept| kept.publish_deadline).max().unwrap_or_default() + LATE;
-    let late = |_| Err("the broker takes longer than publish_deadline".to_owned());
-    if let Err(why) = tokio::time::timeout(deadline, to_publish).await.unwrap_or_else(late) {
+    if let Some(why) = left {
         let later = "a running process or `ichido relay` publishes it later";
         eprintln!("ichido: committed, and not all of it published yet: {why}; {later}");
     }

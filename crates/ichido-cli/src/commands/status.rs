@@ -68,7 +68,7 @@ impl View {
             &self.overview.queues.iter().map(counts).collect::<Vec<_>>(),
         );
         lines.extend(self.overview.queues.iter().filter_map(held_groups));
-        lines.extend(outboxes(&self.overview.queues));
+        lines.extend(at_brokers(&self.overview.queues, &self.loads));
         lines.push(String::new());
         let heads =
             ["LAST 5 MIN", "LEVEL", "IN/MIN", "OUT/MIN", "WAIT P50", "P95", "P99", "RUN P50", "P95", "SLOTS", "BUSY"];
@@ -117,22 +117,24 @@ fn held_groups(queue: &QueueCounts) -> Option<String> {
     })
 }
 
-/// What waits to be published, of the queues that a broker keeps.
-fn outboxes(queues: &[QueueCounts]) -> Vec<String> {
+/// The queues that a broker keeps: what waits to be published, and what came that did not run.
+fn at_brokers(queues: &[QueueCounts], loads: &[Load]) -> Vec<String> {
     let row = |queue: &QueueCounts| {
         let outbox = queue.outbox.as_ref()?;
         let least = if outbox.unpublished >= MOST_COUNTED { "+" } else { "" };
         let oldest = outbox.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
+        let load = loads.iter().find(|load| load.queue == queue.queue);
+        let [duplicates, busy] = load.map_or([0, 0], |load| [load.tally.duplicates, load.tally.found_busy]);
         let error = outbox.error.clone().unwrap_or_else(|| "-".into());
-        Some([queue.queue.clone(), format!("{}{least}", outbox.unpublished), oldest, error])
+        let unpublished = format!("{}{least}", outbox.unpublished);
+        Some([queue.queue.clone(), unpublished, oldest, duplicates.to_string(), busy.to_string(), error])
     };
     let rows: Vec<_> = queues.iter().filter_map(row).collect();
     if rows.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![String::new()];
-    lines.extend(output::lines(["AT A BROKER", "UNPUBLISHED", "OLDEST", "LAST ERROR"], &rows));
-    lines
+    let heads = ["AT A BROKER", "UNPUBLISHED", "OLDEST", "DUPLICATES", "FOUND BUSY", "LAST ERROR"];
+    [String::new()].into_iter().chain(output::lines(heads, &rows)).collect()
 }
 
 fn measured(load: &Load) -> [String; 11] {

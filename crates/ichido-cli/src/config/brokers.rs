@@ -27,7 +27,9 @@ impl Config {
     /// # Errors
     /// Naming the key and the way out.
     pub fn check_claims(&self, file: &str) -> Result<(), ConfigError> {
-        let locked = |(_, queue): &(&str, &RabbitMq)| queue.mutex.claim == Some(Claim::Lock);
+        let locked = |(_, queue): &(&str, &RabbitMq)| {
+            (queue.mutex.claim, queue.mutex.guard) == (Some(Claim::Lock), Guard::Mutex)
+        };
         match self.rabbitmq().find(locked) {
             Some((name, _)) if self.is_sqlite() => Err(ConfigError::Invalid {
                 file: file.to_owned(),

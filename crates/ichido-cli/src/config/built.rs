@@ -7,11 +7,8 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name, and what follows a `=` is the only value that is not.
-pub(super) const KEYS: [&str; 8] = [
-    "retention.inbox",
-    "queues.*.rabbitmq.guard=inbox",
-    "queues.*.rabbitmq.lock_timeout", // of the inbox
-    "queues.*.rabbitmq.management",
+pub(super) const KEYS: [&str; 5] = [
+    "queues.*.rabbitmq.lock_timeout", // nobody waits for who has the id
     "queues.*.sqs",
     "lanes.*.auto",
     "lanes.*.levels.*.weight_range",

@@ -6,8 +6,11 @@ mod testenv;
 
 #[path = "../testenv/database.rs"]
 mod database;
+mod doctor;
 mod dying;
+mod failing;
 mod ledger;
+mod purged;
 mod receiving;
 mod refusing;
 mod relaying;

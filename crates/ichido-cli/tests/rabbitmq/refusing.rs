@@ -3,6 +3,9 @@
 
 use std::net::TcpListener;
 
+use ichido_conformance::servers::RabbitMq;
+use ichido_rabbitmq::{Broker, Topology};
+
 use crate::{
     testenv::{Ended, Env, Kind},
     world::{DEAD, QUEUE, World},
@@ -31,7 +34,6 @@ async fn a_configuration_that_cannot_work_is_refused_with_one_message(kind: Kind
             world.env.run(args).await.assert_refused(127, parts);
         }
     };
-    refused("guard = \"inbox\"", &["ichido.toml:11: queues.orders.rabbitmq.guard: not in this version"]).await;
     refused("on_busy = \"wait\"", &["queues.orders.rabbitmq.on_busy", "\"delay\" or \"dead-letter\""]).await;
     refused("exchnge = \"x\"", &["queues.orders.rabbitmq.exchnge", "did you mean `exchange`?"]).await;
     refused("routing_key = \"x\"", &["queues.orders.rabbitmq.routing_key: without `exchange`"]).await;
@@ -104,6 +106,8 @@ async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
         let ended = world.env.run(args).await;
         refused_by_broker(&ended, &["queues.orders.rabbitmq:", "refuses user \"ichido\""]);
         assert!(!ended.stderr.contains("twice"), "{ended:?}");
+        let every_detail = world.env.run(&[args, &["-vv"]].concat()).await;
+        assert!(every_detail.code == Some(127) && !every_detail.stderr.contains("twice"), "{every_detail:?}");
     }
 }
 
@@ -121,6 +125,38 @@ async fn what_a_broker_does_not_have_is_named(kind: Kind) {
     for args in COMMANDS {
         refused_by_broker(&world.env.run(args).await, &["does not exist, and declare = false"]);
     }
+}
+
+/// AMQP does not tell who else is bound; the management API does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_api_tells() {
+    let node = RabbitMq::start_managed(&[]);
+    let world = World::at(Kind::Sqlite, &node).await;
+    let mut audit = Topology::new("audit");
+    audit.bindings = vec![("amq.topic".to_owned(), "order.*".to_owned())];
+    audit.declare(&Broker::new([&world.url]).unwrap()).await.unwrap();
+    let route = "exchange = \"amq.topic\", routing_key = \"order.new\"";
+    let managed = |url: &str| format!("{route}, management = \"{url}\"");
+    world.configure_queue(&managed(&node.management_url()));
+    for args in COMMANDS {
+        refused_by_broker(
+            &world.env.run(args).await,
+            &["reaches queue \"audit\" too", "one mutex cannot stand for both"],
+        );
+    }
+    assert!(!world.has_queue(QUEUE), "nothing is half declared");
+    let away = nowhere();
+    world.configure_queue(&managed(&format!("http://u:s3cret@{away}")));
+    let check = world.env.run(&["check"]).await;
+    check.assert_refused(20, &["queues.orders.rabbitmq:", &away]);
+    assert!(!check.stderr.contains("s3cret"), "{check:?}");
+    let mut relay = world.env.start("relay", &["relay"]);
+    relay.until_logged("going on without it").await;
+    relay.until_logged("relaying `orders`").await;
+    relay.signal("-TERM").await;
+    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    world.configure_queue(route);
+    world.env.ok(&["check"]).await;
 }
 
 /// A refusal that comes from the broker; a process may have said something before.

@@ -14,6 +14,8 @@ crate::on_all!(
     a_process_publishes_what_others_send,
     what_nobody_takes_is_seen_in_status_and_published_when_somebody_does,
     keys_and_groups_are_for_managed_queues,
+    levels_of_a_lane_set_may_be_at_a_broker,
+    queues_of_one_broker_are_published_over_one_connection,
 );
 
 async fn what_is_sent_is_published_when_it_has_committed(kind: Kind) {
@@ -88,6 +90,7 @@ async fn a_process_publishes_what_others_send(kind: Kind) {
         config.replace("[actions.Ship]\nfrom        = \"orders\"", "[queues.other]\n[actions.Ship]\nfrom = \"other\"")
     });
     let [mut process] = world.start(["process"], &[]);
+    process.until_logged("ichido starts").await;
     send_without_a_broker(&world, 1..=20).await;
     world.settles_at(QUEUE, 20).await;
     process.signal("-TERM").await;
@@ -98,7 +101,7 @@ async fn what_nobody_takes_is_seen_in_status_and_published_when_somebody_does(ki
     let world = World::new(kind).await;
     world.configure_queue("declare = false");
     let sent = world.env.run(&["send", "orders", &World::order(1)]).await;
-    assert!(sent.code == Some(0) && sent.stderr.contains("does not exist, and declare = false"), "{sent:?}");
+    assert!(sent.code == Some(0) && sent.stderr.contains("no queue takes it"), "{sent:?}");
     let text = world.env.ok(&["status"]).await;
     assert!(text.contains("no queue takes it"), "{text}");
     world.configure(|config| config);
@@ -122,4 +125,42 @@ async fn keys_and_groups_are_for_managed_queues(kind: Kind) {
         world.env.run(&args).await.assert_refused(127, &["managed queues", "nothing was sent"]);
     }
     assert_eq!(world.unpublished().await, 0);
+}
+
+async fn levels_of_a_lane_set_may_be_at_a_broker(kind: Kind) {
+    let world = World::new(kind).await;
+    let levels = "[{ level = \"member\", queue = \"orders\" }, { level = \"free\", queue = \"plain\" }]";
+    world.configure(|config| format!("{config}\n[lanes.site]\npolicy = \"strict\"\nlevels = {levels}\n"));
+    for (level, order) in [("member", 1), ("free", 2)] {
+        let sent = world.env.run(&["send", "site", &World::order(order), "--level", level]).await;
+        assert_eq!((sent.code, sent.stderr.as_str()), (Some(0), ""), "{sent:?}");
+    }
+    world.settles_at(QUEUE, 1).await;
+    world.env.reconfigure(|config| config.replace("from        = \"orders\"", "from = \"site\""));
+    let [mut process] = world.start(["process"], &["--drain"]);
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    world.assert_exact(2).await;
+}
+
+async fn queues_of_one_broker_are_published_over_one_connection(kind: Kind) {
+    let world = World::new(kind).await;
+    let more = ["two", "three"].map(|name| {
+        format!(
+            "[queues.{name}]\nrabbitmq = {{ url = \"{}\", queue = \"{name}\", publish_deadline = \"5s\" }}\n",
+            world.url
+        )
+    });
+    world.configure(|config| format!("{config}\n{}", more.concat()));
+    let mut relay = world.env.start("relay", &["relay"]);
+    relay.until_logged("relaying `two`").await;
+    for queue in ["orders", "two", "three"] {
+        let sent = world.env.run(&["send", queue, &World::order(1)]).await;
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+    }
+    for queue in [QUEUE, "two", "three"] {
+        world.settles_at(queue, 1).await;
+    }
+    assert!(world.connections() <= 1, "one for three queues");
+    relay.signal("-TERM").await;
+    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
 }

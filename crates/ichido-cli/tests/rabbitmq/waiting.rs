@@ -18,7 +18,7 @@ crate::on_all!(
 );
 
 /// Commits orders, and does nothing more: as a sender that dies right after its COMMIT.
-async fn commit(world: &World<'_>, orders: std::ops::RangeInclusive<u32>) {
+pub(crate) async fn commit(world: &World<'_>, orders: std::ops::RangeInclusive<u32>) {
     let mut rules = Guarded::new("", QUEUE);
     rules.claim = ClaimBy::Lease;
     let (url, queues) = (&world.env.url, vec![Queue::broker("orders", rules)]);

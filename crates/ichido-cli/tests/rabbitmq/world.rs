@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use ichido::{Headers, Outgoing};
 use ichido_conformance::{proxy::Proxy, servers::RabbitMq};
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
 
@@ -122,12 +123,39 @@ impl<'a> World<'a> {
         }
     }
 
+    /// What the relay has published for an order that was sent.
+    pub(crate) async fn copy(&self, message: &str, order: u32) -> Envelope {
+        let id = message.strip_prefix("orders/").expect("an id of the queue");
+        let origin = self.env.text("select id from ichido_origin").await;
+        let outgoing = Outgoing {
+            id: id.to_owned(),
+            origin: origin.into(),
+            queue: Some("orders".into()),
+            exchange: String::new(),
+            routing_key: QUEUE.to_owned(),
+            headers: Headers::new(),
+            payload: Self::order(order).into_bytes(),
+        };
+        Envelope::of(&outgoing).expect("short names")
+    }
+
     /// Evaluates Erlang about a queue `Q` of the vhost.
-    fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
+    pub(crate) fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
         let vhost = self.url.rsplit_once('/').unwrap().1;
         let name = format!(r#"rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)"#);
         let found = format!("case rabbit_amqqueue:lookup({name}) of {{ok, Q}} -> {erlang}; _ -> {otherwise} end");
         self.node.eval(&found)
+    }
+
+    /// How many connections the vhost has.
+    pub(crate) fn connections(&self) -> u32 {
+        let vhost = self.url.rsplit_once('/').unwrap().1;
+        self.node.eval(&format!(r#"length(rabbit_connection_tracking:list(<<"{vhost}">>))"#)).parse().expect("a number")
+    }
+
+    /// What an operator does by hand.
+    pub(crate) fn purge(&self, queue: &str) {
+        self.eval(queue, "rabbit_amqqueue:purge(Q), ok", "no_such_queue");
     }
 
     pub(crate) fn has_queue(&self, queue: &str) -> bool {
@@ -153,6 +181,18 @@ impl<'a> World<'a> {
         while self.depth(queue) != wanted {
             assert!(since.elapsed() < Duration::from_mins(1), "{queue} stays at {:?}", self.depth(queue));
             tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until nothing is on its way any more, also not back from the busy queue. The node counts five times a second, so one
+    /// look is not enough.
+    pub(crate) async fn comes_to_rest(&self) {
+        let (since, mut empty) = (Instant::now(), 0);
+        while empty < 3 {
+            let depths = [BUSY, QUEUE].map(|queue| self.depth(queue));
+            empty = if depths == [Depth { ready: 0, unacknowledged: 0 }; 2] { empty + 1 } else { 0 };
+            assert!(since.elapsed() < Duration::from_mins(1), "busy queue and queue stay at {depths:?}");
+            tokio::time::sleep(Duration::from_millis(250)).await;
         }
     }
 

@@ -217,6 +217,16 @@ impl Env {
         }
     }
 
+    /// The single text that a query gives.
+    pub async fn text(&self, query: &str) -> String {
+        let query = AssertSqlSafe(query);
+        match self.kind {
+            Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
+            Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
+            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
+        }
+    }
+
     async fn sqlite(&self) -> SqliteConnection {
         let options = SqliteConnectOptions::new().filename(self.folder().join("test.db")).create_if_missing(true);
         options.busy_timeout(Duration::from_secs(30)).connect().await.unwrap()

@@ -11,19 +11,25 @@ pub mod completing;
 pub mod crashing;
 pub mod delaying;
 pub mod doubting;
+pub mod entering;
 pub mod failing;
 pub mod filing;
 pub mod flagging;
 pub mod grouping;
 pub mod guarding;
 pub mod handling;
+pub mod holding;
+pub mod locking;
 pub mod looping;
 pub mod measuring;
 pub mod migrating;
+mod mutexes;
 pub mod obstructing;
 pub mod parking;
 pub mod prioritising;
+pub mod publishing;
 pub mod reading;
+pub mod relaying;
 pub mod rescuing;
 pub mod retrying;
 pub mod running;
@@ -240,6 +246,38 @@ macro_rules! conformance {
             a_run_calls_the_action_back, what_a_run_writes_to_files_is_told_and_then_gone,
             a_drain_says_what_became_of_each_message
         ]);
+        $crate::conformance!(@ $fixture, relaying: [
+            what_is_rolled_back_is_never_there, what_is_committed_is_handed_to_the_relay_whole_and_in_order,
+            many_messages_are_published_in_the_order_in_which_they_were_sent,
+            what_cannot_be_published_or_has_no_place_there_is_refused, one_relay_at_a_time_has_the_turn,
+            of_many_relays_that_want_the_turn_at_once_one_gets_it, what_has_arrived_is_not_published_again,
+            a_late_confirm_does_not_swallow_a_retry, what_did_not_arrive_is_put_off_and_operators_see_it,
+            a_delayed_message_is_published_when_it_is_due, who_looks_around_sees_what_is_to_be_published
+        ]);
+        $crate::conformance!(@ $fixture, publishing: [
+            a_client_publishes_through_the_only_broker_or_the_one_that_is_named,
+            what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_it_is_done,
+            a_relay_wakes_up_when_something_is_published
+        ]);
+        $crate::conformance!(@ $fixture, holding: [
+            what_is_done_has_no_row_any_more_and_is_never_done_again, several_messages_are_done_together_or_not_at_all,
+            of_two_who_are_handed_the_same_message_one_gets_it, what_is_found_says_what_becomes_of_a_delivery,
+            what_is_tried_again_is_published_again_with_its_attempts,
+            what_has_failed_is_published_again_when_an_operator_wants_it, what_an_operator_discards_is_gone,
+            what_a_dead_process_had_is_suspect_and_published_again_only_where_copies_are_dead_letters,
+            a_process_that_nobody_knows_is_handed_nothing, a_queue_of_a_broker_is_drained_when_everything_is_done,
+            whether_an_unknown_commit_arrived_the_row_tells,
+            a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_fails,
+            an_action_that_ends_its_transaction_does_not_complete_its_message
+        ]);
+        $crate::conformance!(@ $fixture, entering: [
+            an_id_enters_the_inbox_with_the_effect_of_its_message, of_two_who_enter_one_id_at_once_one_finds_it_busy,
+            another_payload_under_the_same_id_is_another_message, what_is_marked_enters_when_it_is_done,
+            of_a_marked_one_and_a_locked_one_only_one_is_done,
+            an_action_that_ends_its_transaction_does_not_enter_its_message,
+            what_fails_is_kept_and_published_again_to_its_own_queue, a_failure_that_is_committed_enters_nothing,
+            old_ids_are_forgotten_some_at_a_time
+        ]);
         $crate::reading!($fixture);
         mod over_lanes {
             use super::*;
@@ -256,6 +294,24 @@ macro_rules! conformance {
                 }
             )*
         }
+    };
+}
+
+/// The cases for databases that have row locks.
+#[macro_export]
+macro_rules! locking {
+    ($fixture:ty) => {
+        $crate::conformance!(@ $fixture, locking: [
+            a_locked_message_is_done_with_its_effect, who_is_handed_what_another_has_locked_finds_it_busy_at_once,
+            a_lock_on_one_row_is_on_no_other, what_a_lock_finds_says_what_becomes_of_a_delivery,
+            a_lock_does_not_complete_a_row_that_was_taken_away,
+            an_action_that_ends_its_transaction_loses_its_lock_and_completes_nothing,
+            a_failure_of_a_locked_message_is_recorded_unless_another_is_at_it,
+            a_failure_of_a_locked_message_is_committed_with_its_transaction,
+            the_row_tells_whether_the_lost_commit_of_a_locked_message_arrived,
+            who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done,
+            consumers_and_the_relay_are_never_in_each_others_way
+        ]);
     };
 }
 
@@ -277,7 +333,16 @@ macro_rules! brokering {
             messages_that_share_a_transaction_are_acknowledged_together, a_drain_ends_when_every_mutex_is_gone,
             a_pause_gives_everything_back_and_a_resume_takes_it_again, a_stop_gives_back_what_is_not_begun,
             what_a_dead_process_had_leased_runs_again, an_action_that_ends_its_transaction_is_a_dead_letter,
-            of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter
+            of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter,
+            foreign_messages_run_once_by_their_id, ids_in_an_inbox_are_compared_as_bytes,
+            a_foreign_message_without_an_id_is_a_dead_letter, two_foreign_messages_with_one_id_are_told_apart,
+            each_of_three_queues_has_its_effect_once, a_foreign_message_that_fails_runs_again_from_its_own_queue,
+            a_foreign_message_that_has_failed_is_a_dead_letter_and_comes_back,
+            of_two_copies_of_a_foreign_message_one_is_busy, what_is_handed_out_again_is_marked_and_runs_once,
+            levels_at_a_broker_are_strict_despite_the_prefetch, levels_at_a_broker_have_their_weights,
+            a_level_in_the_database_and_one_at_a_broker_share_the_slots, a_higher_message_at_a_broker_starts_next,
+            an_old_message_at_a_broker_takes_turns_with_the_level_above,
+            foreign_messages_share_a_transaction, what_is_in_the_inbox_is_forgotten_after_a_while
         ]);
     };
 }

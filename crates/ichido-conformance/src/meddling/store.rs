@@ -130,6 +130,10 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.claim_these(process, queue, keys).await
     }
 
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        self.inner.broker_queues()
+    }
+
     async fn publish(
         &self,
         connection: &mut S::Connection,
@@ -149,6 +153,14 @@ impl<S: Store> Store for Meddled<S> {
 
     async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
         self.inner.leave_turn(relay, queue).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+        self.inner.circulating(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.inner.publish_again(queue, keys, most).await
     }
 
     async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {

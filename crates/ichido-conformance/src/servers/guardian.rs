@@ -69,6 +69,11 @@ impl Guardian {
         self.order("stop", signal);
     }
 
+    /// Lets the server stand still.
+    pub(super) fn freeze(&self) {
+        self.order("freeze", "");
+    }
+
     /// Ends the server and its child processes with SIGKILL and returns when all have ended.
     pub(super) fn kill(&self) {
         let children = self.order("kill", "");

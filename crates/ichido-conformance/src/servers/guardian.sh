@@ -30,6 +30,10 @@ while read -r order words; do
         pid=
         echo stopped
         ;;
+    freeze,running) # it stands still until it is killed
+        kill -s STOP "$pid"
+        echo frozen
+        ;;
     kill,running) # the server and its children; answers the children's process ids
         # Stopped first, so that no child is born between the look and the kill.
         kill -s STOP "$pid"

@@ -4,7 +4,9 @@
 //! through `erl_call` only.
 //!
 //! Erlang's own port mapper is not used, neither the machine's nor one of our
-//! own: the node listens for `erl_call` on a port that it is told.
+//! own: the node listens for `erl_call` and for the other nodes of its cluster
+//! on a port that it is told. Its name ends with its address, so that no host
+//! names of the machine matter.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -42,6 +44,10 @@ const PASSWORD: &str = "once";
 /// beside each other; and quorum queues that count themselves soon, for tests look.
 const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
 
+/// A node of a cluster that is silent for so many seconds is away, instead of
+/// for a minute.
+const SILENCE: u16 = 5;
+
 /// A port at which no port mapper answers.
 const NOBODY: u16 = 1;
 
@@ -50,11 +56,22 @@ const NOBODY: u16 = 1;
 pub struct RabbitMq {
     programs: Programs,
     guardian: Guardian,
+    place: Place,
     settings: String,
-    cookie: String,
     port: u16,
-    /// Where `erl_call` finds it; another one at each start.
+    /// Where `erl_call` finds it; another one at each start if it is alone.
     control: AtomicU16,
+}
+
+/// Where a node is, and what it needs to know of its cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) address: Ipv4Addr,
+    pub(super) cookie: String,
+    /// Where every node of a cluster listens for the others.
+    pub(super) control: Option<u16>,
+    /// The port of the management API, for a node that has it.
+    pub(super) management: Option<u16>,
 }
 
 impl RabbitMq {
@@ -76,6 +93,20 @@ impl RabbitMq {
     /// If RabbitMQ is not installed or does not start.
     #[must_use]
     pub fn start(extra_settings: &[(&str, &str)]) -> Self {
+        Self::start_at(Place::alone(None), extra_settings)
+    }
+
+    /// Starts a node of one's own with the management API.
+    ///
+    /// # Panics
+    ///
+    /// If RabbitMQ is not installed or does not start.
+    #[must_use]
+    pub fn start_managed(extra_settings: &[(&str, &str)]) -> Self {
+        Self::start_at(Place::alone(Some(free_port())), extra_settings)
+    }
+
+    pub(super) fn start_at(place: Place, extra_settings: &[(&str, &str)]) -> Self {
         let programs = Programs::find();
         // KILL: it has nothing but its folder, which is removed anyway.
         let guardian = Guardian::new("rabbitmq", "rabbitmq", "KILL");
@@ -83,8 +114,7 @@ impl RabbitMq {
             writeln!(lines, "{name} = {value}").expect("to a string");
             lines
         });
-        let cookie = Uuid::now_v7().simple().to_string();
-        let mut node = Self { programs, guardian, settings, cookie, port: 0, control: AtomicU16::new(0) };
+        let mut node = Self { programs, guardian, place, settings, port: 0, control: AtomicU16::new(0) };
         node.start_on_a_free_port();
         node
     }
@@ -92,7 +122,28 @@ impl RabbitMq {
     /// Where it listens for AMQP.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (self.place.address, self.port).into()
+    }
+
+    /// The URL of the management API.
+    ///
+    /// # Panics
+    ///
+    /// If it was started without.
+    #[must_use]
+    pub fn management_url(&self) -> String {
+        let port = self.place.management.expect("started with the management API");
+        format!("http://{USER}:{PASSWORD}@{}:{port}", self.place.address)
+    }
+
+    pub(super) fn cookie(&self) -> &str {
+        &self.place.cookie
+    }
+
+    /// Its name among Erlang's nodes.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("ichido@{}", self.place.address)
     }
 
     /// The temporary folder with its data and its log.
@@ -172,13 +223,23 @@ impl RabbitMq {
         self.start_on_its_port();
     }
 
-    fn ask(&self, erlang: &str) -> Result<String, String> {
+    /// Lets its process stand still, with its connections open. After that it can only be killed: other nodes have given it
+    /// up, and RabbitMQ does not always join them again by itself.
+    ///
+    /// # Panics
+    ///
+    /// If it is not running.
+    pub fn freeze(&self) {
+        self.guardian.freeze();
+    }
+
+    pub(super) fn ask(&self, erlang: &str) -> Result<String, String> {
         let mut call = Command::new(&self.programs.erl_call);
         plain_environment(&mut call);
-        let control = format!("127.0.0.1:{}", self.control.load(Ordering::Relaxed));
+        let control = format!("{}:{}", self.place.address, self.control.load(Ordering::Relaxed));
         // With a name of its own: of two callers with one name the node refuses the second.
         let caller = Uuid::now_v7().simple().to_string();
-        call.args(["-address", &control, "-c", &self.cookie, "-h", &caller, "-e"]);
+        call.args(["-address", &control, "-c", &self.place.cookie, "-h", &caller, "-e"]);
         call.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut call = call.spawn().expect("erl_call");
         // One that cannot connect does not read.
@@ -190,20 +251,25 @@ impl RabbitMq {
 
     /// The file is written before each start, for the port may be another one.
     fn write_settings(&self) {
-        let (port, settings) = (self.port, &self.settings);
-        let lines = format!("listeners.tcp.1 = 127.0.0.1:{port}\n{settings}");
+        let (address, settings) = (self.place.address, &self.settings);
+        let mut lines = format!("listeners.tcp.1 = {address}:{}\n{settings}", self.port);
+        let mut plugins = "[].\n";
+        if let Some(port) = self.place.management {
+            writeln!(lines, "management.tcp.ip = {address}\nmanagement.tcp.port = {port}").expect("to a string");
+            plugins = "[rabbitmq_management].\n";
+        }
         fs::write(self.folder().join("rabbitmq.conf"), lines).expect("the settings' file");
-        fs::write(self.folder().join("enabled_plugins"), "[].\n").expect("the plugins' file");
+        fs::write(self.folder().join("enabled_plugins"), plugins).expect("the plugins' file");
     }
 
     /// Everything in its folder, nothing from the machine's own settings.
     fn environment(&self) -> Vec<String> {
         let folder = self.folder().to_str().expect("a path in UTF-8");
-        let control = self.control.load(Ordering::Relaxed);
+        let (name, cookie, control) = (self.name(), &self.place.cookie, self.control.load(Ordering::Relaxed));
+        let interface = self.place.address.to_string().replace('.', ",");
         let distribution = format!(
-            "-noinput -sname ichido@localhost -setcookie {} -erl_epmd_port {control} \
-             -kernel inet_dist_use_interface {{127,0,0,1}}",
-            self.cookie
+            "-noinput -name {name} -setcookie {cookie} -erl_epmd_port {control} \
+             -kernel inet_dist_use_interface {{{interface}}} net_ticktime {SILENCE}",
         );
         vec![
             format!("RABBITMQ_CONF_ENV_FILE={folder}/no-such-file"),
@@ -212,7 +278,8 @@ impl RabbitMq {
             format!("RABBITMQ_MNESIA_BASE={folder}/data"),
             format!("RABBITMQ_LOG_BASE={folder}"),
             "RABBITMQ_LOGS=-".to_owned(),
-            "RABBITMQ_NODENAME=ichido@localhost".to_owned(),
+            format!("RABBITMQ_NODENAME={name}"),
+            "RABBITMQ_USE_LONGNAME=true".to_owned(),
             format!("RABBITMQ_SERVER_ERL_ARGS={MACHINE}"),
             format!("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS={distribution}"),
             // Once a minute the node would start the port mapper, and tell it its name.
@@ -222,6 +289,17 @@ impl RabbitMq {
             "RABBITMQ_ALLOW_INPUT=1".to_owned(),
         ]
     }
+}
+
+impl Place {
+    fn alone(management: Option<u16>) -> Self {
+        Self { address: Ipv4Addr::LOCALHOST, cookie: cookie(), control: None, management }
+    }
+}
+
+/// What the nodes of a cluster know each other by, and their callers.
+pub(super) fn cookie() -> String {
+    Uuid::now_v7().simple().to_string()
 }
 
 impl Starting for RabbitMq {
@@ -241,7 +319,7 @@ impl Starting for RabbitMq {
     }
 
     fn launch(&self) -> u32 {
-        self.control.store(free_port(), Ordering::Relaxed);
+        self.control.store(self.place.control.unwrap_or_else(free_port), Ordering::Relaxed);
         self.write_settings();
         let environment = self.environment();
         let server = self.programs.server.to_str().expect("a path in UTF-8");

@@ -5,4 +5,5 @@ mod mariadb;
 mod pgbouncer;
 mod postgres;
 mod rabbitmq;
+mod rabbitmq_cluster;
 mod test_process;

@@ -6,7 +6,7 @@ insert into ichido_origin select uuid() from (select 1) one where not exists (se
 
 -- A row is there while a message that a broker carries is not done. Consumers lock it, or own it; nobody else touches it.
 create table ichido_mutex (
-    id      varchar(64) character set utf8mb4 collate utf8mb4_bin primary key,
+    id      varchar(255) character set utf8mb4 collate utf8mb4_bin primary key,
     queue   varchar(64) character set ascii collate ascii_bin not null,
     owner   char(36) character set ascii collate ascii_bin,
     sent_at timestamp(6) not null default current_timestamp(6),
@@ -17,8 +17,8 @@ create table ichido_mutex (
 -- published again; without one it goes when it has arrived.
 create table ichido_outbox (
     number       bigint auto_increment primary key,
-    id           varchar(64) character set utf8mb4 collate utf8mb4_bin not null,
-    mutex        varchar(64) character set utf8mb4 collate utf8mb4_bin,
+    id           varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+    mutex        varchar(255) character set utf8mb4 collate utf8mb4_bin,
     queue        varchar(64) character set ascii collate ascii_bin not null,
     exchange     varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
     routing_key  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
@@ -33,6 +33,16 @@ create table ichido_outbox (
     unique key ichido_outbox_mutex (mutex),
     key ichido_outbox_unsent (queue, published_at, number),
     foreign key (mutex) references ichido_mutex (id) on delete cascade
+) engine = InnoDB default charset = utf8mb4;
+
+-- What is done, where messages come from foreign senders or to several queues; ids are compared as bytes. It is forgotten after a
+-- while. Without `done_at` it is not done: an action has ended its transaction.
+create table ichido_inbox (
+    id      varbinary(255) primary key,
+    queue   varchar(64) character set ascii collate ascii_bin not null,
+    hash    varbinary(32) not null,
+    done_at datetime(6),
+    key ichido_inbox_done_at (done_at)
 ) engine = InnoDB default charset = utf8mb4;
 
 -- Whose turn it is to publish for a queue.

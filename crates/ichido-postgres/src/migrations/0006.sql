@@ -6,7 +6,7 @@ insert into ichido_origin values (gen_random_uuid()::text);
 
 -- A row is there while a message that a broker carries is not done. Consumers lock it, or own it; nobody else touches it.
 create table ichido_mutex (
-    id      varchar(64) collate "C" primary key,
+    id      varchar(255) collate "C" primary key,
     queue   text collate "C" not null,
     owner   uuid,
     sent_at timestamptz not null default now()
@@ -17,8 +17,8 @@ create index ichido_mutex_queue on ichido_mutex (queue, owner);
 -- published again; without one it goes when it has arrived.
 create table ichido_outbox (
     number       bigint generated always as identity primary key,
-    id           varchar(64) collate "C" not null,
-    mutex        varchar(64) collate "C" unique references ichido_mutex (id) on delete cascade,
+    id           varchar(255) collate "C" not null,
+    mutex        varchar(255) collate "C" unique references ichido_mutex (id) on delete cascade,
     queue        text collate "C" not null,
     exchange     text not null,
     routing_key  text not null,
@@ -32,6 +32,16 @@ create table ichido_outbox (
     error        text
 );
 create index ichido_outbox_unsent on ichido_outbox (queue, number) where published_at is null;
+
+-- What is done, where messages come from foreign senders or to several queues. It is forgotten after a while. Without `done_at` it
+-- is not done: an action has ended its transaction.
+create table ichido_inbox (
+    id      varchar(255) collate "C" primary key,
+    queue   text collate "C" not null,
+    hash    bytea not null,
+    done_at timestamptz
+);
+create index ichido_inbox_done_at on ichido_inbox (done_at);
 
 -- Whose turn it is to publish for a queue.
 create table ichido_relay (

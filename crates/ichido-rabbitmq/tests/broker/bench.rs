@@ -54,12 +54,39 @@ impl Bench {
 
     /// How many messages are ready and unacknowledged in a queue, by the node's own word.
     pub(crate) fn depth(&self, queue: &str) -> (u32, u32) {
-        let vhost = self.url.rsplit_once('/').expect("a vhost").1;
-        let counts = self.node.eval(&format!(
-            r#"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)), [{{_, R}}, {{_, U}}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U"#,
-        ));
+        let counts = self.eval_queue(
+            queue,
+            "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U",
+        );
         let counts: u32 = counts.parse().expect("a number");
         (counts / 1_000_000, counts % 1_000_000)
+    }
+
+    /// Evaluates Erlang in the node, about the queue `Q`.
+    pub(crate) fn eval_queue(&self, queue: &str, erlang: &str) -> String {
+        let vhost = self.vhost();
+        let found =
+            format!(r#"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>))"#);
+        self.node.eval(&format!("{found}, {erlang}"))
+    }
+
+    /// Declares a durable queue with these arguments, from outside the code under test.
+    pub(crate) fn declare_queue(&self, name: &str, arguments: &str) {
+        let queue = format!(r#"rabbit_misc:r(<<"{}">>, queue, <<"{name}">>)"#, self.vhost());
+        let declared = format!(r#"rabbit_amqqueue:declare({queue}, true, false, [{arguments}], none, <<"test">>)"#);
+        assert_eq!(self.node.eval(&format!("element(1, {declared})")), "new");
+    }
+
+    /// What is published to the second exchange with this key goes to the first, too.
+    pub(crate) fn bind_exchange(&self, destination: &str, source: &str, key: &str) {
+        let exchange = |name| format!(r#"rabbit_misc:r(<<"{}">>, exchange, <<"{name}">>)"#, self.vhost());
+        let (source, destination) = (exchange(source), exchange(destination));
+        let binding = format!(r#"{{binding, {source}, <<"{key}">>, {destination}, []}}"#);
+        assert_eq!(self.node.eval(&format!(r#"rabbit_binding:add({binding}, <<"test">>)"#)), "ok");
+    }
+
+    pub(crate) fn vhost(&self) -> &str {
+        self.url.rsplit_once('/').expect("a vhost").1
     }
 
     /// Waits until a queue has so many messages ready and unacknowledged; only looking tells.

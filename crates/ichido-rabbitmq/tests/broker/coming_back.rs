@@ -63,10 +63,7 @@ async fn a_deleted_queue_is_declared_again() {
     bench.send(0..1).await;
     let source = bench.source(1);
     let held = next(&source).await;
-    let vhost = bench.url.rsplit_once('/').expect("a vhost").1;
-    bench.node.eval(&format!(
-        r#"{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"orders">>)), element(1, rabbit_amqqueue:delete(Q, false, false, <<"test">>))"#,
-    ));
+    bench.eval_queue("orders", r#"element(1, rabbit_amqqueue:delete(Q, false, false, <<"test">>))"#);
     // Nobody has declared it but the source.
     let publisher = bench.publisher();
     let message = Envelope::new("", "orders", "after").expect("short names");

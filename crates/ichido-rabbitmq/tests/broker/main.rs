@@ -2,8 +2,11 @@
 //! come back.
 
 mod bench;
+mod cluster;
 mod coming_back;
 mod cutting;
+mod dead_letters;
+mod management;
 mod publishing;
 mod receiving;
 mod seam;

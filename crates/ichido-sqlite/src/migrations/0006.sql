@@ -34,6 +34,16 @@ create table ichido_outbox (
 ) strict;
 create index ichido_outbox_unsent on ichido_outbox (queue, number) where published_at is null;
 
+-- What is done, where messages come from foreign senders or to several queues. It is forgotten after a while. Without `done_at`
+-- its transaction is at work.
+create table ichido_inbox (
+    id      text primary key not null,
+    queue   text not null,
+    hash    blob not null,
+    done_at text
+) strict, without rowid;
+create index ichido_inbox_done_at on ichido_inbox (done_at) where done_at is not null;
+
 -- Whose turn it is to publish for a queue.
 create table ichido_relay (
     queue text primary key not null,

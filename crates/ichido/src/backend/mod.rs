@@ -21,7 +21,9 @@ pub use self::{
     claim_index::ClaimIndex,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
-    mutex::{found, new_id, no_broker, refuse_publications},
+    mutex::{
+        LONGEST_ID, broker_for, broker_queues, found, inbox_id, new_id, no_broker, payload_hash, refuse_publications,
+    },
     past::{MOST_KEYS, Note, Owned, Past, by_claim, by_owner, wait_ms},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,

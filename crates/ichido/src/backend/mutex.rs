@@ -1,8 +1,11 @@
 //! What stores of messages that a broker carries have in common.
 
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::{Error, Found, ParkedState, ProcessId, Publication, Result, backend::Past};
+use crate::{Error, Found, ParkedState, Place, ProcessId, Publication, Queue, Result, backend::Past};
 
 /// An id that no other message has or had.
 #[must_use]
@@ -10,10 +13,61 @@ pub fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
+/// The longest id of a mutex or in an inbox, in bytes.
+pub const LONGEST_ID: usize = 255;
+
+/// What names a message in an inbox: the queue, so that each of several gets its own, who sent it, and the id that it was given.
+/// As it is, if that is short enough for an index, or else as a hash; compared as bytes.
+#[must_use]
+pub fn inbox_id(queue: &str, sender: &str, id: &str) -> String {
+    // The length keeps `a:b` + `c` and `a` + `b:c` apart; behind the id, because MariaDB ignores spaces at the end of a text.
+    let readable = format!("{queue}:{sender}:{id}:{}", sender.len());
+    if readable.len() <= LONGEST_ID && !readable.contains('\0') {
+        return readable;
+    }
+    let mut hash = Sha256::new();
+    for part in [queue, sender, id] {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+/// What tells two payloads apart.
+#[must_use]
+pub fn payload_hash(payload: &[u8]) -> Vec<u8> {
+    Sha256::digest(payload).to_vec()
+}
+
 /// A verb that is for brokers' queues only.
 #[must_use]
 pub fn no_broker(queue: &str) -> Error {
     Error::Setup(format!("no broker keeps the queue `{queue}`"))
+}
+
+/// Those of a store's queues that brokers keep.
+#[must_use]
+pub fn broker_queues(queues: &[Queue]) -> Vec<Arc<str>> {
+    let kept = queues.iter().filter(|queue| matches!(queue.place, Place::Broker(_)));
+    kept.map(|queue| queue.name.clone()).collect()
+}
+
+/// The queue through whose broker something is published: the one that was named, or the only one.
+///
+/// # Errors
+/// [`Error::Setup`] if there is none, or if it is not clear which one.
+pub fn broker_for(named: Option<&str>, queues: &[Arc<str>]) -> Result<Arc<str>> {
+    let all = queues.join("`, `");
+    match (named, queues) {
+        (_, []) => Err(Error::Setup("nothing can be published: no queue of this database is a broker's".into())),
+        (Some(named), queues) => queues.iter().find(|queue| &***queue == named).cloned().ok_or_else(|| {
+            Error::Setup(format!("no broker keeps the queue `{named}`; publish through one of `{all}`"))
+        }),
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => Err(Error::Setup(format!(
+            "several brokers can publish this; name the queue of one with `through`: `{all}`"
+        ))),
+    }
 }
 
 /// What a mutex row means that was free or not, with this owner, and what is known about its message.
@@ -46,4 +100,40 @@ pub fn refuse_publications(queue: &str, limit: usize, messages: &[Publication]) 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Guarded;
+
+    #[test]
+    fn what_differs_in_any_part_has_another_id() {
+        let long = "x".repeat(300);
+        let parts = ["a", "a:b", "b", "1:b", "", "A", "a ", &long];
+        let mut all = std::collections::BTreeSet::new();
+        for queue in ["q", "r"] {
+            for sender in parts {
+                for id in parts {
+                    let made = inbox_id(queue, sender, id);
+                    assert!(made.len() <= LONGEST_ID);
+                    assert!(all.insert(made), "{queue} {sender} {id}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_only_broker_or_the_one_that_was_named_publishes() {
+        let (paid, refund) =
+            (Queue::broker("paid", Guarded::new("", "paid")), Queue::broker("refund", Guarded::new("", "r")));
+        let only = broker_queues(&[Queue::managed("mail"), paid.clone()]);
+        assert_eq!(&*broker_for(None, &only).unwrap(), "paid");
+        let both = broker_queues(&[paid, Queue::managed("mail"), refund]);
+        assert_eq!(&*broker_for(Some("refund"), &both).unwrap(), "refund");
+        let error = |named, queues| broker_for(named, queues).unwrap_err().to_string();
+        assert!(error(None, &both).contains("`through`: `paid`, `refund`"), "{}", error(None, &both));
+        assert!(error(Some("mail"), &both).contains("`mail`; publish through one of `paid`, `refund`"));
+        assert!(error(None, &broker_queues(&[Queue::managed("mail")])).contains("no queue"));
+    }
 }

@@ -2,16 +2,25 @@
 //! lock is not enough: with `claim = "lease"`, for what was handed out before, and for suspects. Its errors reach the
 //! workers through the buffer.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Buffer, Held, Shared, settle::PATIENCE};
 use crate::{
-    Claim, ClaimBy, Delivery, Error, Found, Key, Message, Received, Result, Settlement, Standing, Store,
-    backend::MOST_KEYS, broker::DynSource, draining::Draining,
+    Claim, Delivery, Error, Found, Guard, GuardBy, Key, Message, Received, Result, Settlement, Standing, Store,
+    backend::{LONGEST_ID, MOST_KEYS, inbox_id},
+    broker::DynSource,
+    draining::Draining,
 };
 
-/// The longest id of a mutex, in bytes.
-const LONGEST_ID: usize = 64;
+/// What a broker has for us is here so soon after it was asked.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+/// The levels below do not wait longer for a broker that does not answer.
+const LONGEST_START: Duration = Duration::from_secs(2);
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -21,7 +30,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.cancelled() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut admitting = Admitting { source: None, draining: Draining::default(), shared };
+    let mut admitting = Admitting { source: None, draining: Draining::default(), begun: None, opened: None, shared };
     while !admitting.shared.closing.is_cancelled() {
         if let Err(error) = admitting.turn().await {
             admitting.shared.buffer().error = Some(error);
@@ -40,6 +49,9 @@ struct Admitting<S: Store> {
     /// None while nothing is to be received.
     source: Option<Arc<dyn DynSource>>,
     draining: Draining,
+    /// When the source was first asked, and first open.
+    begun: Option<Instant>,
+    opened: Option<Instant>,
 }
 
 impl<S: Store> Admitting<S> {
@@ -49,9 +61,11 @@ impl<S: Store> Admitting<S> {
         }
         let receiving = &self.shared.receiving;
         let source = self.source.get_or_insert_with(|| receiving.broker.receive(receiving.prefetch)).clone();
+        self.settle_in(&source);
         while let Some(received) = source.try_next() {
             self.admit(&source, received);
         }
+        self.look_for_more(&source);
         self.drop_stale().await;
         self.claim().await?;
         if self.shared.receiving.drain && self.is_drained().await? {
@@ -62,13 +76,35 @@ impl<S: Store> Admitting<S> {
         Ok(())
     }
 
+    /// A broker that was just asked may have something that is still on its way: the levels below wait for it, but not for long.
+    fn settle_in(&mut self, source: &Arc<dyn DynSource>) {
+        let now = self.shared.clock.now();
+        if self.shared.buffer().settled_in {
+            return;
+        }
+        let begun = *self.begun.get_or_insert(now);
+        if source.is_open() {
+            self.opened.get_or_insert(now);
+        }
+        let over = self.opened.is_some_and(|opened| now - opened >= ON_ITS_WAY) || now - begun >= LONGEST_START;
+        if over || !self.shared.buffer().is_idle() {
+            self.shared.buffer().settled_in = true;
+            self.shared.receiving.changed.notify_one();
+        }
+    }
+
     /// Until there may be something to do.
     async fn wait(&self, source: &Arc<dyn DynSource>) {
         let Shared { receiving, clock, closing, wake, .. } = &*self.shared;
+        let poll = {
+            let buffer = self.shared.buffer();
+            let waits = !buffer.settled_in || (buffer.more && buffer.out() < usize::from(source.prefetch()));
+            if waits { ON_ITS_WAY / 4 } else { receiving.poll }
+        };
         tokio::select! {
             () = source.changed() => {}
             () = wake.notified() => {}
-            () = clock.sleep(receiving.poll) => {}
+            () = clock.sleep(poll) => {}
             () = closing.cancelled() => {}
             () = receiving.following.held() => {}
         }
@@ -76,10 +112,8 @@ impl<S: Store> Admitting<S> {
 
     fn admit(&self, source: &Arc<dyn DynSource>, received: Received) {
         let Shared { receiving, .. } = &*self.shared;
-        let id = match &received.id {
-            Ok(id) if id.is_empty() || id.len() > LONGEST_ID => Err(format!("an id has 1 to {LONGEST_ID} bytes")),
-            id => id.clone(),
-        };
+        self.note_out(source.prefetch());
+        let id = id_of(&receiving.guard, &receiving.queue, &received);
         let key = Key::new([id.clone().unwrap_or_default()]);
         let mut message = Message::new(receiving.queue.clone(), key.clone(), received.payload.clone());
         message.headers.clone_from(&received.headers);
@@ -93,10 +127,28 @@ impl<S: Store> Admitting<S> {
         if in_hand {
             drop(buffer);
             self.shared.turn_away(held, Found::Busy);
-        } else if receiving.guard.rules.claim == ClaimBy::Lock && !held.received.redelivered {
+        } else if receiving.guard.locks() && !held.received.redelivered {
             self.put(&mut buffer, held, true, Standing::default());
         } else {
             buffer.unclaimed.push(held);
+        }
+    }
+
+    /// One more is out.
+    fn note_out(&self, prefetch: u16) {
+        let mut buffer = self.shared.buffer();
+        buffer.more |= buffer.out() + 1 >= usize::from(prefetch);
+        buffer.moved = Some(self.shared.clock.now());
+    }
+
+    /// Does the broker have no more? If it could have handed out something for a while and has not.
+    fn look_for_more(&self, source: &Arc<dyn DynSource>) {
+        let mut buffer = self.shared.buffer();
+        let still = buffer.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
+        if buffer.more && still && buffer.out() < usize::from(source.prefetch()) {
+            buffer.more = false;
+            drop(buffer);
+            self.shared.receiving.changed.notify_one();
         }
     }
 
@@ -105,7 +157,10 @@ impl<S: Store> Admitting<S> {
         let Standing { failures, suspect, parked } = standing;
         let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
         let limit = self.shared.receiving.guard.payload_limit;
-        buffer.put(Delivery::claimed(held.message.clone(), claim, failures).within(limit));
+        let mut delivery = Delivery::claimed(held.message.clone(), claim, failures).within(limit);
+        delivery.waited = held.received.sent_at.map(|sent| sent.elapsed().unwrap_or_default());
+        delivery.sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
+        buffer.put(delivery);
         buffer.admitted.insert(held.message.key.clone(), held);
         self.shared.receiving.changed.notify_one();
     }
@@ -214,5 +269,24 @@ impl<S: Store> Admitting<S> {
         for held in back {
             self.shared.send(held, Settlement::Release);
         }
+    }
+}
+
+/// What names the message in the database. With an inbox that is made of who sent it and the id that it was given; what is retried
+/// comes from here, and has that name already.
+fn id_of(guard: &Guard, queue: &str, received: &Received) -> Result<String, String> {
+    let ours = received.origin.as_deref() == Some(&*guard.origin) && received.queue.as_deref() == Some(queue);
+    let id = match guard.rules.by {
+        GuardBy::Mutex => received.id.clone()?,
+        GuardBy::Inbox if ours => received.id.clone()?,
+        GuardBy::Inbox => {
+            let given = received.id.clone().or_else(|why| received.message_id.clone().ok_or(why))?;
+            let sender = received.origin.as_deref().or(received.sender.as_deref()).unwrap_or_default();
+            if given.is_empty() { given } else { inbox_id(queue, sender, &given) }
+        }
+    };
+    match id.len() {
+        1..=LONGEST_ID if !id.contains('\0') => Ok(id),
+        _ => Err(format!("an id has 1 to {LONGEST_ID} bytes and no NUL")),
     }
 }

@@ -1,5 +1,5 @@
 //! A broker's queue as a level of a lane set. A broker hands out what it has by itself, up to the prefetch: what is not at hand
-//! is not there, as far as anybody can tell.
+//! is not there, unless as many were out as may be, and the next are still on their way.
 
 use super::{BrokerReader, Shared};
 use crate::{
@@ -22,9 +22,9 @@ impl<S: Store> Lane for BrokerReader<S> {
             ready: !paused && (suspect || !buffer.ready.is_empty()),
             reads: !paused && !buffer.finished,
             held: buffer.ready.len() + buffer.suspects.len() + buffer.in_flight,
-            sent: buffer.ready.front().and_then(|head| head.sent),
+            sent: buffer.suspects.front().filter(|_| suspect).or(buffer.ready.front()).and_then(|head| head.sent),
             claims: 0,
-            emptied: Some(Look { began: now, ended: now, number: 0 }),
+            emptied: (buffer.settled_in && !buffer.more).then_some(Look { began: now, ended: now, number: 1 }),
         }
     }
 

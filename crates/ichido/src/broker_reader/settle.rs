@@ -48,12 +48,11 @@ impl<S: Store> Shared<S> {
 
     fn settle_held(self: &Arc<Self>, held: Held, mark: Option<Mark>, delivery: Delivery) {
         match (mark, delivery.failure) {
-            (Some(Mark::Done), _) => self.send(held, Settlement::Ack),
             (Some(Mark::Parked), Some(failure)) if failure.retry_after.is_none() => {
                 self.send(held, Settlement::DeadLetter(failure.error));
             }
-            // It is published again when its time has come.
-            (Some(Mark::Parked), _) => self.send(held, Settlement::Ack),
+            // What is parked for a while is published again when its time has come.
+            (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
             (Some(Mark::Guarded(found)), _) => self.turn_away(held, found),
             _ => self.send(held, Settlement::Release),
         }
@@ -77,6 +76,7 @@ impl<S: Store> Shared<S> {
             }
             Found::Nothing if ours => self.duplicate(),
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
+            Found::Another => Settlement::DeadLetter("another message has this id".into()),
             Found::Waiting => self.duplicate(),
             Found::Failed => Settlement::DeadLetter("failed".into()),
         };
@@ -94,12 +94,29 @@ impl<S: Store> Shared<S> {
     /// Settles at the broker, in a task of its own: a broker that takes no messages must not hold up a worker. How many there
     /// are is bounded by the prefetch.
     pub(super) fn send(self: &Arc<Self>, held: Held, settlement: Settlement) {
+        self.buffer().settling += 1;
         let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         while settling.try_join_next().is_some() {}
         settling.spawn(self.clone().until_settled(held, settlement).in_current_span());
     }
 
     async fn until_settled(self: Arc<Self>, held: Held, settlement: Settlement) {
+        self.settle_at_broker(&held, settlement).await;
+        self.is_settled();
+    }
+
+    /// One fewer is out.
+    pub(super) fn is_settled(&self) {
+        let mut buffer = self.buffer();
+        buffer.settling = buffer.settling.saturating_sub(1);
+        buffer.moved = Some(self.clock.now());
+        if buffer.more {
+            drop(buffer);
+            self.wake.notify_one();
+        }
+    }
+
+    async fn settle_at_broker(&self, held: &Held, settlement: Settlement) {
         while let Err(why) = held.source.settle(held.received.tag, settlement.clone()).await {
             let (queue, id) = (&self.receiving.queue, &held.message.key);
             tracing::warn!(%queue, %id, %why, ?settlement, "not settled yet");

@@ -132,7 +132,9 @@ impl<S: Store> Dispatch<S> {
             let (store, life, clock) = (cx.store.clone(), from.life.clone(), cx.clock.clone());
             if let (Some(guard), Some(broker)) = (from.guards.get(&queue), self.brokers.get(&queue)) {
                 let (guard, broker, place) = (guard.clone(), broker.clone(), pool.place(&queue));
-                let prefetch = u16::try_from(slots + ahead).unwrap_or(u16::MAX);
+                // What is read ahead is for all levels together; each must be able to fill all slots.
+                let levels = pool.queues().len().max(1);
+                let prefetch = u16::try_from(slots + ahead.div_ceil(levels)).unwrap_or(u16::MAX);
                 let receiving =
                     Receiving { queue, broker, guard, following, prefetch, place, poll, lease, drain, changed };
                 return Arc::new(BrokerReader::open(store, life, clock, receiving));
@@ -194,7 +196,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let hearing = CancellationToken::new();
         tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
-        let relay = Relaying::start(self.relay(cx), &life);
+        let relay = Relaying::start(&self.relay(cx), &life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
         let closed = close_all(&works).await;
         relay.stop().await;

@@ -12,7 +12,7 @@ use crate::{Due, MessageId, NewMessage, Result};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sent {
-    /// The queue.
+    /// The queue; of what was published to an exchange, the exchange and the routing key with a slash between.
     pub queue: String,
     /// The id that it got.
     pub id: MessageId,

@@ -21,7 +21,8 @@ fn a_kind_that_is_not_built_is_refused_by_its_key() {
 
 #[test]
 fn keys_that_are_not_built_are_refused_when_written() {
-    not_built("[retention]\nstats = \"7d\"\ninbox = \"30d\"", 3, "retention.inbox");
+    let rabbit = |keys: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{keys} }}"));
+    not_built(&rabbit(", lock_timeout = \"1s\""), 2, "queues.q.rabbitmq.lock_timeout");
 }
 
 /// A lane set, with this in its second level.
@@ -42,13 +43,12 @@ fn what_tunes_lanes_by_itself_is_not_built() {
 }
 
 #[test]
-fn of_rabbitmq_the_inbox_and_the_management_api_are_not_built() {
+fn of_rabbitmq_both_guards_are_built() {
     let rabbit = |keys: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{keys} }}"));
     parse(&rabbit("")).unwrap();
     parse(&rabbit(", guard = \"mutex\", type = \"classic\", prefetch = 5, declare = false")).unwrap();
-    not_built(&rabbit(", guard = \"inbox\""), 2, "queues.q.rabbitmq.guard");
-    not_built(&rabbit(", lock_timeout = \"1s\""), 2, "queues.q.rabbitmq.lock_timeout");
-    not_built(&rabbit(", management = \"http://h:15672\""), 2, "queues.q.rabbitmq.management");
+    parse(&rabbit(", management = \"http://h:15672\"")).unwrap();
+    parse(&rabbit(", guard = \"inbox\", claim = \"lease\"")).unwrap();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn saying_what_this_version_does_anyway_is_no_error() {
     parse(&with_action("commit_interval = \"${X:-1}\"")).unwrap();
     parse("[database]\nsingle_writer = false").unwrap();
     parse("[process]\nnotify = false").unwrap();
-    parse("[retention]\naudit = \"1d\"\nstats = \"1h\"").unwrap();
+    parse("[retention]\naudit = \"1d\"\nstats = \"1h\"\ninbox = \"2d\"").unwrap();
     parse("[log]\nmask = []\n[retention]\n[dispatch]\n[lanes]").unwrap();
 }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use ichido::{
-    Action, Broker as _, CancellationToken, ClaimBy, Client, Context, Guarded, Inspect, OnBusy, Outbox, Outcome, Pool,
-    Process, Queue, Result, RetryPolicy, Store, stat::Tally,
+    Action, Broker as _, CancellationToken, ClaimBy, Client, Context, GuardBy, Guarded, Inspect, OnBusy, Outbox,
+    Outcome, Pool, Process, Queue, Result, RetryPolicy, Store, stat::Tally,
 };
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
 use serde_json::Value;
@@ -49,6 +49,11 @@ impl<F: Fixture> Stage<F> {
         Stage { db: F::fresh().await, node, url: node.fresh_vhost(), rules }
     }
 
+    pub(super) fn inbox(mut self) -> Self {
+        self.rules.by = GuardBy::Inbox;
+        self
+    }
+
     pub(super) fn dead_letter_busy(mut self) -> Self {
         self.rules.on_busy = OnBusy::DeadLetter;
         self
@@ -61,6 +66,22 @@ impl<F: Fixture> Stage<F> {
 
     pub(super) fn broker(&self) -> RabbitMq {
         broker_at(&self.url, |_| {})
+    }
+
+    /// Publishes as a program would that knows nothing of ichido.
+    pub(super) async fn publish_foreign(&self, exchange: &str, key: &str, messages: &[(Option<&str>, &str)]) {
+        let connection = lapin::Connection::connect(&self.url, lapin::ConnectionProperties::default());
+        let channel = connection.await.expect("connected").create_channel().await.expect("a channel");
+        channel.confirm_select(lapin::options::ConfirmSelectOptions::default()).await.expect("confirms");
+        for (id, payload) in messages {
+            let mut properties = lapin::BasicProperties::default().with_app_id("shop".into()).with_delivery_mode(2);
+            if let Some(id) = id {
+                properties = properties.with_message_id((*id).into());
+            }
+            let options = lapin::options::BasicPublishOptions::default();
+            let sent = channel.basic_publish(exchange.into(), key.into(), options, payload.as_bytes(), properties);
+            assert!(sent.await.expect("sent").await.expect("an answer").is_ack());
+        }
     }
 
     /// Deletes a queue, as an operator would.

@@ -1,0 +1,342 @@
+//! The examination of one queue at a broker: first its dead letters, a page at a time, then its mutex rows. Each message is judged
+//! by the table in `ichido`'s core, and looked at again, under its row's lock, at the moment something is done about it.
+//!
+//! A dead letter is deleted only if ichido sent it from this database for this queue, and if its row is gone or its payload is kept
+//! here and published again. So nothing is lost, whatever happens meanwhile.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use ichido::{Guard, GuardBy, InQueue, Key, MessageId, MutexRow, Mutexes, RowState, Sighting, Verdict};
+use ichido_rabbitmq::{DeadLetters, Delivery, Error, Id, REASON, Settled};
+
+use super::report::{Counts, Finding, Report};
+use crate::{brokers::Kept, failure::Failure, open::Backend, output};
+
+/// So many letters are looked at together.
+const LETTERS: usize = 100;
+
+/// So many rows are.
+const ROWS: usize = 500;
+
+/// The management API tells what was so a while ago.
+const STALE: Duration = Duration::from_secs(10);
+
+/// Where nobody can tell what is out and not acknowledged, a message is taken for lost only after so long.
+const UNSEEN: Duration = Duration::from_mins(10);
+
+/// Between two looks at what is ready without a row.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How full the queue was.
+struct Depths {
+    at: Instant,
+    counted: ichido::Depths,
+    consumers: u32,
+}
+
+pub(super) struct Exam<'a, S> {
+    store: &'a S,
+    kept: &'a Kept,
+    guard: Guard,
+    fix: bool,
+    report: &'a mut Report,
+    /// None if the queues are not there.
+    depths: Option<Depths>,
+    /// Those of ours that have a dead letter.
+    dead: BTreeSet<Key>,
+    /// Those that are published again: what else there is of them is a copy.
+    again: BTreeSet<Key>,
+    counts: Counts,
+}
+
+impl<'a, S: Backend> Exam<'a, S> {
+    pub(super) async fn of(store: &'a S, kept: &'a Kept, fix: bool, report: &'a mut Report) -> Result<Self, Failure> {
+        let guard = store.guard(&kept.name).await.map_err(|error| Failure::of::<S>(&error))?;
+        let depths = look(kept).await?;
+        let counted = depths.as_ref().map(|depths| depths.counted).unwrap_or_default();
+        let counts = Counts {
+            queue: kept.name.clone(),
+            ready: counted.ready,
+            unacknowledged: counted.unacknowledged,
+            busy: counted.busy,
+            dead: counted.dead,
+            unpublished: 0,
+            rows: 0,
+            healthy: 0,
+        };
+        let (dead, again) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Exam { store, kept, guard, fix, report, depths, dead, again, counts })
+    }
+
+    /// Looks at everything; true if something is to be published.
+    pub(super) async fn run(mut self) -> Result<bool, Failure> {
+        match &self.depths {
+            Some(_) => self.letters().await?,
+            None => {
+                let meaning = "there is no such queue at the broker, or not all that belongs to it".to_owned();
+                self.report.finding(&Finding::of(&self.kept.name, self.kept.name.clone(), meaning))?;
+            }
+        }
+        self.rows().await?;
+        self.without_rows().await?;
+        self.report.counts(&self.counts)?;
+        Ok(!self.again.is_empty())
+    }
+
+    async fn letters(&mut self) -> Result<(), Failure> {
+        let failure = |error: Error| self.kept.failure(&error);
+        let mut letters = self.kept.rabbitmq().dead_letters().await.map_err(failure)?;
+        let mut page = Vec::with_capacity(LETTERS);
+        loop {
+            let next = letters.next().await.map_err(|error| self.kept.failure(&error))?;
+            let last = next.is_none();
+            page.extend(next);
+            if last || page.len() == LETTERS {
+                self.page(&mut letters, &page).await?;
+                page.clear();
+            }
+            if last {
+                break;
+            }
+        }
+        letters.close().await.map_err(|error| self.kept.failure(&error))
+    }
+
+    async fn page(&mut self, letters: &mut DeadLetters, page: &[Delivery]) -> Result<(), Failure> {
+        let keys: Vec<Key> = page.iter().filter_map(|letter| self.ours(letter).ok()).collect();
+        let rows = self.look(Mutexes::These(&keys)).await?;
+        let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        for letter in page {
+            match self.ours(letter) {
+                Ok(key) => self.letter(letters, letter, &key, rows.get(&key)).await?,
+                Err(why) => self.foreign(letter, &why)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The key of a letter that ichido sent from this database for this queue; or why it is not one.
+    fn ours(&self, letter: &Delivery) -> Result<Key, String> {
+        let id = match letter.id() {
+            Id::Of(id) => id,
+            Id::Missing => return Err("it has no id".to_owned()),
+            Id::Unreadable(why) => return Err(format!("its id cannot be read: {why}")),
+        };
+        match (letter.origin(), letter.queue()) {
+            (Some(origin), _) if origin != *self.guard.origin => Err(format!("{id} comes from another database")),
+            (None, _) => Err(format!("{id} was not sent by ichido")),
+            (_, queue) if queue.as_deref() != Some(&*self.kept.name) => Err(format!("{id} is for another queue")),
+            _ => Ok(Key::new([id])),
+        }
+    }
+
+    fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
+        let reason = letter.header(REASON).unwrap_or_else(|| "no reason is given".to_owned());
+        let meaning =
+            format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
+        let name = letter.message_id().unwrap_or("a dead letter").to_owned();
+        self.report.finding(&Finding { dead: true, ..Finding::of(&self.kept.name, name, meaning) })
+    }
+
+    async fn letter(
+        &mut self,
+        letters: &mut DeadLetters,
+        letter: &Delivery,
+        key: &Key,
+        row: Option<&MutexRow>,
+    ) -> Result<(), Failure> {
+        self.dead.insert(key.clone());
+        if self.again.contains(key) {
+            let meaning = "another copy of what is published again".to_owned();
+            let done = deleted(letters.delete(letter).await);
+            let finding = Finding { dead: true, verdict: Verdict::Delete, done, ..self.finding(key, meaning) };
+            return self.report.finding(&finding);
+        }
+        let row = self.probed(row.cloned(), true).await?;
+        let (mut finding, sighting) = self.judge(key, row.as_ref(), true);
+        if self.fix {
+            finding.done = self.mend(letters, letter, key, row.as_ref(), sighting.judge().verdict).await?;
+        }
+        self.report.finding(&finding)
+    }
+
+    /// What is done about a dead letter.
+    async fn mend(
+        &mut self,
+        letters: &mut DeadLetters,
+        letter: &Delivery,
+        key: &Key,
+        row: Option<&MutexRow>,
+        verdict: Verdict,
+    ) -> Result<Option<&'static str>, Failure> {
+        let Some(row) = row else {
+            // In an inbox, what has no row may still be undone.
+            let mutex = self.guard.rules.by == GuardBy::Mutex;
+            let gone = mutex && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
+            return Ok(if gone { deleted(letters.delete(letter).await) } else { Some("left alone") });
+        };
+        if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
+            return Ok(None);
+        }
+        if row.kept {
+            return Ok(match self.act(row).await? {
+                true => deleted(letters.delete(letter).await).map(|_| "published again, and its dead letter deleted"),
+                false => Some("left alone"),
+            });
+        }
+        // Nothing of it is kept here: the dead letter is the message.
+        if row.state == RowState::Failed && !self.act(row).await? {
+            return Ok(Some("left alone"));
+        }
+        let moved = letters.move_to(letter, "", &self.kept.rabbitmq().topology().queue).await;
+        Ok(Some(if moved.is_ok() { "put back into the queue" } else { "left alone" }))
+    }
+
+    /// Makes a message due, if it is still as it was seen: its row's lock tells.
+    async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
+        let failure = |error| Failure::of::<S>(&error);
+        let id = MessageId { queue: self.kept.name.as_str().into(), key: row.key.clone() };
+        let done = match row.state {
+            RowState::Failed => self.store.retry(&id).await.map_err(failure)?,
+            _ => {
+                let keys = std::slice::from_ref(&row.key);
+                self.store.publish_again(&self.kept.name, keys, 1).await.map_err(failure)? == 1
+            }
+        };
+        if done {
+            self.again.insert(row.key.clone());
+        }
+        Ok(done)
+    }
+
+    async fn rows(&mut self) -> Result<(), Failure> {
+        let mut after: Option<Key> = None;
+        loop {
+            let page = self.look(Mutexes::After(after.as_ref(), ROWS)).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.key.clone());
+            for row in page {
+                self.row(row).await?;
+            }
+        }
+    }
+
+    async fn row(&mut self, row: MutexRow) -> Result<(), Failure> {
+        self.counts.rows += 1;
+        self.counts.unpublished += u64::from(matches!(row.state, RowState::Unsent(_)));
+        if self.dead.contains(&row.key) {
+            return Ok(());
+        }
+        let key = row.key.clone();
+        let row = self.probed(Some(row), false).await?;
+        let (mut finding, sighting) = self.judge(&key, row.as_ref(), false);
+        let verdict = sighting.judge().verdict;
+        let Some(row) = row.filter(|_| !matches!(verdict, Verdict::Wait | Verdict::Nothing)) else {
+            self.counts.healthy += 1;
+            return Ok(());
+        };
+        if !row.kept {
+            finding.verdict = Verdict::Investigate;
+            finding.meaning = format!("{}; another program has made its row, and must publish it", finding.meaning);
+        } else if self.fix {
+            finding.done = Some(if self.act(&row).await? { "published again" } else { "left alone" });
+        }
+        self.report.finding(&finding)
+    }
+
+    /// The row as it is under its lock, if that makes a difference: the message has a dead letter, or something would be done.
+    async fn probed(&self, row: Option<MutexRow>, dead: bool) -> Result<Option<MutexRow>, Failure> {
+        let Some(row) = row else { return Ok(None) };
+        let free = matches!(row.state, RowState::Unsent(_) | RowState::Published(_));
+        let verdict = self.sighting(Some(&row), dead).judge().verdict;
+        if !free || !(dead || matches!(verdict, Verdict::Retry | Verdict::Publish)) {
+            return Ok(Some(row));
+        }
+        Ok(self.look(Mutexes::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
+    }
+
+    fn sighting(&self, row: Option<&MutexRow>, dead: bool) -> Sighting {
+        let relay_after = self.guard.rules.relay_after.saturating_mul(2);
+        let (mut young, mut queue) = (relay_after, InQueue::No);
+        if let Some(Depths { at, counted, consumers }) = &self.depths {
+            let unseen = matches!(row, Some(MutexRow { state: RowState::Published(age), .. }) if *age >= UNSEEN);
+            let none_out = counted.unacknowledged.map_or(*consumers == 0 || unseen, |out| out == 0);
+            queue = if counted.ready + counted.busy == 0 && none_out { InQueue::No } else { InQueue::NotEmpty };
+            // What was published since the look could not be seen by it.
+            young = young.max(if counted.unacknowledged.is_some() { STALE } else { Duration::ZERO }) + at.elapsed();
+        }
+        Sighting { row: row.map(|row| row.state), dead, queue, young }
+    }
+
+    fn judge(&self, key: &Key, row: Option<&MutexRow>, dead: bool) -> (Finding, Sighting) {
+        let sighting = self.sighting(row, dead);
+        let judged = sighting.judge();
+        let (mutex, in_queue) = match (sighting.row, sighting.queue) {
+            (Some(RowState::Held), _) => ("held", "yes"),
+            (row, queue) => (name(row), if queue == InQueue::No { "no" } else { "not empty" }),
+        };
+        let finding = self.finding(key, judged.meaning.to_owned());
+        (Finding { mutex, dead, in_queue, verdict: judged.verdict, ..finding }, sighting)
+    }
+
+    fn finding(&self, key: &Key, meaning: String) -> Finding {
+        let id = MessageId { queue: self.kept.name.as_str().into(), key: key.clone() };
+        Finding::of(&self.kept.name, output::shortened(&id.to_string(), 200), meaning)
+    }
+
+    /// What is ready, without any row, and stays so while consumers live.
+    async fn without_rows(&mut self) -> Result<(), Failure> {
+        let suspicious =
+            |depths: &Option<Depths>| depths.as_ref().is_some_and(|d| d.counted.ready > 0 && d.consumers > 0);
+        if self.counts.rows > 0 || !suspicious(&self.depths) {
+            return Ok(());
+        }
+        tokio::time::sleep(AGAIN).await;
+        let again = look(self.kept).await?;
+        if !suspicious(&again) || !self.look(Mutexes::After(None, 1)).await?.is_empty() {
+            return Ok(());
+        }
+        let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
+        let finding = Finding::of(&self.kept.name, self.kept.name.clone(), old.meaning.to_owned());
+        self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
+    }
+
+    async fn look(&self, which: Mutexes<'_>) -> Result<Vec<MutexRow>, Failure> {
+        self.store.mutexes(&self.kept.name, which).await.map_err(|error| Failure::of::<S>(&error))
+    }
+}
+
+/// None if there is no such queue.
+async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
+    let at = Instant::now();
+    let found = match kept.rabbitmq().depths().await {
+        Ok(found) => found,
+        Err(Error::Setup(_)) => return Ok(None),
+        Err(error) => return Err(kept.failure(&error)),
+    };
+    let unacknowledged = match kept.rabbitmq().management() {
+        None => None,
+        Some(_) => ichido::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
+    };
+    let (ready, busy, dead) = (found.queue.into(), found.busy.into(), found.dead.into());
+    let counted = ichido::Depths { ready, unacknowledged, busy, dead };
+    Ok(Some(Depths { at, counted, consumers: found.consumers }))
+}
+
+fn name(row: Option<RowState>) -> &'static str {
+    match row {
+        None => "no",
+        Some(RowState::Held) => "held",
+        Some(RowState::Waiting) => "waiting",
+        Some(RowState::Failed) => "failed",
+        Some(RowState::Unsent(_)) => "unpublished",
+        Some(RowState::Published(_)) => "free",
+    }
+}
+
+fn deleted(settled: Settled) -> Option<&'static str> {
+    Some(if settled == Settled::Told { "deleted" } else { "left alone" })
+}

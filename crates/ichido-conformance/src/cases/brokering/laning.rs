@@ -1,0 +1,135 @@
+//! Lane sets whose levels are queues at a broker, or some of them: the policies hold although a broker hands out ahead.
+
+use std::{sync::Arc, time::Duration};
+
+use ichido::{
+    CancellationToken, Client, Pool, Process, Queue, Relay, Store,
+    lanes::{LaneSet, Level, Policy},
+};
+use ichido_rabbitmq::Topology;
+
+use super::stage::{LIMIT, Running, Script, Stage, Work, broker_at, ways};
+use crate::fixture::Fixture;
+
+/// `high` and `low` at the broker, `table` in the database.
+fn store<F: Fixture>(stage: &Stage<F>) -> F::Store {
+    let at_broker = |name: &str| {
+        let mut rules = stage.rules.clone();
+        (rules.routing_key, rules.queue) = (name.into(), name.into());
+        Queue::broker(name, rules)
+    };
+    stage.db.store_with(vec![at_broker("high"), at_broker("low"), Queue::managed("table")])
+}
+
+fn broker<F: Fixture>(stage: &Stage<F>, name: &str) -> ichido_rabbitmq::RabbitMq {
+    broker_at(&stage.url, |topology| {
+        let busy_delay = topology.busy_delay;
+        *topology = Topology::new(name);
+        topology.busy_delay = busy_delay;
+    })
+}
+
+/// Sends so many messages to a queue, and publishes what is to be.
+async fn send<F: Fixture>(stage: &Stage<F>, queue: &str, count: usize) {
+    let store = store(stage);
+    let mut tx = store.begin().await.unwrap();
+    let messages: Vec<usize> = (0..count).collect();
+    Client::new(store.clone()).queue(queue).send_all(F::Store::connection(&mut tx), &messages).await.unwrap();
+    store.commit(tx).await.unwrap();
+    let relay = Relay::new(store).broker("high", broker(stage, "high")).broker("low", broker(stage, "low"));
+    // If a process runs, its relay may be at it.
+    relay.flush().await.unwrap();
+    let unpublished = "select count(*) from ichido_outbox where published_at is null";
+    stage.until("all is published", async || stage.db.number(unpublished).await == 0).await;
+}
+
+fn run<F: Fixture>(stage: &Stage<F>, set: LaneSet, script: &Arc<Script>) -> Running {
+    let stop = CancellationToken::new();
+    let process = Process::new(store(stage)).broker("high", broker(stage, "high")).broker("low", broker(stage, "low"));
+    let pool = Pool::new("Work").from_lanes(set).concurrency(1).read_ahead(8);
+    let process = process.poll(Duration::from_millis(200)).stop_on(stop.clone());
+    let process = process.action(pool, Work::<F>::of(script.clone()));
+    Running { stop, ended: tokio::spawn(process.run()) }
+}
+
+/// Which queues the messages were of, in the order in which they started.
+fn order(script: &Script) -> Vec<String> {
+    script.runs().iter().map(|(id, _)| id.split('/').next().unwrap().to_owned()).collect()
+}
+
+fn set(policy: Policy, levels: [&str; 2]) -> LaneSet {
+    LaneSet::new("site", policy).level(Level::new("a", levels[0])).level(Level::new("b", levels[1]))
+}
+
+pub async fn levels_at_a_broker_are_strict_despite_the_prefetch<F: Fixture>() {
+    for way in ways::<F>() {
+        let stage = Stage::<F>::new(way).await;
+        send(&stage, "low", 30).await;
+        send(&stage, "high", 30).await;
+        let script = Script::new(0, false);
+        let process = run(&stage, set(Policy::Strict, ["high", "low"]), &script);
+        stage.until_effects(60).await;
+        process.end().await;
+        assert_eq!(order(&script), [vec!["high"; 30], vec!["low"; 30]].concat());
+    }
+}
+
+pub async fn levels_at_a_broker_have_their_weights<F: Fixture>() {
+    let stage = Stage::<F>::new(ways::<F>()[0]).await;
+    send(&stage, "low", 40).await;
+    send(&stage, "high", 90).await;
+    let script = Script::new(0, false);
+    let lanes = LaneSet::new("site", Policy::Weighted);
+    let lanes = lanes.level(Level::new("a", "high").weight(3)).level(Level::new("b", "low"));
+    let process = run(&stage, lanes, &script);
+    stage.until_effects(130).await;
+    process.end().await;
+    let order = order(&script);
+    for window in order[..110].windows(4) {
+        let high = window.iter().filter(|queue| *queue == "high").count();
+        assert_eq!(high, 3, "three of four: {order:?}");
+    }
+}
+
+pub async fn a_level_in_the_database_and_one_at_a_broker_share_the_slots<F: Fixture>() {
+    for levels in [["high", "table"], ["table", "low"]] {
+        let stage = Stage::<F>::new(ways::<F>()[0]).await;
+        for queue in levels.iter().rev() {
+            send(&stage, queue, 20).await;
+        }
+        let script = Script::new(0, false);
+        let process = run(&stage, set(Policy::Strict, levels), &script);
+        stage.until_effects(40).await;
+        process.end().await;
+        assert_eq!(order(&script), [vec![levels[0]; 20], vec![levels[1]; 20]].concat());
+    }
+}
+
+pub async fn a_higher_message_at_a_broker_starts_next<F: Fixture>() {
+    let stage = Stage::<F>::new(ways::<F>()[0]).await;
+    send(&stage, "low", 10).await;
+    let script = Script::new(0, true);
+    let process = run(&stage, set(Policy::Strict, ["high", "low"]), &script);
+    script.entered().await;
+    send(&stage, "high", 1).await;
+    stage.until("it is in hand", async || stage.depth("high") == (0, 1)).await;
+    script.open(1);
+    script.entered().await;
+    assert_eq!(order(&script), ["low", "high"]);
+    script.open(100);
+    stage.until_effects(11).await;
+    tokio::time::timeout(LIMIT, process.end()).await.unwrap();
+}
+
+pub async fn an_old_message_at_a_broker_takes_turns_with_the_level_above<F: Fixture>() {
+    let stage = Stage::<F>::new(ways::<F>()[0]).await;
+    send(&stage, "low", 5).await;
+    send(&stage, "high", 20).await;
+    let script = Script::new(0, false);
+    let lanes = set(Policy::Strict, ["high", "low"]).age_after(Duration::from_millis(1));
+    let process = run(&stage, lanes, &script);
+    stage.until_effects(25).await;
+    process.end().await;
+    let order = order(&script);
+    assert!(order[..10].iter().any(|queue| queue == "low"), "{order:?}");
+}

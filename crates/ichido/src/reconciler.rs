@@ -1,0 +1,92 @@
+//! Notices that a broker has lost messages, by counting: when more of them should be with the broker than are there, in two looks
+//! in a row, that many are published again. The relay asks it now and then. It may be wrong, which costs a duplicate.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{Clock, Key, ProcessId, Result, Store, broker::DynBroker};
+
+/// More messages are not looked at together.
+const MOST: usize = 5000;
+
+/// Where nobody can tell what is out and not acknowledged, a message is taken for lost only after so long.
+const UNSEEN: Duration = Duration::from_mins(10);
+
+/// How full a broker's queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// Waits to be handed out.
+    pub ready: u64,
+    /// Is handed out and not settled; none if nobody can tell.
+    pub unacknowledged: Option<u64>,
+    /// Waits until somebody else has ended.
+    pub busy: u64,
+    /// Dead letters.
+    pub dead: u64,
+}
+
+/// What is known about the messages of one queue.
+pub(crate) struct Reconciler {
+    looked: Instant,
+    /// So many were missing at the last look.
+    missing: usize,
+}
+
+impl Reconciler {
+    pub(crate) fn new(now: Instant) -> Self {
+        Reconciler { looked: now, missing: 0 }
+    }
+
+    /// Looks, if it is time to. How many messages are published again.
+    pub(crate) async fn look<S: Store>(
+        &mut self,
+        store: &S,
+        (queue, broker): (&Arc<str>, &dyn DynBroker),
+        relay: ProcessId,
+        clock: &dyn Clock,
+    ) -> Result<u64> {
+        let interval = store.guard(queue).await?.rules.relay_after.saturating_mul(2);
+        if clock.now() - self.looked < interval {
+            return Ok(0);
+        }
+        self.looked = clock.now();
+        let before = std::mem::take(&mut self.missing);
+        let old = store.circulating(queue, interval, MOST).await?;
+        if old.is_empty() || !store.take_turn(relay, queue).await? {
+            return Ok(0);
+        }
+        let depths = match broker.depths().await {
+            Ok(depths) => depths,
+            Err(why) => {
+                tracing::debug!(%queue, why, "nobody can tell whether messages are missing");
+                return Ok(0);
+            }
+        };
+        let (lost, candidates) = missing(store, queue, depths, old).await?;
+        self.missing = lost;
+        let again = before.min(lost);
+        if again == 0 {
+            return Ok(0);
+        }
+        let published = store.publish_again(queue, &candidates, again).await?;
+        if published > 0 {
+            self.missing = 0;
+            tracing::warn!(%queue, published, "the broker has lost messages; they are published again");
+        }
+        Ok(published)
+    }
+}
+
+/// How many are missing, and which those may be, the oldest first. What was published lately is among what is there, and not among
+/// what should be: so fewer may be missing than are, until the queue is shorter.
+async fn missing<S: Store>(store: &S, queue: &str, depths: Depths, old: Vec<Key>) -> Result<(usize, Vec<Key>)> {
+    let Depths { ready, unacknowledged, busy, dead } = depths;
+    let Some(out) = unacknowledged else {
+        let unseen = if ready + busy > 0 { Vec::new() } else { store.circulating(queue, UNSEEN, MOST).await? };
+        return Ok((unseen.len(), unseen));
+    };
+    let there = usize::try_from(ready + out + busy + dead).unwrap_or(usize::MAX);
+    Ok((old.len().saturating_sub(there), old))
+}
