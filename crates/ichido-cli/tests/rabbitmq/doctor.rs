@@ -30,6 +30,7 @@ crate::on_all!(
 /// What the doctor says, and its exit code: the findings, and the counts of the queue.
 async fn doctor(world: &World<'_>, args: &[&str]) -> (Vec<Value>, Value, i32) {
     let ended = world.env.run(&[&["doctor", "--json"], args].concat()).await;
+    println!("{}{}", ended.stdout, ended.stderr);
     let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let (counts, findings): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.get("ready").is_some());
     assert_eq!(counts.len(), 1, "{ended:?}");
@@ -80,7 +81,8 @@ async fn ship(world: &World<'_>, order: u32) -> String {
 
 /// How long nothing is old, or how long nothing is young.
 fn relay_after(world: &World<'_>, time: &str) {
-    world.configure(|config| config.replace("relay_after = \"1s\"", &format!("relay_after = \"{time}\"")));
+    let patient = |config: String| config.replace("publish_deadline = \"5s\"", "publish_deadline = \"30s\"");
+    world.configure(|config| patient(config).replace("relay_after = \"1s\"", &format!("relay_after = \"{time}\"")));
 }
 
 async fn a_duplicate_while_the_first_waits_is_left_alone(kind: Kind) {

@@ -183,7 +183,10 @@ impl<'a, S: Backend> Exam<'a, S> {
         }
         if row.kept {
             return Ok(match self.act(row).await? {
-                true => deleted(letters.delete(letter).await).map(|_| "published again, and its dead letter deleted"),
+                true if letters.delete(letter).await == Settled::Told => {
+                    Some("published again, and its dead letter deleted")
+                }
+                true => Some("published again"),
                 false => Some("left alone"),
             });
         }
