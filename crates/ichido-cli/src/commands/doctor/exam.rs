@@ -73,12 +73,11 @@ impl<'a, S: Backend> Exam<'a, S> {
 
     /// Looks at everything; true if something is to be published.
     pub(super) async fn run(mut self) -> Result<bool, Failure> {
-        match &self.depths {
-            Some(_) => self.letters().await?,
-            None => {
-                let meaning = "there is no such queue at the broker, or not all that belongs to it".to_owned();
-                self.report.finding(&Finding::of(&self.kept.name, self.kept.name.clone(), meaning))?;
-            }
+        if self.depths.is_some() {
+            self.letters().await?;
+        } else {
+            let meaning = "there is no such queue at the broker, or not all that belongs to it".to_owned();
+            self.report.finding(&Finding::of(&self.kept.name, self.kept.name.clone(), meaning))?;
         }
         self.rows().await?;
         self.without_rows().await?;
@@ -151,7 +150,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.dead.insert(key.clone());
         if self.again.contains(key) {
             let meaning = "another copy of what is published again".to_owned();
-            let done = deleted(letters.delete(letter).await);
+            let done = Some(deleted(letters.delete(letter).await));
             let finding = Finding { dead: true, verdict: Verdict::Delete, done, ..self.finding(key, meaning) };
             return self.report.finding(&finding);
         }
@@ -176,7 +175,7 @@ impl<'a, S: Backend> Exam<'a, S> {
             // In an inbox, what has no row may still be undone.
             let mutex = self.guard.rules.by == GuardBy::Mutex;
             let gone = mutex && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
-            return Ok(if gone { deleted(letters.delete(letter).await) } else { Some("left alone") });
+            return Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }));
         };
         if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
             return Ok(None);
@@ -202,12 +201,11 @@ impl<'a, S: Backend> Exam<'a, S> {
     async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
         let failure = |error| Failure::of::<S>(&error);
         let id = MessageId { queue: self.kept.name.as_str().into(), key: row.key.clone() };
-        let done = match row.state {
-            RowState::Failed => self.store.retry(&id).await.map_err(failure)?,
-            _ => {
-                let keys = std::slice::from_ref(&row.key);
-                self.store.publish_again(&self.kept.name, keys, 1).await.map_err(failure)? == 1
-            }
+        let done = if row.state == RowState::Failed {
+            self.store.retry(&id).await.map_err(failure)?
+        } else {
+            let keys = std::slice::from_ref(&row.key);
+            self.store.publish_again(&self.kept.name, keys, 1).await.map_err(failure)? == 1
         };
         if done {
             self.again.insert(row.key.clone());
@@ -340,6 +338,6 @@ fn name(row: Option<RowState>) -> &'static str {
     }
 }
 
-fn deleted(settled: Settled) -> Option<&'static str> {
-    Some(if settled == Settled::Told { "deleted" } else { "left alone" })
+fn deleted(settled: Settled) -> &'static str {
+    if settled == Settled::Told { "deleted" } else { "left alone" }
 }

@@ -108,9 +108,6 @@ impl Report {
     }
 
     pub(super) fn end(&self) -> Result<(), Failure> {
-        match self.json {
-            false if self.found == 0 => output::print("nothing found"),
-            _ => Ok(()),
-        }
+        if !self.json && self.found == 0 { output::print("nothing found") } else { Ok(()) }
     }
 }
