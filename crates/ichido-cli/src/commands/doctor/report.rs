@@ -108,6 +108,6 @@ impl Report {
     }
 
     pub(super) fn end(&self) -> Result<(), Failure> {
-        if !self.json && self.found == 0 { output::print("nothing found") } else { Ok(()) }
+        if self.found == 0 && !self.json { output::print("nothing found") } else { Ok(()) }
     }
 }
