@@ -152,7 +152,9 @@ async fn what_was_committed_and_not_published_is_published_when_it_is_old(kind: 
     relay_after(&world, "1ms");
     let (findings, _, code) = doctor(&world, &[]).await;
     assert_eq!((findings.len(), code), (2, 1), "{findings:?}");
-    findings.iter().for_each(|found| assert_judged(found, ["unpublished", "no", "publish"], false));
+    for found in &findings {
+        assert_judged(found, ["unpublished", "no", "publish"], false);
+    }
     let (findings, _, code) = doctor(&world, &["--fix"]).await;
     assert_eq!((findings.len(), code), (2, 0), "{findings:?}");
     world.settles_at(QUEUE, 2).await;
@@ -177,7 +179,7 @@ async fn copies_of_what_is_done_are_deleted_from_the_dead_letters(kind: Kind) {
     let world = World::new(kind).await;
     let id = ship(&world, 1).await;
     let letter = dead_letter(&world, &id, None).await;
-    world.publish(&[letter.clone()]).await;
+    world.publish(std::slice::from_ref(&letter)).await;
     assert_judged(&one(&world, &[], 1).await, ["no", "no", "delete"], true);
     assert_eq!(one(&world, &["--fix"], 0).await["done"], "deleted");
     world.settles_at(DEAD, 0).await;
