@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     const YOUNG: Duration = Duration::from_secs(1);
-    const OLD: Duration = Duration::from_secs(60);
+    const OLD: Duration = Duration::from_mins(1);
 
     fn judge(row: Option<RowState>, dead: bool, queue: InQueue) -> Verdict {
         Sighting { row, dead, queue, young: Duration::from_secs(10) }.judge().verdict

@@ -235,7 +235,7 @@ async fn many_dead_letters_are_judged_and_deleted(kind: Kind) {
 
 async fn mending_in_the_middle_of_live_traffic_loses_and_doubles_nothing(kind: Kind) {
     let world = World::new(kind).await;
-    let orders = size(60, 1000);
+    let orders = size(60, 300);
     let mut processes = world.start(["one", "two"], &[]);
     for at in 1..=orders / 3 {
         let id = world.send([3 * at]).await.remove(0);

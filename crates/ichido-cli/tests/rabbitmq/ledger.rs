@@ -108,9 +108,10 @@ impl<S: Written> Orders<S> {
         S::write(connection, format!("insert into received_order (id, name) values {}", rows.join(", "))).await?;
         let messages: Vec<_> = orders.map(order).collect();
         let ids = Client::new(self.store.clone()).queue("orders").send_all(connection, &messages).await?;
-        match commit {
-            true => self.store.commit(tx).await?,
-            false => self.store.rollback(tx).await?,
+        if commit {
+            self.store.commit(tx).await?;
+        } else {
+            self.store.rollback(tx).await?;
         }
         Ok(ids)
     }
@@ -123,7 +124,7 @@ fn order(id: u32) -> serde_json::Value {
 /// Publishes copies, each until the broker has it, and returns how many there were.
 pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedReceiver<(MessageId, u32)>) -> u32 {
     let publisher = Publisher::new(Broker::new([&url]).expect("a URL"), PublisherSettings::default());
-    let mut published = 0;
+    let mut arrived = 0;
     while let Some((id, order)) = copies.recv().await {
         let id = id.to_string().rsplit('/').next().expect("a key").to_owned();
         let copy = ichido::Outgoing {
@@ -139,7 +140,7 @@ pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedRec
         while publisher.publish(&copy).await.iter().any(Result::is_err) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        published += 1;
+        arrived += 1;
     }
-    published
+    arrived
 }

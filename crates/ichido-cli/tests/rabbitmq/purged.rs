@@ -4,7 +4,7 @@ use ichido_conformance::{servers::RabbitMq, size};
 use tokio::task::block_in_place;
 
 use crate::{
-    testenv::{Kind, Process},
+    testenv::Kind,
     world::{QUEUE, World},
 };
 
@@ -29,7 +29,7 @@ async fn what_was_purged_in_the_middle_of_a_run_is_published_again_and_processed
         process.signal("-TERM").await;
         assert_eq!(process.exit_code().await, 0, "{}", process.log());
     }
-    let logs: String = processes.iter().map(Process::log).collect();
+    let logs: String = processes.iter().map(super::testenv::Process::log).collect();
     assert!(logs.contains("the broker has lost messages"), "{logs}");
     // What was published again without need has nobody left who would take it.
     world.purge(QUEUE);

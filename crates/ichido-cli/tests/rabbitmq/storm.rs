@@ -2,7 +2,10 @@
 //! senders that roll back; all at a time. Each order that was committed has had its effect once, no other one has had any, and
 //! nothing is left anywhere.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use ichido::{ClaimBy, Guarded, Queue};
 use ichido_conformance::{
@@ -184,10 +187,10 @@ impl<'a> Storm<'a> {
         let mut state = String::new();
         for table in ["received_order", "project", "ichido_mutex", "ichido_outbox", "ichido_parked"] {
             let rows = self.world.env.number(&format!("select count(*) from {table}")).await;
-            state += &format!("{table} {rows}, ");
+            write!(state, "{table} {rows}, ").expect("to a string");
         }
         for queue in [QUEUE, BUSY, DEAD] {
-            state += &format!("{queue} {:?}, ", self.world.depth(queue));
+            write!(state, "{queue} {:?}, ", self.world.depth(queue)).expect("to a string");
         }
         let tail = |log: String| log.lines().rev().take(5).collect::<Vec<_>>().join("\n");
         self.consumers.iter().fold(state, |state, consumer| state + "\n" + &tail(consumer.log()))
@@ -215,48 +218,48 @@ const DOUBLE: &str = "select count(*) from (select 1 from project group by id ha
 const GHOST: &str =
     "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)";
 
-async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, store: impl FnOnce(&str, Vec<Queue>) -> S) {
+async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl FnOnce(&str, Vec<Queue>) -> S) {
     let (since, mut random) = (Instant::now(), Random::seeded(kind));
     let node = RabbitMq::start(&[]);
-    let mut storm = Storm::new(kind, &node, random.clone()).await;
+    let mut scene = Storm::new(kind, &node, random.clone()).await;
     let mut rules = Guarded::new("", QUEUE);
     rules.claim = claim(kind);
-    let store = store(&storm.database_url(), vec![Queue::broker("orders", rules)]);
+    let store = open(&scene.database_url(), vec![Queue::broker("orders", rules)]);
     let origin = store.guard("orders").await.expect("a database").origin;
     let (copies, to_copy) = unbounded_channel();
-    let copying = tokio::spawn(ledger::copy(storm.world.url.clone(), origin, to_copy));
+    let copying = tokio::spawn(ledger::copy(scene.world.url.clone(), origin, to_copy));
     let mut orders =
         Orders { store, random: random.clone(), copies, last: 0, committed: 0, rolled_back: 0, unknown: 0 };
-    (0..CONSUMERS).for_each(|_| storm.start_consumer());
+    (0..CONSUMERS).for_each(|_| scene.start_consumer());
     let mut troubles: Vec<_> = (0..rounds).flat_map(|round| all_troubles(&mut random, round % 2 == 1)).collect();
     troubles.retain(|trouble| kind != Kind::Sqlite || !trouble.is_about_the_database());
     let each = messages.div_ceil(u32::try_from(troubles.len()).expect("few"));
     for trouble in troubles {
         let begun = Instant::now();
         let sending = tokio::spawn(orders.send(each));
-        let made = timeout(LIMIT, storm.make(trouble)).await;
-        assert!(made.is_ok(), "{trouble:?} does not happen: {}", storm.state().await);
+        let made = timeout(LIMIT, scene.make(trouble)).await;
+        assert!(made.is_ok(), "{trouble:?} does not happen: {}", scene.state().await);
         orders = timeout(LIMIT, sending).await.expect("sent in time").expect("no panic");
         let least = i64::from(orders.committed.saturating_sub(BACKLOG));
-        storm.world.env.until("select count(*) from project", least).await;
+        scene.world.env.until("select count(*) from project", least).await;
         println!("{kind:?}: {trouble:?} {:?}", begun.elapsed());
     }
     let Orders { committed, rolled_back, unknown, copies, .. } = orders;
     drop(copies);
-    let copied = timeout(LIMIT, copying).await.expect("copied in time").expect("no panic");
-    storm.ends_well().await;
+    let twice = timeout(LIMIT, copying).await.expect("copied in time").expect("no panic");
+    scene.ends_well().await;
     let mut ledger = Vec::new();
     for query in [LOST, DOUBLE, GHOST] {
-        ledger.push(storm.world.env.number(query).await);
+        ledger.push(scene.world.env.number(query).await);
     }
     let line = format!("LOST {}, DOUBLE {}, GHOST {}", ledger[0], ledger[1], ledger[2]);
     println!(
-        "{kind:?}: {committed} orders, {copied} twice, {rolled_back} rolled back, {unknown} in doubt, {} processes, {:?}: {line}",
-        storm.started,
+        "{kind:?}: {committed} orders, {twice} twice, {rolled_back} rolled back, {unknown} in doubt, {} processes, {:?}: {line}",
+        scene.started,
         since.elapsed()
     );
     assert_eq!(line, "LOST 0, DOUBLE 0, GHOST 0");
-    assert!(committed >= messages && copied >= messages / 20 && rolled_back > 0, "it was a storm");
+    assert!(committed >= messages && twice >= messages / 20 && rolled_back > 0, "it was a storm");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,9 +38,10 @@ async fn commit_to<S: Written>(store: S, orders: std::ops::RangeInclusive<u32>) 
     for commit in [true, false] {
         let mut tx = store.begin().await.unwrap();
         client.queue("orders").send_all(S::connection(&mut tx), &orders).await.unwrap();
-        match commit {
-            true => store.commit(tx).await.unwrap(),
-            false => store.rollback(tx).await.unwrap(),
+        if commit {
+            store.commit(tx).await.unwrap();
+        } else {
+            store.rollback(tx).await.unwrap();
         }
     }
 }
