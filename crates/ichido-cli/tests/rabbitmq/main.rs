@@ -9,6 +9,7 @@ mod database;
 mod doctor;
 mod dying;
 mod failing;
+mod interop;
 mod ledger;
 mod purged;
 mod receiving;

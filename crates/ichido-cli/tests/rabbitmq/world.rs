@@ -162,6 +162,15 @@ impl<'a> World<'a> {
         self.eval(queue, "is_tuple(Q)", "false") == "true"
     }
 
+    /// Waits until somebody has declared the queue.
+    pub(crate) async fn until_declared(&self) {
+        let since = Instant::now();
+        while !self.has_queue(QUEUE) || !self.has_queue(DEAD) {
+            assert!(since.elapsed() < Duration::from_mins(1), "nobody declares the queue");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// How many messages are in a queue, by the node's own word.
     pub(crate) fn depth(&self, queue: &str) -> Depth {
         let counts =
