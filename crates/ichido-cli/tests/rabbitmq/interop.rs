@@ -27,7 +27,7 @@ async fn other_client(world: &World<'_>, args: &[&str], input: &[Value]) -> Vec<
     client.arg(here.join("tests/rabbitmq/other_client.py")).arg(&world.url).args(args).env("PYTHONPATH", packages);
     let client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut client = client.kill_on_drop(true).spawn().expect("python3 starts");
-    let lines: String = input.iter().map(|line| format!("{line}\n")).collect();
+    let lines = input.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     client.stdin.take().unwrap().write_all(lines.as_bytes()).await.unwrap();
     let ended = client.wait_with_output().await.unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));

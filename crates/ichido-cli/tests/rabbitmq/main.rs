@@ -4,6 +4,7 @@
 #[path = "../testenv/mod.rs"]
 mod testenv;
 
+mod cluster;
 #[path = "../testenv/database.rs"]
 mod database;
 mod doctor;

@@ -19,12 +19,6 @@ fn a_kind_that_is_not_built_is_refused_by_its_key() {
     not_built("[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }", 2, "queues.\"a.b\".sqs");
 }
 
-#[test]
-fn keys_that_are_not_built_are_refused_when_written() {
-    let rabbit = |keys: &str| with_queue(&format!("rabbitmq = {{ url = \"amqp://h\", queue = \"x\"{keys} }}"));
-    not_built(&rabbit(", lock_timeout = \"1s\""), 2, "queues.q.rabbitmq.lock_timeout");
-}
-
 /// A lane set, with this in its second level.
 fn lanes(set: &str, level: &str) -> String {
     let levels = format!("{{ level = \"a\", queue = \"a\" }}, {{ level = \"b\", queue = \"b\"{level} }}");
