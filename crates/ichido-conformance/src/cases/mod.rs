@@ -336,6 +336,7 @@ macro_rules! brokering {
             of_two_copies_in_one_process_one_is_busy, a_payload_over_the_limit_is_a_dead_letter,
             foreign_messages_run_once_by_their_id, ids_in_an_inbox_are_compared_as_bytes,
             a_foreign_message_without_an_id_is_a_dead_letter, two_foreign_messages_with_one_id_are_told_apart,
+            another_message_with_the_same_id_is_told_apart_when_it_comes_again,
             each_of_three_queues_has_its_effect_once, a_foreign_message_that_fails_runs_again_from_its_own_queue,
             a_foreign_message_that_has_failed_is_a_dead_letter_and_comes_back,
             of_two_copies_of_a_foreign_message_one_is_busy, what_is_handed_out_again_is_marked_and_runs_once,

@@ -220,6 +220,10 @@ impl<S: Store> Admitting<S> {
         for (held, found) in wanted.into_iter().zip(found) {
             match found {
                 Found::Free(standing) => self.put(&mut self.shared.buffer(), held, false, standing),
+                // In the inbox; whether with the same payload, the lock tells.
+                Found::Nothing if self.shared.receiving.guard.rules.by == GuardBy::Inbox => {
+                    self.put(&mut self.shared.buffer(), held, true, Standing::default());
+                }
                 other => self.shared.turn_away(held, other),
             }
         }

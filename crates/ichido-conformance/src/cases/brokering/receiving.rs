@@ -68,6 +68,28 @@ pub async fn two_foreign_messages_with_one_id_are_told_apart<F: Fixture>() {
     assert_eq!(stage.effects().await, 1);
 }
 
+/// Also if the broker hands the second one out again, because whoever had it has not settled it.
+pub async fn another_message_with_the_same_id_is_told_apart_when_it_comes_again<F: Fixture>() {
+    let stage = stage::<F>().await;
+    let process = stage.process(Work::plain());
+    stage.publish_foreign("", "orders", &[(Some("a"), "1")]).await;
+    stage.until_effects(1).await;
+    stage.until("acknowledged", async || stage.depth("orders") == (0, 0)).await;
+    process.end().await;
+    stage.publish_foreign("", "orders", &[(Some("a"), "2"), (Some("a"), "1")]).await;
+    {
+        let source = stage.broker().receive(10);
+        stage.until("both are out", async || stage.depth("orders") == (0, 2)).await;
+        drop(source);
+    }
+    stage.until("both are back", async || stage.depth("orders") == (2, 0)).await;
+    let process = stage.process(Work::plain());
+    stage.until("dead", async || stage.depth("orders.dead") == (1, 0)).await;
+    stage.until("acknowledged", async || stage.depth("orders") == (0, 0)).await;
+    process.end().await;
+    assert_eq!(stage.effects().await, 1);
+}
+
 /// One exchange, three queues, three consumers, and duplicates.
 pub async fn each_of_three_queues_has_its_effect_once<F: Fixture>() {
     let stage = stage::<F>().await;
