@@ -156,7 +156,7 @@ mod tests {
             AMQPValue::FieldTable(FieldTable::default()),
             AMQPValue::LongString("".into()),
             AMQPValue::LongString("a\0b".into()),
-            AMQPValue::LongString("x".repeat(65).into()),
+            AMQPValue::LongString("x".repeat(LONGEST + 1).into()),
             AMQPValue::LongString(vec![0xff, 0xfe].into()),
             AMQPValue::ByteArray(vec![0xff].into()),
         ];
