@@ -143,9 +143,13 @@ pub async fn of_a_marked_one_and_a_locked_one_only_one_is_done<F: Fixture>() {
             scene.fixture.sql(&mark).await;
             let mut tx = store.begin().await.unwrap();
             effect::<F>(F::Store::connection(&mut tx), &marked.message).await.unwrap();
-            let (lost, ()) = tokio::join!(store.complete(&mut tx, std::slice::from_ref(&marked)), scene.finish(locked));
-            store.rollback(tx).await.unwrap();
-            lost
+            // Whoever loses gives way at once, as the handler does.
+            let lose = async {
+                let lost = store.complete(&mut tx, std::slice::from_ref(&marked)).await;
+                store.rollback(tx).await.unwrap();
+                lost
+            };
+            tokio::join!(lose, scene.finish(locked)).0
         } else {
             scene.finish(locked).await;
             scene.fixture.sql(&mark).await;

@@ -66,11 +66,11 @@ async fn what_has_no_mutex_here_names_no_queue() {
 async fn an_id_that_cannot_be_read_is_told_with_the_reason() {
     let bench = Bench::new().await;
     let foreign = Envelope::new("", "orders", "x").expect("short names");
-    let long = foreign.clone().header("x-message-mutex", &"7".repeat(65)).expect("short names");
+    let long = foreign.clone().header("x-message-mutex", &"7".repeat(256)).expect("short names");
     assert!(bench.publisher().publish(&[foreign, long]).await.iter().all(Result::is_ok));
     let source = queue(&bench).receive(2);
     assert_eq!(next(&source).await.id, Err("it has no mutex id".to_owned()));
-    assert!(next(&source).await.id.expect_err("too long").contains("longer than 64 bytes"));
+    assert!(next(&source).await.id.expect_err("too long").contains("longer than 255 bytes"));
 }
 
 #[tokio::test]
