@@ -76,6 +76,8 @@ struct Buffer {
     in_flight: usize,
     error: Option<Error>,
     finished: bool,
+    /// Somebody has met a delivery that the broker hands out again.
+    stale: bool,
     /// The source has had time to hand out what there was at the beginning.
     settled_in: bool,
     /// So many are about to be settled.
@@ -159,12 +161,13 @@ impl<S: Store> Shared<S> {
     /// Takes a delivery that may run now. One that the broker hands out again, because the connection is gone, is not ours
     /// to run any more; the admitting task gives its row back.
     fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
-        let Buffer { ready, suspects, admitted, .. } = buffer;
+        let Buffer { ready, suspects, admitted, stale: met, .. } = buffer;
         let stale = |delivery: &Delivery| {
             !admitted.get(&delivery.message.key).is_some_and(Held::is_current)
                 || delivery.claim.as_ref().is_some_and(|claim| !claim.locked && claim.owner != self.life.id())
         };
         if ready.front().is_some_and(&stale) || suspects.front().is_some_and(&stale) {
+            *met = true;
             self.wake.notify_one();
             return None;
         }

@@ -30,7 +30,8 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.cancelled() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut admitting = Admitting { source: None, draining: Draining::default(), begun: None, opened: None, shared };
+    let mut admitting =
+        Admitting { source: None, draining: Draining::default(), begun: None, opened: None, swept: None, shared };
     while !admitting.shared.closing.is_cancelled() {
         if let Err(error) = admitting.turn().await {
             admitting.shared.buffer().error = Some(error);
@@ -52,6 +53,8 @@ struct Admitting<S: Store> {
     /// When the source was first asked, and first open.
     begun: Option<Instant>,
     opened: Option<Instant>,
+    /// When it was last looked for what the broker hands out again.
+    swept: Option<Instant>,
 }
 
 impl<S: Store> Admitting<S> {
@@ -66,7 +69,12 @@ impl<S: Store> Admitting<S> {
             self.admit(&source, received);
         }
         self.look_for_more(&source);
-        self.drop_stale().await;
+        let now = self.shared.clock.now();
+        let met = std::mem::take(&mut self.shared.buffer().stale);
+        if met || self.swept.is_none_or(|swept| now - swept >= self.shared.receiving.poll) {
+            self.swept = Some(now);
+            self.drop_stale().await;
+        }
         self.claim().await?;
         if self.shared.receiving.drain && self.is_drained().await? {
             self.shared.buffer().finished = true;

@@ -38,11 +38,15 @@ impl<S: Store> Shared<S> {
             return Ok(());
         }
         let held = buffer.admitted.remove(&delivery.message.key);
+        let last = buffer.is_idle();
         drop(buffer);
         if let Some(held) = held {
             self.settle_held(held, mark, delivery);
         }
-        self.wake.notify_one();
+        // The admitting task has something to do if this was the last one, or is to be claimed. Not for every message.
+        if last || matches!(mark, Some(Mark::Guarded(_))) {
+            self.wake.notify_one();
+        }
         freed
     }
 
