@@ -16,6 +16,7 @@ use crate::{
     schema::Schema,
     sql_action::Rendered,
     statements::Statements,
+    transaction,
 };
 
 /// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
@@ -23,7 +24,8 @@ const OWN: u32 = 2;
 
 /// Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
 /// transaction cannot leave writes behind that commit by themselves (design.md, invariant 5).
-const GUARDED: [(&str, &str); 1] = [("default_transaction_read_only", "on")];
+const GUARDED: [(&str, &str); 2] =
+    [("default_transaction_read_only", "on"), ("idle_in_transaction_session_timeout", transaction::IDLE)];
 
 /// A claim is one statement without BEGIN: REPEATABLE READ as the server's or the role's default would make it fail under
 /// load, and READ ONLY at once.

@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{Postgres, fault, messages::key_columns, statements::Statements};
 
 /// A session that idles in its transaction this long is ended by the server, and its rows can be rescued.
-const IDLE: &str = "10min";
+pub(crate) const IDLE: &str = "10min";
 
 /// The transaction was aborted by an error.
 const ABORTED: &str = "25P02";
@@ -40,9 +40,14 @@ impl Postgres {
         self.queues().await?;
         let place = self.free.clone().acquire_owned().await?;
         let token = ProcessId::random().to_string();
+        // Directly, connections have it from the beginning; a pooler would drop it.
+        let idle = if self.own.is_pooled() {
+            format!("; set local idle_in_transaction_session_timeout = '{IDLE}'")
+        } else {
+            String::new()
+        };
         let begin = format!(
-            "begin isolation level {} read write; set local ichido.tx = '{token}'; \
-             set local idle_in_transaction_session_timeout = '{IDLE}'{}",
+            "begin isolation level {} read write; set local ichido.tx = '{token}'{idle}{}",
             terms.isolation.as_sql(),
             terms.limit.map(limit).unwrap_or_default()
         );
