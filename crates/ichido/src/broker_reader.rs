@@ -66,6 +66,7 @@ struct Shared<S: Store> {
 }
 
 #[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent, and asked one by one")]
 struct Buffer {
     ready: VecDeque<Delivery>,
     suspects: VecDeque<Delivery>,
