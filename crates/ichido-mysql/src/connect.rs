@@ -137,6 +137,14 @@ impl MySql {
 
     /// The statements of all queues, made at first use.
     pub(crate) async fn queues(&self) -> Result<&[Statements]> {
+        match self.shared.statements.get() {
+            Some(made) => Ok(made),
+            // In a box: whoever calls us is moved with it for each message.
+            None => Box::pin(self.make_statements()).await,
+        }
+    }
+
+    async fn make_statements(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
             // The second one is opened now too, before the workers take the last that the server admits.

@@ -153,6 +153,14 @@ impl Postgres {
 
     /// The statements of all queues, made at first use.
     pub(crate) async fn queues(&self) -> Result<&[Statements]> {
+        match self.shared.statements.get() {
+            Some(made) => Ok(made),
+            // In a box: whoever calls us is moved with it for each message.
+            None => Box::pin(self.make_statements()).await,
+        }
+    }
+
+    async fn make_statements(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut look = self.begin_look().await?;
             // The second one is opened now too, before the workers take the last that the server admits.

@@ -73,6 +73,14 @@ impl Connections {
     }
 
     async fn pool(&self) -> sqlx::Result<&PgPool> {
+        match self.pool.get() {
+            Some(pool) => Ok(pool),
+            // In a box, as everything that is rare and large: whoever calls us is moved with it for each message.
+            None => Box::pin(self.open()).await,
+        }
+    }
+
+    async fn open(&self) -> sqlx::Result<&PgPool> {
         let opened = self.pool.get_or_try_init(|| async {
             let mark = [("ichido.direct", &*self.way.mark)];
             let settings = KEEPALIVES.iter().chain(self.settings).chain(&mark).copied();
@@ -107,8 +115,13 @@ impl Connections {
             // The last user of the server's connection may have left statements under the names that ours will get.
             words.push_str("; deallocate all");
         }
-        let begin = tokio::spawn(async move { pool.begin_with(AssertSqlSafe(words)).await });
-        begin.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+        let begin = async move {
+            match pool.try_begin_with(AssertSqlSafe(words.clone())).await? {
+                Some(begun) => Ok(begun),
+                None => Box::pin(pool.begin_with(AssertSqlSafe(words))).await,
+            }
+        };
+        tokio::spawn(begin).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// Runs one statement that is a transaction by itself.
