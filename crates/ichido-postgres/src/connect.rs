@@ -14,6 +14,7 @@ use crate::{
     fault,
     pooler::{self, Connections, Way},
     schema::Schema,
+    session::Sessions,
     sql_action::Rendered,
     statements::Statements,
     transaction,
@@ -35,7 +36,7 @@ const PLAIN: [(&str, &str); 2] =
 /// A PostgreSQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Postgres {
-    pub(crate) business: Connections,
+    pub(crate) business: Sessions,
     /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
     /// and the pool's patience is for connecting only.
     pub(crate) free: Arc<Semaphore>,
@@ -92,7 +93,7 @@ impl Postgres {
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
         let pool = |size, settings| Connections::new(size, shared.options.clone(), settings, shared.way.clone());
         let free = Arc::new(Semaphore::new(business as usize));
-        Postgres { business: pool(business, &GUARDED), free, own: pool(own, &PLAIN), shared }
+        Postgres { business: Sessions::new(pool(business, &GUARDED)), free, own: pool(own, &PLAIN), shared }
     }
 
     /// A short transaction of ichido's own, whatever isolation the server has as its default.

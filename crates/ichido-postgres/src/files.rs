@@ -15,7 +15,7 @@ impl Postgres {
             self.shared.schema.files
         );
         let noted =
-            sqlx::query(AssertSqlSafe(note)).bind(set.stage.to_string()).bind(set.number).execute(&mut *tx.inner).await;
+            sqlx::query(AssertSqlSafe(note)).bind(set.stage.to_string()).bind(set.number).execute(tx.connection()).await;
         noted.map(|_| ()).map_err(|error| broken(Completion::Failed(error)))
     }
 

@@ -123,7 +123,7 @@ impl Postgres {
                  update {inbox} set done_at = clock_timestamp() where id = any($1) and done_at is null and current_setting('ichido.tx', true) = $2"
             );
             let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(&tx.token);
-            return Ok(pass.persistent(named).execute(&mut *tx.inner).await?.rows_affected());
+            return Ok(pass.persistent(named).execute(tx.connection()).await?.rows_affected());
         };
         let hashes: Vec<Vec<u8>> = some.iter().map(|delivery| payload_hash(&delivery.message.payload)).collect();
         let pass = format!(
@@ -133,7 +133,7 @@ impl Postgres {
         );
         let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(owner.to_string()).bind(&tx.token);
         let pass = pass.bind(&*queue.queue).bind(hashes);
-        Ok(pass.persistent(named).execute(&mut *tx.inner).await?.rows_affected())
+        Ok(pass.persistent(named).execute(tx.connection()).await?.rows_affected())
     }
 
     /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.

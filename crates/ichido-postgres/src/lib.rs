@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `connect` | pools: one for business transactions, one for ichido's own work |
+//! | `session` | connections that business transactions have one after the other |
 //! | `pooler` | a pool, also behind a transaction pooler such as pgbouncer |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
@@ -46,6 +47,7 @@ mod processes;
 mod quote;
 mod schema;
 mod sending;
+mod session;
 mod sql_action;
 mod statements;
 mod stats;

@@ -2,14 +2,17 @@
 //! found says what becomes of the delivery.
 
 use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result,
+    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result, Terms,
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use crate::{
-    Postgres, fault, quote,
+    Postgres, Tx, fault, quote,
     schema::Schema,
     statements::{Rows, Statements, me},
 };
@@ -17,11 +20,16 @@ use crate::{
 /// A row that somebody else has locked.
 const LOCKED: &str = "55P03";
 
+/// So many locks have a name, in all stores of this program.
+static LOCKS: AtomicUsize = AtomicUsize::new(0);
+
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
     pub(crate) rules: Guarded,
     /// `$1` is the id, `$2` the key of its parked row.
     pub(crate) lock: Arc<str>,
+    /// What the lock is called where it is prepared.
+    name: String,
     /// `$1` is the process, `$2` the ids, `$3` the keys of their parked rows.
     pub(crate) claim: Arc<str>,
 }
@@ -48,7 +56,8 @@ impl Mutex {
             me = me(schema),
             owner = rows.me(),
         );
-        Ok(Mutex { rules: rules.clone(), lock: lock.into(), claim: claim.into() })
+        let name = format!("ichido_lock_{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        Ok(Mutex { rules: rules.clone(), lock: lock.into(), name, claim: claim.into() })
     }
 }
 
@@ -91,13 +100,53 @@ impl Postgres {
 
     /// Locks what guards a message: its sender's row, or its place in the inbox.
     pub(crate) async fn guard_in(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<Found> {
+        let known = self.lock_in(&mut *tx, delivery).await?;
+        self.enter_if_free(tx, delivery, known).await
+    }
+
+    /// What comes after the lock.
+    async fn enter_if_free(&self, tx: &mut PgConnection, delivery: &Delivery, known: Found) -> Result<Found> {
         let queue = self.queue(&delivery.message.queue).await?;
-        match self.lock_in(&mut *tx, delivery).await? {
-            known @ (Found::Nothing | Found::Free(_)) if queue.has_inbox() => {
-                self.enter(tx, queue, delivery, known).await
-            }
+        match known {
+            Found::Nothing | Found::Free(_) if queue.has_inbox() => self.enter(tx, queue, delivery, known).await,
             found => Ok(found),
         }
+    }
+
+    /// Begins a transaction and locks what guards a message in it.
+    pub(crate) async fn begin_guarded(&self, terms: Terms, delivery: &Delivery) -> Result<(Tx, Found)> {
+        let (mut tx, found) = match self.begin_with_lock(terms, delivery).await? {
+            Some((tx, found)) => (tx, Some(found)),
+            None => (self.begin_business(terms).await?, None),
+        };
+        let found = match found {
+            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await?,
+            None => self.guard_in(tx.connection(), delivery).await?,
+        };
+        Ok((tx, found))
+    }
+
+    /// Both in one round trip, with a statement that the session has prepared. None if anything speaks against it; then step by
+    /// step, where an error says whose it is.
+    async fn begin_with_lock(&self, terms: Terms, delivery: &Delivery) -> Result<Option<(Tx, Found)>> {
+        let (queue, key) = (self.queue(&delivery.message.queue).await?, &delivery.message.key);
+        let (mutex, Some(id)) = (queue.mutex()?, id(key)) else { return Ok(None) };
+        if self.own.is_pooled() || queue.refuse_key(key).is_err() {
+            return Ok(None);
+        }
+        let (id, key) = (quote::literal(id)?, quote::literal(&key.to_string())?);
+        let mut tx = self.open_session().await?;
+        let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
+        let found = match tx.session.run(format!("{begin}; execute {}({id}, {key})", mutex.name)).await {
+            Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
+            Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
+            Err(error) => {
+                tracing::debug!(%error, "not locked with the beginning of the transaction");
+                return Ok(None);
+            }
+        };
+        tx.session.note_prepared(&mutex.name);
+        Ok(Some((tx, found)))
     }
 
     pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {

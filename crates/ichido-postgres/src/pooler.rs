@@ -31,6 +31,10 @@ pub(crate) const OWN: &str = "begin isolation level read committed read write; s
 /// A look at what is there.
 pub(crate) const LOOK: &str = "begin isolation level read committed read only";
 
+/// With BEGIN behind a pooler: the last user of the server's connection may have left statements under the names that ours will
+/// get.
+pub(crate) const FORGET: &str = "deallocate all";
+
 /// What pgbouncer says to a startup parameter that it does not know.
 const REFUSED: &str = "08P01";
 
@@ -112,8 +116,8 @@ impl Connections {
         let pool = self.pool().await?.clone();
         let mut words = words.to_owned();
         if self.is_pooled() {
-            // The last user of the server's connection may have left statements under the names that ours will get.
-            words.push_str("; deallocate all");
+            words.push_str("; ");
+            words.push_str(FORGET);
         }
         let begin = async move {
             match pool.try_begin_with(AssertSqlSafe(words.clone())).await? {

@@ -71,11 +71,11 @@ impl Store for Postgres {
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
-        Ok(tx.inner.commit().await?)
+        self.commit_business(tx).await
     }
 
     async fn rollback(&self, tx: Tx) -> Result<()> {
-        Ok(tx.inner.rollback().await?)
+        self.roll_back_business(tx).await
     }
 
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
@@ -112,7 +112,11 @@ impl Store for Postgres {
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.guard_in(&mut tx.inner, delivery).await
+        self.guard_in(tx.connection(), delivery).await
+    }
+
+    async fn begin_locked(&self, terms: Terms, delivery: &Delivery) -> Result<(Tx, Found)> {
+        self.begin_guarded(terms, delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {

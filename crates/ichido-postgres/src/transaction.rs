@@ -7,10 +7,10 @@ use ichido::{
     Delivery, Error, Failure, Key, ProcessId, Result, Terms,
     backend::{MOST_KEYS, by_claim},
 };
-use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{Postgres, fault, messages::key_columns, statements::Statements};
+use crate::{Postgres, fault, messages::key_columns, pooler, session::Session, statements::Statements};
 
 /// A session that idles in its transaction this long is ended by the server, and its rows can be rescued.
 pub(crate) const IDLE: &str = "10min";
@@ -23,37 +23,56 @@ const READ_ONLY: &str = "25006";
 
 /// An open business transaction.
 pub struct Tx {
-    pub(crate) inner: Transaction<'static, sqlx::Postgres>,
+    pub(crate) session: Session,
     pub(crate) token: String,
     _place: OwnedSemaphorePermit,
 }
 
 impl Tx {
     pub(crate) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.inner
+        self.session.connection()
     }
 }
 
 impl Postgres {
     pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
+        let mut tx = self.open_session().await?;
+        // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
+        let begun = tx.session.run(self.begin_words(terms, &tx.token)).await;
+        begun.map_err(|error| self.unreachable(error))?;
+        Ok(tx)
+    }
+
+    /// A place for a transaction, before it begins.
+    pub(crate) async fn open_session(&self) -> Result<Tx> {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         let place = self.free.clone().acquire_owned().await?;
-        let token = ProcessId::random().to_string();
+        let session = self.business.take().await.map_err(|error| self.unreachable(error))?;
+        Ok(Tx { session, token: ProcessId::random().to_string(), _place: place })
+    }
+
+    pub(crate) fn begin_words(&self, terms: Terms, token: &str) -> String {
         // Directly, connections have it from the beginning; a pooler would drop it.
         let idle = if self.own.is_pooled() {
             format!("; set local idle_in_transaction_session_timeout = '{IDLE}'")
         } else {
             String::new()
         };
-        let begin = format!(
+        let words = format!(
             "begin isolation level {} read write; set local ichido.tx = '{token}'{idle}{}",
             terms.isolation.as_sql(),
             terms.limit.map(limit).unwrap_or_default()
         );
-        // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
-        let inner = self.business.begin(&begin).await.map_err(|error| self.unreachable(error))?;
-        Ok(Tx { inner, token, _place: place })
+        if self.own.is_pooled() { format!("{words}; {}", pooler::FORGET) } else { words }
+    }
+
+    pub(crate) async fn commit_business(&self, tx: Tx) -> Result<()> {
+        Ok(self.business.end(tx.session, "commit").await?)
+    }
+
+    pub(crate) async fn roll_back_business(&self, tx: Tx) -> Result<()> {
+        Ok(self.business.end(tx.session, "rollback").await?)
     }
 
     pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
@@ -106,10 +125,10 @@ impl Postgres {
         if !parked.is_empty() {
             let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.parked);
             let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(parked);
-            forget.persistent(named).execute(&mut *tx.inner).await?;
+            forget.persistent(named).execute(tx.connection()).await?;
         }
         let groups: Vec<_> = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
-        self.free_groups(&mut tx.inner, queue, owner.unwrap_or(ProcessId::NOBODY), &groups).await?;
+        self.free_groups(tx.connection(), queue, owner.unwrap_or(ProcessId::NOBODY), &groups).await?;
         if queue.has_inbox() {
             return self.pass_inbox(tx, queue, owner, some).await;
         }
@@ -126,7 +145,7 @@ impl Postgres {
                 complete = complete.bind(column);
             }
         }
-        Ok(complete.persistent(named).execute(&mut *tx.inner).await?.rows_affected())
+        Ok(complete.persistent(named).execute(tx.connection()).await?.rows_affected())
     }
 
     pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
@@ -134,12 +153,12 @@ impl Postgres {
             Completion::Lost => {}
             other => return Err(broken(other)),
         }
-        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
+        if self.park_in(tx.connection(), delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
     }
 
     /// Nothing was completed: is the claim gone, or the transaction?
     async fn why_not(&self, tx: &mut Tx) -> Completion {
-        let token = sqlx::raw_sql("select current_setting('ichido.tx', true)").fetch_one(&mut *tx.inner).await;
+        let token = sqlx::raw_sql("select current_setting('ichido.tx', true)").fetch_one(tx.connection()).await;
         match token.and_then(|row| row.try_get::<Option<String>, _>(0)) {
             Ok(Some(token)) if token == tx.token => Completion::Lost,
             Ok(_) => Completion::Ended,

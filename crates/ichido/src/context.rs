@@ -120,10 +120,7 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// When the database does not let it begin.
     pub async fn tx(&mut self) -> Result<&mut S::Connection> {
-        if !self.connected {
-            return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
-        }
-        let terms = self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms);
+        let terms = self.terms()?;
         if matches!(self.slot, Slot::Open(_)) || terms.limit.is_none() {
             return Ok(S::connection(self.slot.open(&self.store, terms).await?));
         }
@@ -131,6 +128,14 @@ impl<S: Store> Context<S> {
         let opened = self.slot.open(&self.store, terms).await;
         self.waited.end(self.clock.now());
         Ok(S::connection(opened?))
+    }
+
+    /// On which terms transactions begin here, if there may be any.
+    fn terms(&self) -> Result<Terms> {
+        if !self.connected {
+            return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
+        }
+        Ok(self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms))
     }
 
     /// Sends a message to a queue or a lane set, in the business transaction: it is there if and only if this one is done.
@@ -366,12 +371,16 @@ impl<S: Store> Context<S> {
         }
     }
 
-    /// Locks the row of what a broker handed out, in the transaction that is open.
-    pub(crate) async fn lock(&mut self, delivery: &Delivery) -> Result<Found> {
-        match &mut self.slot {
-            Slot::Open(tx) => self.store.lock(tx, delivery).await,
-            _ => Err("the transaction did not open".into()),
+    /// Locks the row of what a broker handed out, in the transaction that is open or begins with it.
+    pub(crate) async fn lock(&mut self, delivery: Delivery) -> Result<Found> {
+        if let Slot::Open(tx) = &mut self.slot {
+            return self.store.lock(tx, &delivery).await;
         }
+        let terms = self.terms()?;
+        self.waited.begin(self.clock.now());
+        let found = self.slot.open_locked(&self.store, terms, delivery).await;
+        self.waited.end(self.clock.now());
+        found
     }
 
     /// Rolls back what is open; a failure to do so only means that the server does it by itself.

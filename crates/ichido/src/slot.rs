@@ -4,7 +4,7 @@
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-use crate::{Error, Result, Store, Terms};
+use crate::{Delivery, Error, Found, Result, Store, Terms};
 
 pub(crate) enum Slot<S: Store> {
     Closed,
@@ -28,6 +28,14 @@ impl<S: Store> Slot<S> {
             Slot::Open(tx) => Ok(tx),
             _ => Err("the transaction did not open".into()),
         }
+    }
+
+    /// Begins one with the lock of this message in it.
+    pub(crate) async fn open_locked(&mut self, store: &S, terms: Terms, delivery: Delivery) -> Result<Found> {
+        let store = store.clone();
+        let (tx, found) = undisturbed(async move { store.begin_locked(terms, &delivery).await }).await?;
+        *self = Slot::Open(tx);
+        Ok(found)
     }
 
     /// Has a transaction been asked for?

@@ -151,6 +151,20 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// else yet. If the row is not to be had, the transaction is rolled back next.
     fn lock(&self, tx: &mut Self::Tx, delivery: &Delivery) -> impl Future<Output = Result<Found>> + Send;
 
+    /// Begins a business transaction and locks the row of this message in it: both of these, for a store that has no shorter
+    /// way.
+    fn begin_locked(
+        &self,
+        terms: Terms,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<(Self::Tx, Found)>> + Send {
+        async move {
+            let mut tx = self.begin_on(terms).await?;
+            let found = self.lock(&mut tx, delivery).await?;
+            Ok((tx, found))
+        }
+    }
+
     /// Marks the rows of these messages, which a broker handed out, as this process's, as far as they are free or are its own
     /// already; what was found, in the order of the keys.
     ///

@@ -73,10 +73,9 @@ async fn guarded<S: Store>(cx: &mut Context<S>) -> Result<Option<Result<Outcome>
     if copies.is_empty() {
         return Ok(None);
     }
-    cx.tx().await?;
     let mut all_free = true;
     for (at, copy) in copies {
-        let found = cx.lock(&copy).await?;
+        let found = cx.lock(copy).await?;
         match (&mut cx.batch.window_mut()[at], found) {
             (delivery, Found::Free(standing)) if !standing.suspect => delivery.stand(standing),
             (delivery, found) => {
