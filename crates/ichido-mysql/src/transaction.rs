@@ -36,8 +36,16 @@ impl MySql {
             isolation(terms.isolation)
         );
         // A BEGIN that fails is never a message's fault, whatever the server says.
-        let begun = self.business.begin_with(AssertSqlSafe(words)).await;
-        Ok(Tx { inner: begun.map_err(|error| self.unreachable(error))?, _place: place })
+        let inner = self.begin_with(words).await.map_err(|error| self.unreachable(error))?;
+        Ok(Tx { inner, _place: place })
+    }
+
+    async fn begin_with(&self, words: String) -> sqlx::Result<Transaction<'static, sqlx::MySql>> {
+        match self.business.try_begin_with(AssertSqlSafe(words.clone())).await? {
+            Some(begun) => Ok(begun),
+            // In a box: it is large, and whoever begins is moved with it for each message.
+            None => Box::pin(self.business.begin_with(AssertSqlSafe(words))).await,
+        }
     }
 
     /// The server ends a statement that takes longer than this, so that a rollback need not wait for it. It is the session's,

@@ -14,8 +14,11 @@ impl Postgres {
             "insert into {} (stage, number, revoked) values ($1::text::uuid, $2, false)",
             self.shared.schema.files
         );
-        let noted =
-            sqlx::query(AssertSqlSafe(note)).bind(set.stage.to_string()).bind(set.number).execute(tx.connection()).await;
+        let noted = sqlx::query(AssertSqlSafe(note))
+            .bind(set.stage.to_string())
+            .bind(set.number)
+            .execute(tx.connection())
+            .await;
         noted.map(|_| ()).map_err(|error| broken(Completion::Failed(error)))
     }
 

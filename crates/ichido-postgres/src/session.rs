@@ -35,7 +35,11 @@ impl Session {
 
     /// What prepares a statement about texts under this name, if that is still to be done.
     pub(crate) fn prepare(&self, name: &str, statement: &str) -> String {
-        if self.prepared.contains(name) { String::new() } else { format!("; prepare {name} (text, text) as {statement}") }
+        if self.prepared.contains(name) {
+            String::new()
+        } else {
+            format!("; prepare {name} (text, text) as {statement}")
+        }
     }
 
     pub(crate) fn note_prepared(&mut self, name: &str) {

@@ -88,7 +88,7 @@ impl Broker {
         for _ in 0..self.nodes.len() {
             let turn = self.turn.load(Ordering::Relaxed) % self.nodes.len();
             let uri = &self.nodes[turn];
-            match timeout(PATIENCE, ask(uri.clone())).await.unwrap_or_else(|_| Err(silent())) {
+            match timeout(PATIENCE, ask(uri.clone())).await.unwrap_or_else(|_| Err(silent(PATIENCE))) {
                 Ok(found) => return Ok(found),
                 Err(error) => failed = Some((uri, error)),
             }
@@ -123,8 +123,9 @@ fn address(uri: &AMQPUri) -> String {
     format!("{}:{}", uri.authority.host, uri.authority.port)
 }
 
-fn silent() -> lapin::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {PATIENCE:?}")).into()
+/// What a broker says that says nothing.
+pub(crate) fn silent(within: Duration) -> lapin::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {within:?}")).into()
 }
 
 #[cfg(test)]

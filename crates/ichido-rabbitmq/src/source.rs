@@ -14,7 +14,7 @@ use std::{
 use futures_core::Stream;
 use ichido::Unpublished;
 use lapin::{
-    Channel, Consumer,
+    Channel, Connection, Consumer,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
@@ -26,12 +26,16 @@ use tokio::{
 
 use crate::{
     Broker, Delivery, Envelope, Error, Publisher, Result, State, Topology,
+    broker::silent,
     header::{REASON, REDELIVERED},
     link::Link,
 };
 
 /// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the broker may take to declare the queue and to let us consume.
+const OPENING: Duration = Duration::from_secs(20);
 
 /// In bytes.
 const LONGEST_REASON: usize = 2000;
@@ -217,11 +221,9 @@ impl Shared {
     /// Receives until it is closed, and then stays for those who have something to settle.
     async fn receive(&self) -> Result<()> {
         let connection = self.link.connection().await?;
-        if self.topology.declare {
-            self.topology.declare_on(&connection).await?;
-        }
-        let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
-        let mut consumer = self.consume(&channel).await?;
+        // A node that is just starting may take a question and never answer.
+        let opened = timeout(OPENING, self.open(&connection)).await;
+        let (channel, mut consumer) = opened.unwrap_or_else(|_| Err(Error::broker("consuming")(silent(OPENING))))?;
         self.link.worked();
         self.why_not(None);
         let mut closed = self.closed.subscribe();
@@ -237,6 +239,15 @@ impl Shared {
         self.give_back().await;
         // Until it is dropped.
         std::future::pending().await
+    }
+
+    async fn open(&self, connection: &Connection) -> Result<(Channel, Consumer)> {
+        if self.topology.declare {
+            self.topology.declare_on(connection).await?;
+        }
+        let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+        let consumer = self.consume(&channel).await?;
+        Ok((channel, consumer))
     }
 
     /// Gives back what nobody has taken.
