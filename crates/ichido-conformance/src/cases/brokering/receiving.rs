@@ -195,8 +195,8 @@ pub async fn what_is_handed_out_again_is_marked_and_runs_once<F: Fixture>() {
     let script = Script::new(0, true);
     let process = stage.process(Work::of(script.clone()));
     script.entered().await;
-    let marked = stage.db.number("select count(*) from ichido_mutex where owner is not null").await;
-    assert_eq!(marked, 2);
+    let marked = "select count(*) from ichido_mutex where owner is not null";
+    stage.until("both are marked", async || stage.db.number(marked).await == 2).await;
     script.open(10);
     stage.until_effects(2).await;
     ends_done(&stage, 2).await;
