@@ -54,6 +54,8 @@ pub enum Verb {
     Leave,
     /// Rescue what dead processes had.
     Rescue,
+    /// Look whether queues are drained.
+    Drained,
     /// Write what was counted.
     Stats,
     /// Does the database answer?

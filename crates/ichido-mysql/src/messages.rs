@@ -1,6 +1,6 @@
 //! Claiming and releasing messages.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use ichido::{
     Delivery, Error, Key, Message, ProcessId, Result,
@@ -174,11 +174,18 @@ impl MySql {
         past.collect()
     }
 
-    pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
-        let queue = self.queue(queue).await?;
-        let drained =
-            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.own).await?;
-        Ok(drained.try_get::<i64, _>(0)? == 1)
+    /// One statement: it sees all of them at the same moment.
+    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = format!("select {}", looks.join(", "));
+        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.own).await?;
+        backend::first_undrained(queues, |at| Ok(all.try_get::<i64, _>(at)? != 0))
     }
 
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {

@@ -398,8 +398,9 @@ impl Statements {
             .into(),
             payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
             drained: format!(
-                "select not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-                 and not exists (select 1 from {parked} where queue = ? and state = 'waiting' and attempts > 0)"
+                "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
+                 and not exists (select 1 from {parked} where queue = {literal} and state = 'waiting' and attempts > 0)",
+                literal = quote::literal(&queue.name)?
             )
             .into(),
             backlog: format!(

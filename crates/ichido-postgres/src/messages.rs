@@ -1,6 +1,6 @@
 //! Claiming and releasing messages.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use ichido::{
     Delivery, Error, Key, Message, ProcessId, Result,
@@ -111,10 +111,17 @@ impl Postgres {
         past.collect()
     }
 
-    pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
-        let queue = self.queue(queue).await?;
-        let drained = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue)).await?;
-        Ok(drained.try_get(0)?)
+    /// One statement: it sees all of them at the same moment.
+    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = self.own.fetch_one(sqlx::query(AssertSqlSafe(format!("select {}", looks.join(", "))))).await?;
+        backend::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
     }
 
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {

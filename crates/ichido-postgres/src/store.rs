@@ -164,8 +164,8 @@ impl Store for Postgres {
         self.unpublished(unsent, error, wait).await
     }
 
-    async fn is_drained(&self, queue: &str) -> Result<bool> {
-        self.drained(queue).await
+    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        self.undrained_of(queues).await
     }
 
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {

@@ -1,6 +1,6 @@
 //! Claiming and releasing messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
     Delivery, Error, Key, Message, ProcessId, Result,
@@ -99,11 +99,18 @@ impl Sqlite {
         deliveries(&mut connection, queue, process, &own).await
     }
 
-    pub(crate) async fn drained(&self, queue: &str) -> Result<bool> {
-        let queue = self.queue(queue).await?;
-        let drained =
-            sqlx::query(AssertSqlSafe(queue.drained.clone())).bind(&*queue.queue).fetch_one(&self.readers).await?;
-        Ok(drained.try_get(0)?)
+    /// One statement: it sees all of them at the same moment.
+    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = format!("select {}", looks.join(", "));
+        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.readers).await?;
+        backend::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
     }
 
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {

@@ -31,6 +31,8 @@ pub(crate) struct Life {
     claiming: AtomicBool,
     /// A claim or a sign of life told that this id counts as dead.
     pub(crate) buried: Notify,
+    /// Nothing was left in any of its queues, at one moment.
+    drained: AtomicBool,
     /// One suspect at a time: `ichido_process.running` has room for one.
     suspect_runs: AtomicBool,
     /// The readers whose workers may wait for that.
@@ -59,6 +61,7 @@ impl Life {
             displaced: Mutex::default(),
             claiming: AtomicBool::new(true),
             buried: Notify::new(),
+            drained: AtomicBool::new(false),
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
@@ -131,6 +134,15 @@ impl Life {
             self.set_claiming(false);
             self.buried.notify_one();
         }
+    }
+
+    /// Has a drain come to its end?
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_drained(&self) {
+        self.drained.store(true, Ordering::Release);
     }
 
     /// The right to run a suspect, if no other one runs.

@@ -217,8 +217,14 @@ pub trait Store: Clone + Send + Sync + 'static {
         wait: Duration,
     ) -> impl Future<Output = Result<()>> + Send;
 
+    /// The first of these queues in which something is unprocessed, whoever owns it, or waits for a retry. All are looked at in
+    /// the same moment: what moves from one to another in a transaction is seen in one of them.
+    fn undrained(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Option<Arc<str>>>> + Send;
+
     /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
-    fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send;
+    fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send {
+        async move { Ok(self.undrained(&[queue.into()]).await?.is_none()) }
+    }
 
     /// How many messages of the queue can be claimed now; at most [`crate::backend::MOST_COUNTED`] are counted. None if that
     /// would cost too much.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{Delivery, Error, Failure, Found, Guarded, Key, NewMessage, Queue, Standing, Store};
+use ichido::{Delivery, Error, Failure, Found, Guarded, Key, NewMessage, Queue, Standing, Store, Terms};
 
 use super::mutexes::{handed_out, held, leased, publish_all, rows, send_all, unsent};
 use crate::fixture::{Fixture, Player, assert_lost, effect, effects};
@@ -34,11 +34,21 @@ impl<F: Fixture> Scene<F> {
         tokio::time::timeout(PATIENCE, lock).await.expect("nobody waits for a lock").expect("a lock is had or not")
     }
 
-    /// What is found when it is locked for a moment.
+    /// Begins with the lock.
+    async fn begin(&self, key: &Key) -> (<F::Store as Store>::Tx, Found) {
+        let delivery = handed_out("paid", key);
+        let begin = self.process.store.begin_locked(Terms::default(), &delivery);
+        tokio::time::timeout(PATIENCE, begin).await.expect("nobody waits for a lock").expect("a lock is had or not")
+    }
+
+    /// What is found when it is locked for a moment, in whichever way.
     async fn find(&self, key: &Key) -> Found {
         let mut tx = self.process.store.begin().await.unwrap();
         let found = self.lock(&mut tx, key).await;
         self.process.store.rollback(tx).await.unwrap();
+        let (tx, begun) = self.begin(key).await;
+        self.process.store.rollback(tx).await.unwrap();
+        assert_eq!(begun, found, "the beginning of a transaction finds the same");
         found
     }
 
@@ -49,8 +59,8 @@ impl<F: Fixture> Scene<F> {
 
     /// A transaction that holds the row, and has had its effect.
     async fn at_work(&self) -> <F::Store as Store>::Tx {
-        let mut tx = self.process.store.begin().await.unwrap();
-        assert_eq!(self.lock(&mut tx, &self.key).await, FREE);
+        let (mut tx, found) = self.begin(&self.key).await;
+        assert_eq!(found, FREE);
         effect::<F>(F::Store::connection(&mut tx), &self.delivery().message).await.unwrap();
         tx
     }
@@ -117,6 +127,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
     let soon = Failure::waiting("not yet", 1, Duration::ZERO);
     assert!(store.park(&owner.take("paid", released).await, &soon).await.unwrap());
     assert_eq!(store.return_due(&owner.registration).await.unwrap(), 1);
+    scene.fixture.sql("insert into ichido_mutex (id, queue) values ('it''s $1 \"; --', 'paid')").await;
     let elsewhere = send_all(store, "refund", &[NewMessage::new("{}")]).await.remove(0);
     let again = Found::Free(Standing { failures: 1, suspect: false, parked: true });
     let expected = [
@@ -128,6 +139,8 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
         (&elsewhere, Found::Nothing),
         (&Key::new([format!("{released} ")]), Found::Nothing),
         (&Key::new(["a/b%\0'"]), Found::Nothing),
+        (&Key::new(["it's $1 \"; --"]), FREE),
+        (&Key::new(["it's $1 \\\"; --"]), Found::Nothing),
         (&scene.key, FREE),
     ];
     for (key, found) in expected {
@@ -235,9 +248,9 @@ async fn consume<F: Fixture>(process: &Player<F>, keys: Vec<Key>) {
     let store = &process.store;
     let mut left = keys;
     while let Some(key) = left.pop() {
-        let mut tx = store.begin().await.unwrap();
         let delivery = held("paid", &key, process.registration.id, Standing::default(), true);
-        match store.lock(&mut tx, &delivery).await.unwrap() {
+        let (mut tx, found) = store.begin_locked(Terms::default(), &delivery).await.unwrap();
+        match found {
             Found::Free(_) => {
                 effect::<F>(F::Store::connection(&mut tx), &delivery.message).await.unwrap();
                 store.complete(&mut tx, &[delivery]).await.unwrap();

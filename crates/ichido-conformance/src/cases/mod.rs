@@ -11,6 +11,7 @@ pub mod completing;
 pub mod crashing;
 pub mod delaying;
 pub mod doubting;
+pub mod draining;
 pub mod entering;
 pub mod failing;
 pub mod filing;
@@ -93,6 +94,9 @@ macro_rules! conformance {
             a_row_set_to_new_by_hand_runs_as_attempt_one, an_operator_retries_as_attempt_one, an_operator_discards_with_a_note,
             a_failure_of_a_lost_claim_is_not_written, completion_forgets_the_past, a_table_without_a_failed_value_keeps_its_dead_out_of_circulation,
             what_is_known_about_a_row_that_is_gone_is_forgotten, the_last_ten_failures_are_remembered, a_queue_is_drained_when_nothing_is_left_or_waits, a_wait_longer_than_a_database_can_count_is_cut
+        ]);
+        $crate::conformance!(@ $fixture, draining: [
+            nothing_is_drained_while_a_message_moves_between_queues, what_one_reader_has_found_ends_the_drain_of_all
         ]);
         $crate::conformance!(@ $fixture, rescuing: [
             what_a_dead_process_had_becomes_suspect_without_an_attempt, a_death_under_the_mark_spends_an_attempt,

@@ -171,8 +171,8 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.note_unpublished(queue, unsent, error, wait).await
     }
 
-    async fn is_drained(&self, queue: &str) -> Result<bool> {
-        self.inner.is_drained(queue).await
+    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        self.meddler.meddle(Verb::Drained, Some(None), self.inner.undrained(queues)).await
     }
 
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {

@@ -4,6 +4,7 @@
 mod bound;
 mod claim;
 mod claim_index;
+mod drained;
 mod groups;
 mod mapping;
 mod mutex;
@@ -19,6 +20,7 @@ pub use self::{
     bound::{LowerBound, Start},
     claim::{Claims, claim},
     claim_index::ClaimIndex,
+    drained::first_undrained,
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
     mutex::{
