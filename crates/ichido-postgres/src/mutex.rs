@@ -6,10 +6,7 @@ use ichido::{
     backend::{self, Past},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 use crate::{
     Postgres, Tx, fault, quote,
@@ -19,9 +16,6 @@ use crate::{
 
 /// A row that somebody else has locked.
 const LOCKED: &str = "55P03";
-
-/// So many locks have a name, in all stores of this program.
-static LOCKS: AtomicUsize = AtomicUsize::new(0);
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
@@ -56,7 +50,8 @@ impl Mutex {
             me = me(schema),
             owner = rows.me(),
         );
-        let name = format!("ichido_lock_{}", LOCKS.fetch_add(1, Ordering::Relaxed));
+        // Nobody else's, whoever has had the connection before.
+        let name = format!("ichido_lock_{}", ProcessId::random().to_string().replace('-', "_"));
         Ok(Mutex { rules: rules.clone(), lock: lock.into(), name, claim: claim.into() })
     }
 }
@@ -120,10 +115,16 @@ impl Postgres {
             None => (self.begin_business(terms).await?, None),
         };
         let found = match found {
-            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await?,
-            None => self.guard_in(tx.connection(), delivery).await?,
+            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await,
+            None => self.guard_in(tx.connection(), delivery).await,
         };
-        Ok((tx, found))
+        match found {
+            Ok(found) => Ok((tx, found)),
+            Err(error) => {
+                let _ = self.roll_back_business(tx).await;
+                Err(error)
+            }
+        }
     }
 
     /// Both in one round trip, with a statement that the session has prepared. None if anything speaks against it; then step by
@@ -137,7 +138,7 @@ impl Postgres {
         let (id, key) = (quote::literal(id)?, quote::literal(&key.to_string())?);
         let mut tx = self.open_session().await?;
         let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
-        let found = match tx.session.run(format!("{begin}; execute {}({id}, {key})", mutex.name)).await {
+        let found = match tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token).await {
             Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
             Err(error) => {

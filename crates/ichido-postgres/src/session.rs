@@ -7,10 +7,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sqlx::{AssertSqlSafe, Executor, PgConnection, Row, Transaction, postgres::PgRow};
+use sqlx::{AssertSqlSafe, Connection as _, Executor, PgConnection, Row, Transaction, postgres::PgRow};
 use tokio::runtime::Handle;
 
 use crate::pooler::{Connections, LOOK};
+
+/// More answers than anybody leaves unread.
+const MOST_UNREAD: usize = 20;
 
 /// A connection that stays with us.
 pub(crate) struct Session {
@@ -28,9 +31,27 @@ impl Session {
         &mut self.held
     }
 
-    /// Runs several statements in one round trip, for the rows of the last.
-    pub(crate) async fn run(&mut self, words: String) -> sqlx::Result<Vec<PgRow>> {
-        sqlx::raw_sql(AssertSqlSafe(words)).fetch_all(&mut *self.held).await
+    /// Runs several statements in one round trip, the first of which that has a row answers with this token; the rows of the
+    /// others. An action can leave answers unread (sqlx does not count those of COPY), and ours would be taken for others'
+    /// from then on: such a session ends.
+    pub(crate) async fn begin(&mut self, words: String, token: &str) -> sqlx::Result<Vec<PgRow>> {
+        let mut rows = sqlx::raw_sql(AssertSqlSafe(words)).fetch_all(&mut *self.held).await?;
+        if rows.first().is_some_and(|row| row.try_get::<&str, _>(0).is_ok_and(|answer| answer == token)) {
+            rows.remove(0);
+            return Ok(rows);
+        }
+        self.terminate().await;
+        Err(sqlx::Error::Protocol("an earlier answer was not read to its end".into()))
+    }
+
+    /// Ends the server's side, and comes back when what it had locked is free: it hangs up after that.
+    async fn terminate(&mut self) {
+        for _ in 0..MOST_UNREAD {
+            let told = self.held.execute("select pg_terminate_backend(pg_backend_pid())").await;
+            if matches!(told, Err(sqlx::Error::Io(_))) {
+                break;
+            }
+        }
     }
 
     /// What prepares a statement about texts under this name, if that is still to be done.
@@ -66,23 +87,35 @@ impl Sessions {
         let idle = self.idle.lock().pop();
         match idle {
             Some(session) => Ok(session),
-            None => Box::pin(self.open()).await,
+            None => Box::pin(self.open_or_wait()).await,
+        }
+    }
+
+    /// While we wait for a connection, a session may become free.
+    async fn open_or_wait(&self) -> sqlx::Result<Session> {
+        match self.open().await {
+            Err(sqlx::Error::PoolTimedOut) => self.idle.lock().pop().ok_or(sqlx::Error::PoolTimedOut),
+            opened => opened,
         }
     }
 
     async fn open(&self) -> sqlx::Result<Session> {
-        let mut held = self.connections.begin(LOOK).await?;
+        // Whoever had the connection before may have been dropped in the middle of something.
+        let mut held = self.connections.begin(&format!("rollback; {LOOK}")).await?;
         let known = "select name from pg_prepared_statements where starts_with(name, 'ichido_')";
         let known = sqlx::raw_sql(known).fetch_all(&mut *held).await?;
         let prepared = known.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
-        held.execute("commit").await?;
+        held.execute("rollback").await?;
         Ok(Session { held, prepared, runtime: Handle::current() })
     }
 
     /// Ends the transaction in a session with this word; the next one may have the session then.
     pub(crate) async fn end(&self, mut session: Session, word: &'static str) -> sqlx::Result<()> {
         session.held.execute(word).await?;
-        self.idle.lock().push(session);
+        // A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be no savepoint.
+        if session.held.is_in_transaction() {
+            self.idle.lock().push(session);
+        }
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl Postgres {
     pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
         let mut tx = self.open_session().await?;
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
-        let begun = tx.session.run(self.begin_words(terms, &tx.token)).await;
+        let begun = tx.session.begin(self.begin_words(terms, &tx.token), &tx.token).await;
         begun.map_err(|error| self.unreachable(error))?;
         Ok(tx)
     }
@@ -60,7 +60,7 @@ impl Postgres {
             String::new()
         };
         let words = format!(
-            "begin isolation level {} read write; set local ichido.tx = '{token}'{idle}{}",
+            "begin isolation level {} read write; select set_config('ichido.tx', '{token}', true){idle}{}",
             terms.isolation.as_sql(),
             terms.limit.map(limit).unwrap_or_default()
         );

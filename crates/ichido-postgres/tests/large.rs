@@ -122,7 +122,7 @@ async fn a_snapshot_that_is_held_open_does_not_make_claims_walk_over_what_is_don
     assert!(pages < FEW_PAGES && plan.contains("big_order_claim"), "{pages} pages:\n{plan}");
     // The store itself claims from the last row on.
     world.claim(16).await;
-    let last = "select query from pg_stat_activity where application_name = 'ichido' and query like '%claimed as%' order by query_start desc limit 1";
+    let last = "select query from pg_stat_activity where datname = current_database() and application_name = 'ichido' and query like '%claimed as%' order by query_start desc limit 1";
     let last: String = sqlx::query(last).fetch_one(&mut world.sql).await.unwrap().get(0);
     assert_eq!(last, from);
     snapshot.rollback().await.unwrap();

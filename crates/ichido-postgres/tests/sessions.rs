@@ -117,6 +117,46 @@ async fn a_transaction_within_the_transaction_is_a_savepoint() {
     assert_eq!(noted, "first second within within");
 }
 
+/// To sqlx a transaction within the transaction that cannot begin is the end of both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_savepoint_that_could_not_be_made_takes_nothing_from_the_next_transaction() {
+    let url = servers::Postgres::shared().fresh_database();
+    let store = store(&url).await;
+    let mut outside = PgConnection::connect(&url).await.unwrap();
+    outside.execute("create table noted (line text)").await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let connection = Postgres::connection(&mut tx);
+    assert!(connection.execute("select 1 / 0").await.is_err());
+    assert!(connection.begin().await.is_err());
+    store.rollback(tx).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let connection = Postgres::connection(&mut tx);
+    connection.execute("insert into noted values ('never')").await.unwrap();
+    let within = connection.begin().await.unwrap();
+    within.commit().await.unwrap();
+    store.rollback(tx).await.unwrap();
+    let noted: i64 = sqlx::query("select count(*) from noted").fetch_one(&mut outside).await.unwrap().get(0);
+    assert_eq!(noted, 0);
+}
+
+/// The answers that sqlx leaves unread after a COPY that failed are not taken for the answer of a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_copy_that_failed_a_message_is_still_found() {
+    let store = store(&servers::Postgres::shared().fresh_database()).await;
+    let id = send(&store).await;
+    for _ in 0..3 {
+        let mut tx = store.begin().await.unwrap();
+        assert!(Postgres::connection(&mut tx).copy_out_raw("copy nothing to stdout").await.is_err());
+        store.rollback(tx).await.unwrap();
+        assert_eq!(find(&store, &id).await, FREE);
+        // The session that is not used any more is noticed, whichever way a transaction begins.
+        let mut tx = store.begin().await.unwrap();
+        assert!(Postgres::connection(&mut tx).copy_out_raw("copy nothing to stdout").await.is_err());
+        store.rollback(tx).await.unwrap();
+        while store.begin().await.is_err() {}
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_that_look_like_sql_are_ids() {
     let url = servers::Postgres::shared().fresh_database();

@@ -87,8 +87,9 @@ impl Life {
     }
 
     /// From now on the process claims under another id.
-    pub(crate) fn reborn(&self, registration: Registration) {
-        *self.registration.write().unwrap_or_else(PoisonError::into_inner) = registration;
+    pub(crate) fn reborn(&self, id: ProcessId) {
+        // Only the id: it may have retired from something meanwhile.
+        self.registration.write().unwrap_or_else(PoisonError::into_inner).id = id;
     }
 
     /// These are the flags of operators now.

@@ -160,8 +160,14 @@ pub trait Store: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(Self::Tx, Found)>> + Send {
         async move {
             let mut tx = self.begin_on(terms).await?;
-            let found = self.lock(&mut tx, delivery).await?;
-            Ok((tx, found))
+            match self.lock(&mut tx, delivery).await {
+                Ok(found) => Ok((tx, found)),
+                Err(error) => {
+                    // Now, and not when it is dropped: what comes next must not meet its lock.
+                    let _ = self.rollback(tx).await;
+                    Err(error)
+                }
+            }
         }
     }
 

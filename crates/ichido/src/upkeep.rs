@@ -219,7 +219,7 @@ impl<S: Store> Chores<S> {
         match reborn.await {
             Ok(()) => {
                 tracing::warn!(old = %old.id, new = %new.id, "this process counted as dead; it goes on under a new id");
-                self.life.reborn(new);
+                self.life.reborn(new.id);
                 let now = self.clock.now();
                 (self.last_beat, self.last_success, self.steady_since) = (now, now, now);
                 self.life.set_claiming(true);

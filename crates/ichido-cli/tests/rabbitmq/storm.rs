@@ -19,7 +19,7 @@ use crate::{
     database::Database,
     ledger::{self, Orders, Random, Written},
     testenv::{Env, Kind, Process},
-    world::{BUSY, DEAD, QUEUE, World},
+    world::{BUSY, DEAD, Depth, QUEUE, World},
 };
 
 /// Longer than anything takes, however busy the machine is.
@@ -192,7 +192,7 @@ impl<'a> Storm<'a> {
         for queue in [QUEUE, BUSY, DEAD] {
             write!(state, "{queue} {:?}, ", self.world.depth(queue)).expect("to a string");
         }
-        let tail = |log: String| log.lines().rev().take(5).collect::<Vec<_>>().join("\n");
+        let tail = |log: String| log.lines().rev().take(30).collect::<Vec<_>>().join("\n");
         self.consumers.iter().fold(state, |state, consumer| state + "\n" + &tail(consumer.log()))
     }
 
@@ -202,8 +202,10 @@ impl<'a> Storm<'a> {
         for table in ["ichido_mutex", "ichido_outbox"] {
             self.until_none(table, &format!("select count(*) from {table}")).await;
         }
-        for queue in [QUEUE, BUSY, DEAD] {
-            self.world.settles_at(queue, 0).await;
+        let since = Instant::now();
+        while [QUEUE, BUSY, DEAD].iter().any(|queue| self.world.depth(queue) != EMPTY) {
+            assert!(since.elapsed() < LIMIT, "the queues do not get empty: {}", self.state().await);
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         for consumer in &mut self.consumers {
             consumer.signal("-TERM").await;
@@ -212,6 +214,8 @@ impl<'a> Storm<'a> {
         assert_eq!(self.world.env.number("select count(*) from ichido_parked").await, 0, "nothing has failed");
     }
 }
+
+const EMPTY: Depth = Depth { ready: 0, unacknowledged: 0 };
 
 const LOST: &str = "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)";
 const DOUBLE: &str = "select count(*) from (select 1 from project group by id having count(*) > 1) d";
