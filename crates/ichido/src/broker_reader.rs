@@ -115,6 +115,11 @@ impl Buffer {
         self.admitted.is_empty() && self.unclaimed.is_empty()
     }
 
+    /// Is this message in hand?
+    fn has(&self, key: &Key) -> bool {
+        self.admitted.contains_key(key) || self.unclaimed.iter().any(|held| held.message.key == *key)
+    }
+
     /// So many were handed out and are not settled.
     fn out(&self) -> usize {
         self.admitted.len() + self.unclaimed.len() + self.settling

@@ -37,6 +37,9 @@ const SETTINGS: [(&str, &str); 7] = [
     ("log.file", "false"),
 ];
 
+/// So often it is looked for queues without a leader.
+const MOST_ELECTIONS: usize = 20;
+
 const USER: &str = "ichido";
 const PASSWORD: &str = "once";
 
@@ -221,6 +224,20 @@ impl RabbitMq {
     /// If it does not start.
     pub fn start_again(&self) {
         self.start_on_its_port();
+        self.elect_leaders();
+    }
+
+    /// RabbitMQ 3.10.8 sometimes comes back from a crash with a quorum queue that has no leader and never will
+    /// (rabbitmq-server issue 10070). Then an operator makes it elect one, and so do we.
+    fn elect_leaders(&self) {
+        let without = "length([Q || Q <- rabbit_amqqueue:list(), amqqueue:get_type(Q) =:= rabbit_quorum_queue, \
+             element(1, ra:members(amqqueue:get_pid(Q), 300)) =/= ok andalso \
+             begin ra:trigger_election(amqqueue:get_pid(Q)), true end])";
+        for _ in 0..MOST_ELECTIONS {
+            if self.ask(without).is_ok_and(|without| without == "{ok, 0}") {
+                return;
+            }
+        }
     }
 
     /// Lets its process stand still, with its connections open. After that it can only be killed: other nodes have given it

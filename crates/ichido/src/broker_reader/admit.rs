@@ -131,8 +131,7 @@ impl<S: Store> Admitting<S> {
             return self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
         }
         let mut buffer = self.shared.buffer();
-        let in_hand = buffer.admitted.contains_key(&key) || buffer.unclaimed.iter().any(|held| held.message.key == key);
-        if in_hand {
+        if buffer.has(&key) {
             drop(buffer);
             self.shared.turn_away(held, Found::Busy);
         } else if receiving.guard.locks() && !held.received.redelivered {

@@ -132,7 +132,22 @@ impl<S: Store> Shared<S> {
                 // The broker hands it out again when the connection ends.
                 () = self.closing.cancelled() => return,
             }
+            if matches!(settlement, Settlement::Busy) && self.looks_again(held) {
+                return;
+            }
         }
+    }
+
+    /// What was busy may be done before the broker takes its copy. Not while we are at it ourselves.
+    fn looks_again(&self, held: &Held) -> bool {
+        let mut buffer = self.buffer();
+        if buffer.has(&held.message.key) {
+            return false;
+        }
+        buffer.unclaimed.push(held.clone());
+        drop(buffer);
+        self.wake.notify_one();
+        true
     }
 
     /// Until what is on its way to the broker has arrived.

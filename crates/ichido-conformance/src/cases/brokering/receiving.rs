@@ -182,6 +182,30 @@ pub async fn of_two_copies_of_a_foreign_message_one_is_busy<F: Fixture>() {
     assert_eq!((stage.effects().await, b.runs().len()), (1, 0));
 }
 
+/// Somebody has deleted the busy queue, or it takes nothing: nobody waits for it longer than for the message.
+pub async fn without_a_busy_queue_copies_are_settled_when_the_message_is_done<F: Fixture>() {
+    if !F::LOCKS {
+        return; // one transaction at a time writes
+    }
+    let stage = stage::<F>().await;
+    let (a, b) = (Script::new(0, true), Script::new(0, false));
+    let one = stage.process(Work::of(a.clone()));
+    stage.publish_foreign("", "orders", &[(Some("a"), "{}")]).await;
+    a.entered().await;
+    let other = stage.process(Work::of(b.clone()));
+    stage.until("both consume", async || stage.consumers("orders") == 2).await;
+    stage.delete("orders.busy").await;
+    for _ in 0..6 {
+        stage.publish_foreign("", "orders", &[(Some("a"), "{}")]).await;
+    }
+    stage.until("the copies are out", async || stage.depth("orders") == (0, 7)).await;
+    a.open(10);
+    stage.until("all are settled", async || stage.depth("orders") == (0, 0)).await;
+    one.end().await;
+    other.end().await;
+    assert_eq!((stage.effects().await, b.runs().len()), (1, 0));
+}
+
 /// Whoever had it has not settled it, and may have died of it.
 pub async fn what_is_handed_out_again_is_marked_and_runs_once<F: Fixture>() {
     let stage = stage::<F>().await;

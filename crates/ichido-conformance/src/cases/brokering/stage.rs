@@ -131,12 +131,23 @@ impl<F: Fixture> Stage<F> {
 
     /// How many messages are ready and unacknowledged in a queue, by the node's own word; none if there is no such queue.
     pub(super) fn depth(&self, queue: &str) -> (u32, u32) {
-        let vhost = self.url.rsplit_once('/').expect("a vhost").1;
-        let counts = self.node.eval(&format!(
-            r#"case rabbit_amqqueue:lookup(rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)) of {{ok, Q}} -> [{{_, R}}, {{_, U}}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U; _ -> 0 end"#,
-        ));
-        let counts: u32 = counts.parse().expect("a number");
+        let counts =
+            "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U";
+        let counts = self.number_of(queue, counts);
         (counts / 1_000_000, counts % 1_000_000)
+    }
+
+    /// How many consumers it has.
+    pub(super) fn consumers(&self, queue: &str) -> u32 {
+        self.number_of(queue, "[{_, C}] = rabbit_amqqueue:info(Q, [consumers]), C")
+    }
+
+    /// What this expression says about a queue `Q`; 0 if there is no such queue.
+    fn number_of(&self, queue: &str, erlang: &str) -> u32 {
+        let vhost = self.url.rsplit_once('/').expect("a vhost").1;
+        let name = format!(r#"rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)"#);
+        let found = format!("case rabbit_amqqueue:lookup({name}) of {{ok, Q}} -> {erlang}; _ -> 0 end");
+        self.node.eval(&found).parse().expect("a number")
     }
 
     /// Everything at the broker and in the database is as a done message leaves it.
