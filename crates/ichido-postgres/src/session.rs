@@ -100,11 +100,11 @@ impl Sessions {
     }
 
     async fn open(&self) -> sqlx::Result<Session> {
-        // Whoever had the connection before may have been dropped in the middle of something.
-        let mut held = self.connections.begin(&format!("rollback; {LOOK}")).await?;
+        let mut held = self.connections.begin(LOOK).await?;
         let known = "select name from pg_prepared_statements where starts_with(name, 'ichido_')";
         let known = sqlx::raw_sql(known).fetch_all(&mut *held).await?;
         let prepared = known.iter().map(|row| row.try_get(0)).collect::<sqlx::Result<_>>()?;
+        // No COMMIT: whoever had the connection before may have been dropped in the middle of something, and BEGIN is in that then.
         held.execute("rollback").await?;
         Ok(Session { held, prepared, runtime: Handle::current() })
     }
