@@ -6,7 +6,7 @@ use ichido_conformance::size;
 
 mod testenv;
 
-use testenv::{Env, Kind};
+use testenv::{Env, Kind, Process};
 
 on_all!(
     three_processes_share_the_work_and_do_each_order_once,
@@ -30,8 +30,12 @@ async fn three_processes_share_the_work_and_do_each_order_once(kind: Kind) {
     }
     env.assert_exact(orders.into()).await;
     let shares = "select count(*) from (select made_by from project group by made_by having count(*) * 10 >= (select count(*) from project)) s";
-    let by = "select count(distinct made_by) from project";
-    assert_eq!((env.number(shares).await, env.number(by).await), (3, 3), "each process did at least a tenth");
+    assert_eq!(env.number(shares).await, 3, "each process did at least a tenth");
+}
+
+/// So long at the full size, which has the machine to itself; beside other tests more.
+fn seconds(alone: u32) -> Duration {
+    Duration::from_secs(size(alone * 4, alone).into())
 }
 
 async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind) {
@@ -53,7 +57,8 @@ async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind
     let had = env.number(&claimed).await;
     // The rows are free again when the process is forgotten; the lease is one second.
     while env.number(&id).await > 0 {
-        assert!(killed.elapsed() < Duration::from_secs(6), "not rescued within lease + 5 s");
+        let logs = || others.iter().map(Process::log).collect::<String>();
+        assert!(killed.elapsed() < seconds(6), "not rescued within lease + 5 s: {}", logs());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     for process in &mut others {
@@ -130,8 +135,7 @@ async fn what_a_stopped_process_releases_is_taken_by_another_within_a_second(kin
     let released = Instant::now();
     // What was released comes before everything else in the claim order, so it is gone from the free rows when it is taken.
     while env.number(lowest).await > 0 {
-        // A second, and what this machine takes to look.
-        assert!(released.elapsed() < Duration::from_secs(2), "released rows are still free");
+        assert!(released.elapsed() < seconds(1), "released rows are still free");
         tokio::task::yield_now().await;
     }
 }
