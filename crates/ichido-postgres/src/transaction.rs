@@ -60,7 +60,7 @@ impl Postgres {
             String::new()
         };
         let words = format!(
-            "begin isolation level {} read write; select set_config('ichido.tx', '{token}', true){idle}{}",
+            "begin isolation level {} read write; set local ichido.tx = '{token}'; show ichido.tx{idle}{}",
             terms.isolation.as_sql(),
             terms.limit.map(limit).unwrap_or_default()
         );
