@@ -202,7 +202,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         let rounds = 1 + config.read_ahead(slots).div_ceil(slots);
         (at_broker && timeout * rounds > ACK_TIMEOUT).then(|| {
             format!(
-                "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after                  {ACK_TIMEOUT:?} unless its `consumer_timeout` says otherwise; its effects are done once all the same"
+                "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after \
+                 {ACK_TIMEOUT:?} unless its `consumer_timeout` says otherwise; its effects are done once all the same"
             )
         })
     });

@@ -139,7 +139,7 @@ async fn the_demo_is_exact() {
         assert_eq!(result[key].as_i64(), Some(expected), "{key}: {line}");
     }
     assert!(result["rescued"].as_i64().is_some_and(|rescued| rescued > 0), "{line}");
-    env.ok(&["demo", "--orders", "200", "--keep", "kept"]).await;
+    env.ok(&["demo", "--orders", "1000", "--keep", "kept"]).await;
     let readme = include_str!("../../../README.md");
     let shown = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     assert_eq!(

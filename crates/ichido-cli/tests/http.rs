@@ -199,7 +199,7 @@ async fn a_status_counts_though_its_body_never_comes() {
         _ => "HTTP/1.1 400 No\r\ncontent-length: 9\r\n\r\nwait".to_owned(),
     })
     .await;
-    let env = posting(&server, r#", timeout = "100ms""#).await;
+    let env = posting(&server, r#", timeout = "2s""#).await;
     env.ok(&["send", "mail", "1"]).await;
     env.ok(RUN).await;
     assert_eq!((server.posts().len(), failed(&env).await.len()), (1, 0), "it is done");

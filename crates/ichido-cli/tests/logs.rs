@@ -204,7 +204,7 @@ async fn a_line_stays_a_line_and_is_not_too_long() {
 
 async fn progress_is_told_while_there_is_any(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(20);
+    env.slow_down(if kind == Kind::Sqlite { 20 } else { 100 });
     env.reconfigure(|config| config + "\n[log]\nformat = \"json\"\nprogress = \"50ms\"\n");
     let mut idle = env.start("idle", &["run", "ProjectCreation/R1"]);
     idle.until_logged("process starts").await;

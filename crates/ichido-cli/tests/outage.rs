@@ -38,7 +38,9 @@ async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
     let server = Database::start(kind);
     let env = Env::with_url(kind, server.fresh_database()).await;
     env.ok(&["migrate"]).await;
-    env.configure(|config| config.replace("lease = \"1s\"", "lease = \"2s\""));
+    // Whoever has not come back a lease after the others would be rescued, as it should be; a slow machine takes its time.
+    let lease = size(4, 2);
+    env.configure(|config| config.replace("lease = \"1s\"", &format!("lease = \"{lease}s\"")));
     let rounds = size(2, 6);
     let orders = rounds * 2000;
     env.send_orders(1..=orders).await;
@@ -49,13 +51,13 @@ async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
         server.end(round % 2 == 0);
         if round == 0 {
             // Longer than the lease: everybody has expired when it comes back, and nobody may bury the others.
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(Duration::from_secs(u64::from(lease) + 1)).await;
         }
         server.start_again();
         let back = Instant::now();
         let done = env.done().await;
         env.until("select count(*) from received_order where status = '1'", i64::from(orders).min(done + 1)).await;
-        let limit = Duration::from_secs(size(20, 5).into());
+        let limit = Duration::from_secs(size(60, 5).into());
         assert!(back.elapsed() < limit, "it took {:?} to go on", back.elapsed());
         println!("{kind:?}, round {round}: went on after {:?}", back.elapsed());
     }

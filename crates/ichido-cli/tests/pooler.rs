@@ -32,18 +32,21 @@ impl Env {
 async fn three_processes_share_the_work_and_what_a_killed_one_had_is_done_by_the_others() {
     let orders = size(900, 5000);
     let env = Env::behind(PgBouncer::shared(), "worker").await;
-    env.slow_down(2);
+    env.slow_down(size(50, 2));
     env.go_through(PgBouncer::shared(), "worker");
     env.send_orders(1..=orders).await;
-    let [mut one, mut two, victim] = ["one", "two", "victim"].map(|name| env.start(name, RUN));
+    // Alone at first, so that it has something; and nobody ends before it is killed, however late that is.
+    let serve = &["run", "ProjectCreation/R1"];
+    let victim = env.start("victim", serve);
+    env.until("select count(*) from project", 1).await;
+    let [mut one, mut two] = ["one", "two"].map(|name| env.start(name, serve));
     env.until("select count(distinct made_by) from project", 3).await;
-    let had = format!(
-        "select count(*) from received_order where status = '0' and process_id = (select id::text from ichido_process where pid = {})",
-        victim.pid()
-    );
-    env.until(&had, 1).await;
+    let rescued = format!("select 1 - count(*) from ichido_process where pid = {}", victim.pid());
     victim.kill().await;
+    env.until("select count(*) from received_order where status = '1'", orders.into()).await;
+    env.until(&rescued, 1).await;
     for process in [&mut one, &mut two] {
+        process.signal("-TERM").await;
         assert_eq!(process.exit_code().await, 0, "{}", process.log());
         assert!(!process.log().contains("pooler"), "the role's default is on: {}", process.log());
     }

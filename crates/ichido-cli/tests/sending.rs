@@ -178,7 +178,8 @@ async fn a_unique_message_is_sent_once(kind: Kind) {
         }
     }
     ids.dedup();
-    assert_eq!(ids, ["mail/1\n"]);
+    // Whoever came second may have used up a number.
+    assert!(ids.len() == 1 && ids[0].starts_with("mail/"), "{ids:?}");
     assert_eq!(env.number("select count(*) from ichido_message").await, 1);
 }
 

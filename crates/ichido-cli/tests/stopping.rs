@@ -23,6 +23,11 @@ fn quick_check(env: &Env) {
     env.reconfigure(|config| config.replace("[process]", "[process]\ncheck = \"100ms\""));
 }
 
+/// So that nobody who is only slow counts as dead.
+fn lease(env: &Env, seconds: u32) {
+    env.reconfigure(|config| config.replace("lease = \"1s\"", &format!("lease = \"{seconds}s\"")));
+}
+
 fn single(env: &Env, more: &str) {
     env.configure(|config| config.replace("[process]", &format!("[process]\nsingle = true\n{more}")));
 }
@@ -42,8 +47,9 @@ async fn state(env: &Env, request_id: &str) -> serde_json::Value {
 
 async fn a_stop_ends_all_processes_of_its_request_id_and_keeps_others_from_starting(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(150);
+    env.slow_down(if kind == Kind::Sqlite { 150 } else { 500 });
     quick_check(&env);
+    lease(&env, 30);
     env.send_orders(1..=300).await;
     let mut processes = ["one", "two", "three"].map(|name| env.start(name, RUN));
     let mut other = env.start("other", &["run", "ProjectCreation/R2"]);
@@ -75,8 +81,9 @@ async fn a_stop_ends_all_processes_of_its_request_id_and_keeps_others_from_start
 
 async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(50);
+    env.slow_down(if kind == Kind::Sqlite { 50 } else { 300 });
     quick_check(&env);
+    lease(&env, 5);
     env.send_orders(1..=100).await;
     let process = env.start("first", RUN);
     env.until("select count(*) from project", 2).await;
@@ -95,6 +102,7 @@ async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind
     again.until_logged("`R1` is paused").await;
     again.until_logged("process starts").await;
     env.configure(|config| config);
+    lease(&env, 5);
     env.ok(&["run", "ProjectCreation/R2", "--drain"]).await;
     env.assert_exact(100).await;
     assert_eq!(env.number("select count(distinct made_by) from project").await, 2, "the paused one did nothing");
@@ -113,6 +121,7 @@ async fn of_all_actions_in_one_process_the_one_that_is_stopped_ends(kind: Kind) 
     let mail = "\n[actions.Mail]\nfrom = \"mail\"\nsql = [\"insert into project (id, name, made_by) values (:n, 'mail', 'mail')\"]\n";
     env.configure(|config| config + mail);
     quick_check(&env);
+    lease(&env, 5);
     let mut process = env.start("all", &["run"]);
     env.until(LIVING, 1).await;
     env.ok(&["health", "Mail"]).await;
@@ -130,6 +139,7 @@ async fn of_all_actions_in_one_process_the_one_that_is_stopped_ends(kind: Kind) 
 
 async fn the_flags_of_an_id_that_nobody_serves_are_kept_and_bad_ids_are_refused(kind: Kind) {
     let env = Env::new(kind).await;
+    lease(&env, 5);
     let nobody = env.run(&["health", "R1"]).await;
     assert_eq!((nobody.code, nobody.stdout.as_str()), (Some(1), "no live process serves R1\n"));
     assert!(told(&env, &["stop", "R1"]).await.contains("no live process serves it"));
@@ -167,6 +177,7 @@ fn assert_duplicate(ended: &Ended, code: i32, first: &Process) {
 async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_nobody(kind: Kind) {
     let env = Env::new(kind).await;
     single(&env, "");
+    lease(&env, 3);
     assert!(env.ok(&["check"]).await.lines().any(|line| line.contains("one live process per request id")));
     let first = env.start("first", RUN);
     env.until(LIVING, 1).await;

@@ -50,6 +50,8 @@ pub enum Verb {
     Register,
     /// A sign of life.
     Beat,
+    /// Look what there is to do.
+    Look,
     /// Take leave.
     Leave,
     /// Rescue what dead processes had.

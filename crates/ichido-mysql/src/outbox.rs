@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Guarded, Key, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
+    Circulating, Delivery, Guarded, Key, Message, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
     backend::{self, MOST_COUNTED, Sent},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
@@ -184,9 +184,9 @@ impl MySql {
     }
 
     /// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue.
-    pub(crate) async fn republish(&self, tx: &mut MySqlConnection, queue: &Statements, keys: &[Key]) -> Result<()> {
+    pub(crate) async fn republish(&self, tx: &mut MySqlConnection, queue: &Statements, keys: &[Key]) -> Result<u64> {
         if queue.mutex.is_none() || keys.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let due = format!(
             "update {} o force index (ichido_outbox_mutex) set o.published_at = null, o.due_at = utc_timestamp(6), \
@@ -195,8 +195,8 @@ impl MySql {
             vec!["?"; keys.len()].join(", ")
         );
         let due = sqlx::query(AssertSqlSafe(due));
-        keys.iter().fold(due, |due, key| due.bind(&key.columns()[0])).execute(tx).await?;
-        Ok(())
+        let due = keys.iter().fold(due, |due, key| due.bind(&key.columns()[0]));
+        Ok(due.execute(tx).await?.rows_affected())
     }
 
     /// What another program has published, with a mutex of its own making, is kept when it fails: a retry needs it.
@@ -206,22 +206,36 @@ impl MySql {
         queue: &Statements,
         delivery: &Delivery,
     ) -> Result<()> {
-        let (Some(mutex), None) = (&queue.mutex, &delivery.refused) else { return Ok(()) };
+        if queue.mutex.is_none() || delivery.refused.is_some() {
+            return Ok(());
+        }
+        self.keep_in(tx, queue, &delivery.message).await
+    }
+
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
+        let queue = self.queue(&message.queue).await?;
+        queue.refuse_key(&message.key)?;
+        let mut tx = self.begin_own().await?;
+        self.keep_in(&mut tx, queue, message).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn keep_in(&self, tx: &mut MySqlConnection, queue: &Statements, message: &Message) -> Result<()> {
         let keep = format!(
             "insert into {outbox} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, published_at) \
-             select ?, ?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6) from (select 1) one \
-             where not exists (select 1 from {outbox} o where o.mutex = ?)",
-            outbox = self.shared.schema.outbox
+             select m.id, m.id, m.queue, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6) from {mutex} m \
+             where m.id = ? and m.queue = ? and not exists (select 1 from {outbox} o where o.mutex = m.id)",
+            outbox = self.shared.schema.outbox,
+            mutex = self.shared.schema.mutex
         );
-        let (message, id) = (&delivery.message, &delivery.message.key.columns()[0]);
-        let keep = sqlx::query(AssertSqlSafe(keep)).bind(id).bind(id).bind(&*queue.queue);
-        let keep = keep.bind("").bind(&mutex.rules.queue);
-        let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).bind(id);
+        let keep = sqlx::query(AssertSqlSafe(keep)).bind("").bind(&queue.mutex()?.rules.queue);
+        let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
+        let keep = keep.bind(&message.key.columns()[0]).bind(&*queue.queue);
         keep.execute(tx).await?;
         Ok(())
     }
 
-    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         let queue = self.queue(queue).await?;
         let old = format!(
             "select cast(m.id as char) from {} m join {} o on o.mutex = m.id where m.queue = ? and m.owner is null \
@@ -231,7 +245,15 @@ impl MySql {
         let age = backend::wait_ms(age).saturating_mul(1000);
         let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(age).bind(most as u64);
         let old = old.fetch_all(&self.own).await?;
-        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+        let old: Vec<Key> =
+            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        if old.is_empty() {
+            return Ok(Circulating::default());
+        }
+        let failed = format!("select count(*) from {} where queue = ? and state = 'dead'", self.shared.schema.parked);
+        let failed = sqlx::query(AssertSqlSafe(failed)).bind(&*queue.queue);
+        let failed: i64 = failed.fetch_one(&self.own).await?.try_get(0)?;
+        Ok(Circulating { old, failed: failed.unsigned_abs() })
     }
 
     /// Row by row in their order: what somebody is at is passed over, and nothing else is locked on the way.

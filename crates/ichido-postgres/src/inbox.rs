@@ -200,6 +200,34 @@ impl Postgres {
         Ok(())
     }
 
+    /// What a discarded message said, as far as it is kept: no copy of it may pass the inbox later. None if there is no inbox.
+    pub(crate) async fn kept_hash(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        key: &Key,
+    ) -> Result<Option<Vec<u8>>> {
+        if !queue.has_inbox() {
+            return Ok(None);
+        }
+        let kept = format!("select payload from {} where mutex = $1", self.shared.schema.outbox);
+        let kept = sqlx::query(AssertSqlSafe(kept)).bind(&key.columns()[0]).fetch_optional(tx).await?;
+        let payload: Option<Vec<u8>> = kept.map(|row| row.try_get(0)).transpose()?;
+        Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
+    }
+
+    /// The message counts as done.
+    pub(crate) async fn shut(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, hash: Vec<u8>) -> Result<()> {
+        let shut = format!(
+            "insert into {inbox} as i (id, queue, hash, done_at) values ($1, $2, $3, clock_timestamp()) \
+             on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where i.done_at is null",
+            inbox = self.shared.schema.inbox
+        );
+        let shut = sqlx::query(AssertSqlSafe(shut)).bind(&key.columns()[0]).bind(&*queue.queue).bind(hash);
+        shut.execute(tx).await?;
+        Ok(())
+    }
+
     /// Forgets ids of messages that were done long ago, some at a time.
     pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
         let forget = format!(

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Guarded, Key, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
+    Circulating, Delivery, Guarded, Key, Message, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
     backend::{self, MOST_COUNTED, Sent},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
@@ -126,17 +126,16 @@ impl Postgres {
     }
 
     /// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue.
-    pub(crate) async fn republish(&self, tx: &mut PgConnection, queue: &Statements, keys: &[Key]) -> Result<()> {
+    pub(crate) async fn republish(&self, tx: &mut PgConnection, queue: &Statements, keys: &[Key]) -> Result<u64> {
         if queue.mutex.is_none() || keys.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let due = format!(
             "update {} set published_at = null, due_at = clock_timestamp(), edition = edition + 1, attempts = 0, error = null where mutex = any($1)",
             self.shared.schema.outbox
         );
         let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
-        sqlx::query(AssertSqlSafe(due)).bind(ids).execute(tx).await?;
-        Ok(())
+        Ok(sqlx::query(AssertSqlSafe(due)).bind(ids).execute(tx).await?.rows_affected())
     }
 
     /// What another program has published, with a mutex of its own making, is kept when it fails: a retry needs it.
@@ -146,22 +145,35 @@ impl Postgres {
         queue: &Statements,
         delivery: &Delivery,
     ) -> Result<()> {
-        let (Some(mutex), None) = (&queue.mutex, &delivery.refused) else { return Ok(()) };
+        if queue.mutex.is_none() || delivery.refused.is_some() {
+            return Ok(());
+        }
+        self.keep_in(tx, queue, &delivery.message).await
+    }
+
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
+        let queue = self.queue(&message.queue).await?;
+        queue.refuse_key(&message.key)?;
+        let mut tx = self.begin_own().await?;
+        self.keep_in(&mut tx, queue, message).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn keep_in(&self, tx: &mut PgConnection, queue: &Statements, message: &Message) -> Result<()> {
         let keep = format!(
             "insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, published_at) \
-             select $1, $1, $2, $3, $4, $5, $6, clock_timestamp() on conflict (mutex) do nothing",
-            self.shared.schema.outbox
+             select id, id, $2, $3, $4, $5, $6, clock_timestamp() from {} where id = $1 and queue = $2 on conflict (mutex) do nothing",
+            self.shared.schema.outbox, self.shared.schema.mutex
         );
-        let message = &delivery.message;
         let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
         // To this queue only, by the exchange that leads to every queue by its name.
-        let keep = keep.bind("").bind(&mutex.rules.queue);
+        let keep = keep.bind("").bind(&queue.mutex()?.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         keep.execute(tx).await?;
         Ok(())
     }
 
-    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         let queue = self.queue(queue).await?;
         let old = format!(
             "select m.id from {} m join {} o on o.mutex = m.id where m.queue = $1 and m.owner is null \
@@ -170,7 +182,15 @@ impl Postgres {
         );
         let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(backend::wait_ms(age));
         let old = self.own.fetch_all(old.bind(i64::try_from(most).unwrap_or(i64::MAX))).await?;
-        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+        let old: Vec<Key> =
+            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        if old.is_empty() {
+            return Ok(Circulating::default());
+        }
+        let failed = format!("select count(*) from {} where queue = $1 and state = 'dead'", self.shared.schema.parked);
+        let failed = sqlx::query(AssertSqlSafe(failed)).bind(&*queue.queue);
+        let failed: i64 = self.own.fetch_one(failed).await?.try_get(0)?;
+        Ok(Circulating { old, failed: failed.unsigned_abs() })
     }
 
     pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {

@@ -238,6 +238,7 @@ impl Postgres {
         );
         let dead = sqlx::query(AssertSqlSafe(dead)).bind(&*queue.queue).bind(&text).fetch_optional(&mut *tx).await?;
         let Some(dead) = dead else { return Ok(false) };
+        let hash = if verb == "discard" { self.kept_hash(&mut tx, queue, key).await? } else { None };
         let mut change = sqlx::query(AssertSqlSafe(row.clone()));
         for column in key.columns() {
             change = change.bind(column);
@@ -253,7 +254,15 @@ impl Postgres {
         }
         sqlx::query(AssertSqlSafe(past.to_owned())).bind(&*queue.queue).bind(&text).execute(&mut *tx).await?;
         self.free_failed(&mut tx, queue, std::slice::from_ref(&text)).await?;
-        self.republish(&mut tx, queue, std::slice::from_ref(key)).await?;
+        if self.republish(&mut tx, queue, std::slice::from_ref(key)).await? == 0
+            && verb == "retry"
+            && queue.mutex.is_some()
+        {
+            return Err(backend::nothing_kept(&queue.queue, key));
+        }
+        if let Some(hash) = hash {
+            self.shut(&mut tx, queue, key, hash).await?;
+        }
         let audit =
             format!("insert into {} (verb, queue, key, detail) values ($1, $2, $3, $4)", self.shared.schema.audit);
         let audit = sqlx::query(AssertSqlSafe(audit))

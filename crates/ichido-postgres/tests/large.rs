@@ -120,11 +120,15 @@ async fn a_snapshot_that_is_held_open_does_not_make_claims_walk_over_what_is_don
     let (pages, plan) = world.pages(&from, &[Some("299016")]).await;
     assert!(walked > FEW_PAGES * 4, "the snapshot holds nothing up, {walked} pages");
     assert!(pages < FEW_PAGES && plan.contains("big_order_claim"), "{pages} pages:\n{plan}");
-    // The store itself claims from the last row on.
-    world.claim(16).await;
+    // The store itself claims from the last row on, unless its last look at the whole queue was long ago.
     let last = "select query from pg_stat_activity where datname = current_database() and application_name = 'ichido' and query like '%claimed as%' order by query_start desc limit 1";
-    let last: String = sqlx::query(last).fetch_one(&mut world.sql).await.unwrap().get(0);
-    assert_eq!(last, from);
+    let mut seen = Vec::new();
+    while seen.last() != Some(&from) {
+        assert!(seen.len() < 5, "{seen:?}");
+        world.claim(1).await;
+        world.claim(16).await;
+        seen.push(sqlx::query(last).fetch_one(&mut world.sql).await.unwrap().get::<String, _>(0));
+    }
     snapshot.rollback().await.unwrap();
 }
 

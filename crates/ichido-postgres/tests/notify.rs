@@ -116,9 +116,24 @@ async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_n
         let row = sqlx::query(look).bind(&database).fetch_one(&mut elsewhere).await.unwrap();
         (row.get::<i64, _>(0), row.get::<i64, _>(1))
     };
-    // The server's counts come a second late or two: what is counted is a stretch of time in the middle of idleness.
-    tokio::time::sleep(Duration::from_secs(4)).await;
-    let (before, began) = (look().await, std::time::Instant::now());
+    let mut inside = PgConnection::connect(&url).await.unwrap();
+    let registered = "select count(*) from ichido_process";
+    while sqlx::query(registered).fetch_one(&mut inside).await.unwrap().get::<i64, _>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    inside.close().await.unwrap();
+    // The server's counts come a second late or two: what is counted is a stretch of time in the middle of idleness, when
+    // the writes of the start have been counted.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut before = look().await;
+    let began = loop {
+        let written = before.1;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        before = look().await;
+        if before.1 == written {
+            break std::time::Instant::now();
+        }
+    };
     tokio::time::sleep(Duration::from_secs(6)).await;
     let (after, seconds) = (look().await, i64::try_from(began.elapsed().as_secs()).unwrap());
     stop.cancel();

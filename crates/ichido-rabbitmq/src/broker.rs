@@ -17,6 +17,10 @@ use crate::{Error, Result, error};
 /// How long one address may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a broker may take to answer a question over a connection that is there: a node that is just starting may take one and
+/// never answer.
+pub(crate) const ANSWERING: Duration = Duration::from_secs(20);
+
 /// A connection that is silent for twice this time is lost; the URL may say otherwise (`?heartbeat=30`).
 const HEARTBEAT: u16 = 10;
 
@@ -121,6 +125,11 @@ fn parse(url: &str, n: usize) -> Result<AMQPUri> {
 
 fn address(uri: &AMQPUri) -> String {
     format!("{}:{}", uri.authority.host, uri.authority.port)
+}
+
+/// What the broker answers, if it does.
+pub(crate) async fn answered<T>(doing: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(ANSWERING, question).await.unwrap_or_else(|_| Err(Error::broker(doing)(silent(ANSWERING))))
 }
 
 /// What a broker says that says nothing.

@@ -28,9 +28,12 @@ use lapin::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    Delivery, Envelope, Error, Publisher, RabbitMq, Result, Settled, depths::look, error::code, source::heard,
+    Delivery, Envelope, Error, Publisher, RabbitMq, Result, Settled, broker::answered, depths::look, error::code,
+    source::heard,
 };
 use ichido::Unpublished;
+
+const READING: &str = "reading dead letters";
 
 /// So many letters are in memory at a time.
 const PAGE: u32 = 128;
@@ -80,9 +83,9 @@ impl RabbitMq {
             return Err(limited(&queue, limit));
         }
         let connection = self.broker().connect("ichido dead letters").await?;
-        let lock = lock(&connection, &queue).await?;
+        let lock = answered(READING, lock(&connection, &queue)).await?;
         let (left, _) = look(&connection, &queue).await?;
-        let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+        let channel = answered(READING, opened(&connection)).await?;
         let publisher = self.publisher().clone();
         let (page, out) = (VecDeque::new(), Vec::new());
         Ok(DeadLetters { connection, channel, queue, lock, publisher, limit, left, page, out })
@@ -93,7 +96,7 @@ impl RabbitMq {
             return management.delivery_limit(&self.topology().dead_letter_queue, self.broker()).await;
         }
         let connection = self.broker().connect("ichido dead letters").await?;
-        let same = self.topology().has_own_dead_letters(&connection).await?;
+        let same = answered(READING, self.topology().has_own_dead_letters(&connection)).await?;
         if same {
             return Ok(None);
         }
@@ -158,9 +161,12 @@ impl DeadLetters {
     /// If the connection is lost. The broker takes them back then.
     pub async fn close(self) -> Result<()> {
         self.give_back().await?;
-        let channel = self.connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
-        let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
-        unlocked.map(drop).map_err(Error::broker("ending the reading of dead letters"))
+        let unlocked = async {
+            let channel = opened(&self.connection).await?;
+            let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
+            unlocked.map(drop).map_err(Error::broker("ending the reading of dead letters"))
+        };
+        answered(READING, unlocked).await
     }
 
     async fn give_back(&self) -> Result<()> {
@@ -198,7 +204,7 @@ impl DeadLetters {
         let size = self.left.min(PAGE);
         self.left -= size;
         self.out.push(Vec::new());
-        let mut consumer = self.consume(size).await.map_err(Error::broker("reading dead letters"))?;
+        let mut consumer = answered(READING, self.consume(size)).await?;
         for _ in 0..size {
             match timeout(PATIENCE, letter(&mut consumer)).await {
                 Ok(Some(letter)) => self.take(letter?),
@@ -208,19 +214,19 @@ impl DeadLetters {
             }
         }
         // Before anything is deleted: its place would be filled, out of turn.
-        let cancelled = self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
-        cancelled.map_err(Error::broker("reading dead letters"))?;
-        while let Some(letter) = letter(&mut consumer).await {
-            self.take(letter?);
+        for late in answered(READING, cancelled(&self.channel, consumer)).await? {
+            self.take(late);
         }
         Ok(())
     }
 
-    async fn consume(&self, size: u32) -> lapin::Result<Consumer> {
+    async fn consume(&self, size: u32) -> Result<Consumer> {
         let size = u16::try_from(size).expect("a page is small");
-        self.channel.basic_qos(size, BasicQosOptions::default()).await?;
+        let limited = self.channel.basic_qos(size, BasicQosOptions::default()).await;
+        limited.map_err(Error::broker(READING))?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        self.channel.basic_consume(self.queue.as_str().into(), "".into(), options, arguments).await
+        let consumer = self.channel.basic_consume(self.queue.as_str().into(), "".into(), options, arguments).await;
+        consumer.map_err(Error::broker(READING))
     }
 
     fn take(&mut self, letter: Delivery) {
@@ -231,14 +237,29 @@ impl DeadLetters {
 
 async fn letter(consumer: &mut Consumer) -> Option<Result<Delivery>> {
     let letter = poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await?;
-    Some(letter.map(Delivery::new).map_err(Error::broker("reading dead letters")))
+    Some(letter.map(Delivery::new).map_err(Error::broker(READING)))
+}
+
+/// Ends a consumer; what it still had.
+async fn cancelled(channel: &Channel, mut consumer: Consumer) -> Result<Vec<Delivery>> {
+    let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
+    cancelled.map_err(Error::broker(READING))?;
+    let mut late = Vec::new();
+    while let Some(letter) = letter(&mut consumer).await {
+        late.push(letter?);
+    }
+    Ok(late)
+}
+
+async fn opened(connection: &Connection) -> Result<Channel> {
+    connection.create_channel().await.map_err(Error::broker("opening a channel"))
 }
 
 /// Two readings would each find half of the letters. The queue is nobody's but the connection's, and ends with it.
 async fn lock(connection: &Connection, queue: &str) -> Result<String> {
     let name = format!("{}.reading", &queue[..queue.floor_char_boundary(240)]);
     let ours = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
-    let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+    let channel = opened(connection).await?;
     let declared = channel.queue_declare(name.as_str().into(), ours, FieldTable::default()).await;
     declared.map_err(|error| match code(&error) {
         Some(405) => Error::Busy(format!("the dead letters in queue {queue:?} are being read by somebody else")),

@@ -53,7 +53,7 @@ impl ichido::Source for Deliveries {
             out.by_tag.retain(|_, delivery| delivery.is_current());
         }
         out.last += 1;
-        let received = received(out.last, &delivery);
+        let received = Received { tag: out.last, ..delivery.received() };
         let tag = out.last;
         out.by_tag.insert(tag, Arc::new(delivery));
         Some(received)
@@ -84,6 +84,7 @@ impl ichido::Source for Deliveries {
             Settlement::Release => self.source.release(&delivery).await,
             Settlement::Busy => self.source.busy(&delivery).await?,
             Settlement::DeadLetter(reason) => self.source.dead_letter(&delivery, &reason).await?,
+            Settlement::Failed { reason, row } => self.source.bury(&delivery, &reason, &row).await?,
         };
         self.out().by_tag.remove(&tag);
         Ok(())
@@ -94,23 +95,27 @@ impl ichido::Source for Deliveries {
     }
 }
 
-fn received(tag: u64, delivery: &Delivery) -> Received {
-    let id = match delivery.id() {
-        Id::Of(id) => Ok(id),
-        Id::Missing => Err("it has no mutex id".to_owned()),
-        Id::Unreadable(why) => Err(format!("its mutex id cannot be read: {why}")),
-    };
-    Received {
-        tag,
-        id,
-        origin: delivery.origin(),
-        queue: delivery.queue(),
-        message_id: delivery.message_id().map(str::to_owned),
-        sender: delivery.app_id().map(str::to_owned),
-        payload: Arc::clone(&delivery.payload),
-        headers: delivery.headers(),
-        redelivered: delivery.is_redelivered(),
-        sent_at: sent_at(delivery),
+impl Delivery {
+    /// As the core knows it, without a name of its own.
+    #[must_use]
+    pub fn received(&self) -> Received {
+        let id = match self.id() {
+            Id::Of(id) => Ok(id),
+            Id::Missing => Err("it has no mutex id".to_owned()),
+            Id::Unreadable(why) => Err(format!("its mutex id cannot be read: {why}")),
+        };
+        Received {
+            tag: 0,
+            id,
+            origin: self.origin(),
+            queue: self.queue(),
+            message_id: self.message_id().map(str::to_owned),
+            sender: self.app_id().map(str::to_owned),
+            payload: Arc::clone(&self.payload),
+            headers: self.headers(),
+            redelivered: self.is_redelivered(),
+            sent_at: sent_at(self),
+        }
     }
 }
 

@@ -5,9 +5,11 @@ use std::{fmt, sync::Arc};
 
 use lapin::{Acker, BasicProperties, types::ShortString};
 
+use ichido::RowName;
+
 use crate::{
     Id,
-    header::{self, ORIGIN, QUEUE, REDELIVERED},
+    header::{self, ORIGIN, QUEUE, REDELIVERED, ROW},
 };
 
 /// One handing-over of a message.
@@ -51,6 +53,12 @@ impl Delivery {
     #[must_use]
     pub fn queue(&self) -> Option<String> {
         self.header(QUEUE)
+    }
+
+    /// The row of a dead letter that has failed for good.
+    #[must_use]
+    pub fn row(&self) -> Option<RowName> {
+        self.header(ROW)?.parse().ok()
     }
 
     /// What was sent.

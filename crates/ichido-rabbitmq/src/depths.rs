@@ -3,7 +3,7 @@
 
 use lapin::{Connection, options::QueueDeclareOptions, types::FieldTable};
 
-use crate::{Broker, Error, Result, Topology, error::code};
+use crate::{Broker, Error, Result, Topology, broker::answered, error::code};
 
 /// Messages that are ready, per queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +33,16 @@ impl Topology {
 }
 
 pub(crate) async fn look(connection: &Connection, queue: &str) -> Result<(u32, u32)> {
-    let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
-    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
-    let found = found.map_err(|error| match code(&error) {
-        Some(404) => Error::Setup(format!("the queue {queue:?} does not exist")),
-        _ => Error::Broker { doing: format!("looking at queue {queue:?}"), source: error },
-    })?;
+    let doing = format!("looking at queue {queue:?}");
+    let found = answered(&doing, async {
+        let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
+        let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let found = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
+        found.map_err(|error| match code(&error) {
+            Some(404) => Error::Missing(format!("the queue {queue:?} does not exist")),
+            _ => Error::Broker { doing: doing.clone(), source: error },
+        })
+    });
+    let found = found.await?;
     Ok((found.message_count(), found.consumer_count()))
 }

@@ -127,7 +127,9 @@ fn kept(old: &BasicProperties) -> BasicProperties {
 fn without_history(headers: &FieldTable) -> FieldTable {
     let mut kept = FieldTable::default();
     for (name, value) in headers {
-        if !header::is_history(name.as_str()) && ![header::REASON, header::REDELIVERED].contains(&name.as_str()) {
+        if !header::is_history(name.as_str())
+            && ![header::REASON, header::ROW, header::REDELIVERED].contains(&name.as_str())
+        {
             kept.insert(name.clone(), value.clone());
         }
     }

@@ -14,6 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// Something must be changed by hand before this can work; the text says what.
     Setup(String),
+    /// There is no such thing at the broker.
+    Missing(String),
     /// Somebody else is at it; later it works.
     Busy(String),
     /// No address of the broker answers.
@@ -44,7 +46,7 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Error::Setup(_) => false,
+            Error::Setup(_) | Error::Missing(_) => false,
             Error::Busy(_) | Error::Unreachable { .. } | Error::Management { .. } => true,
             Error::Broker { source, .. } => !is_refusal(source),
         }
@@ -59,7 +61,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Setup(text) | Error::Busy(text) => f.write_str(text),
+            Error::Setup(text) | Error::Missing(text) | Error::Busy(text) => f.write_str(text),
             Error::Unreachable { addresses, source } => {
                 write!(f, "the broker at {addresses} does not answer: {source}")
             }
@@ -72,7 +74,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Setup(_) | Error::Busy(_) | Error::Management { .. } => None,
+            Error::Setup(_) | Error::Missing(_) | Error::Busy(_) | Error::Management { .. } => None,
             Error::Unreachable { source, .. } | Error::Broker { source, .. } => Some(source),
         }
     }

@@ -15,6 +15,9 @@ pub const QUEUE: &str = "x-ichido-queue";
 /// Why a message was dead-lettered.
 pub const REASON: &str = "x-ichido-reason";
 
+/// The row of a message that has failed for good.
+pub const ROW: &str = "x-ichido-row";
+
 /// It was handed out before it went to the busy queue, to somebody who did not settle it: the broker forgets that on the way.
 pub(crate) const REDELIVERED: &str = "x-ichido-redelivered";
 

@@ -47,7 +47,7 @@ pub use self::{
     envelope::Envelope,
     error::{Error, Result},
     fan_out::Binding,
-    header::{ID, Id, ORIGIN, QUEUE, REASON},
+    header::{ID, Id, ORIGIN, QUEUE, REASON, ROW},
     link::State,
     management::{Counts, Management},
     publisher::{Publisher, PublisherSettings},

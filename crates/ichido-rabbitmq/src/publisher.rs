@@ -266,17 +266,24 @@ impl Window {
                 Answer::Late => Err(Unpublished::Unknown("the deadline has passed".to_owned())),
             }
         };
-        messages.iter().zip(self.answers).map(fate).collect()
+        let mut fates: Vec<Fate> = messages.iter().zip(self.answers).map(fate).collect();
+        if !returned.is_empty() {
+            // One of them is not in a queue, and nobody can tell which.
+            let unknown = || Err(Unpublished::Unknown("the broker returned a message that it has changed".to_owned()));
+            fates.iter_mut().filter(|fate| fate.is_ok()).for_each(|fate| *fate = unknown());
+        }
+        fates
     }
 }
 
-/// Two messages that are the same in all of this may be taken for each other: their fate is told once for each.
+/// Two messages that are the same in all of this may be taken for each other: their fate is told once for each. Brokers may add to
+/// the other properties on the way.
 fn is_same(returned: &BasicReturnMessage, message: &Envelope) -> bool {
     let delivery = &returned.delivery;
     delivery.exchange == message.exchange
         && delivery.routing_key == message.routing_key
         && delivery.data == message.payload
-        && delivery.properties == message.properties
+        && delivery.properties.message_id() == message.properties.message_id()
 }
 
 /// What a closed channel says about the message that has closed it: 404 is an exchange that is not there.

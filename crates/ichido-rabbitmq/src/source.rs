@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use ichido::Unpublished;
+use ichido::{RowName, Unpublished};
 use lapin::{
     Channel, Connection, Consumer,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
@@ -27,7 +27,7 @@ use tokio::{
 use crate::{
     Broker, Delivery, Envelope, Error, Publisher, Result, State, Topology,
     broker::silent,
-    header::{REASON, REDELIVERED},
+    header::{REASON, REDELIVERED, ROW},
     link::Link,
 };
 
@@ -134,7 +134,7 @@ impl Source {
     /// If it could not be put there. It is not settled then: try again, or release it.
     pub async fn busy(&self, delivery: &Delivery) -> Result<Settled, Unpublished> {
         let mark = delivery.is_redelivered().then_some((REDELIVERED, "true"));
-        self.send_away(delivery, "", &self.shared.topology.busy_queue, mark).await
+        self.send_away(delivery, "", &self.shared.topology.busy_queue, mark.as_slice()).await
     }
 
     /// It goes to the dead letters, with the reason in a header. A copy is with the dead-letter queue before it is
@@ -144,8 +144,18 @@ impl Source {
     /// If it could not be put there. It is not settled then: try again, or release it.
     pub async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<Settled, Unpublished> {
         let topology = &self.shared.topology;
-        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, Some((REASON, shortened(reason))))
-            .await
+        let marks = [(REASON, shortened(reason))];
+        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
+    }
+
+    /// The same for one that has failed for good, with the name of its row: so the doctor knows it, whoever has sent it.
+    ///
+    /// # Errors
+    /// If it could not be put there. It is not settled then: try again, or release it.
+    pub async fn bury(&self, delivery: &Delivery, reason: &str, row: &RowName) -> Result<Settled, Unpublished> {
+        let (topology, row) = (&self.shared.topology, row.to_string());
+        let marks = [(REASON, shortened(reason)), (ROW, &row)];
+        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
     }
 
     /// Receives nothing any more and gives back what nobody has taken. What was taken can still be settled until the source is
@@ -165,15 +175,13 @@ impl Source {
         delivery: &Delivery,
         exchange: &str,
         key: &str,
-        mark: Option<(&str, &str)>,
+        marks: &[(&str, &str)],
     ) -> Result<Settled, Unpublished> {
         if !delivery.is_current() {
             return Ok(Settled::Gone);
         }
-        let copy = Envelope::copy(&delivery.properties, &delivery.payload, exchange, key).and_then(|copy| match mark {
-            Some((header, value)) => copy.header(header, value),
-            None => Ok(copy),
-        });
+        let copy = Envelope::copy(&delivery.properties, &delivery.payload, exchange, key);
+        let copy = marks.iter().fold(copy, |copy, (header, value)| copy?.header(header, value));
         let copy = copy.map_err(|error| Unpublished::Unsent(error.to_string()))?;
         self.shared.publisher.publish_one(copy).await?;
         Ok(self.ack(delivery).await)

@@ -9,7 +9,7 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use crate::{Broker, Error, Result, Version, depths, error::code};
+use crate::{Broker, Error, Result, Version, broker::answered, depths, error::code};
 
 mod look;
 
@@ -96,8 +96,11 @@ impl Topology {
     pub async fn declare(&self, broker: &Broker) -> Result<()> {
         self.refuse(broker.version().await?)?;
         let connection = broker.connect("ichido topology").await?;
-        self.can_be_bound(&connection).await?;
-        self.declare_on(&connection).await
+        let declared = async {
+            self.can_be_bound(&connection).await?;
+            self.declare_on(&connection).await
+        };
+        answered(&format!("declaring queue {:?}", self.queue), declared).await
     }
 
     /// The same on a connection that is there.

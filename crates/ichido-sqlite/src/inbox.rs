@@ -157,3 +157,23 @@ impl Sqlite {
 fn id(delivery: &Delivery) -> &str {
     &delivery.message.key.columns()[0]
 }
+
+/// What a discarded message said, as far as it is kept: no copy of it may pass the inbox later. None if there is no inbox.
+pub(crate) async fn kept_hash(tx: &mut SqliteConnection, queue: &Statements, key: &Key) -> Result<Option<Vec<u8>>> {
+    if !queue.has_inbox() {
+        return Ok(None);
+    }
+    let kept = sqlx::query("select payload from ichido_outbox where mutex = ?").bind(&key.columns()[0]);
+    let payload: Option<Vec<u8>> = kept.fetch_optional(tx).await?.map(|row| row.try_get(0)).transpose()?;
+    Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
+}
+
+/// The message counts as done.
+pub(crate) async fn shut(tx: &mut SqliteConnection, queue: &Statements, key: &Key, hash: Vec<u8>) -> Result<()> {
+    let shut = sqlx::query(
+        "insert into ichido_inbox (id, queue, hash, done_at) values (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) \
+         on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where ichido_inbox.done_at is null",
+    );
+    shut.bind(&key.columns()[0]).bind(&*queue.queue).bind(hash).execute(tx).await?;
+    Ok(())
+}

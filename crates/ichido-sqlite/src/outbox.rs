@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Guarded, Key, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
+    Circulating, Delivery, Guarded, Key, Message, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
     backend::{self, MOST_COUNTED, Sent},
 };
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
@@ -99,7 +99,20 @@ impl Sqlite {
         tx.commit().await
     }
 
-    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
+        let queue = self.queue(&message.queue).await?;
+        queue.refuse_key(&message.key)?;
+        let mut tx = self.begin_tx().await?;
+        match keep_in(tx.connection(), queue, message).await {
+            Ok(()) => tx.commit().await,
+            Err(error) => {
+                tx.rollback().await?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         let queue = self.queue(queue).await?;
         let ms = backend::wait_ms(age);
         let old = sqlx::query(
@@ -108,7 +121,14 @@ impl Sqlite {
         );
         let old = old.bind(&*queue.queue).bind(format!("-{}.{:03} seconds", ms / 1000, ms % 1000));
         let old = old.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.readers).await?;
-        old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect()
+        let old: Vec<Key> =
+            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        if old.is_empty() {
+            return Ok(Circulating::default());
+        }
+        let failed = sqlx::query("select count(*) from ichido_parked where queue = ? and state = 'dead'");
+        let failed: i64 = failed.bind(&*queue.queue).fetch_one(&self.readers).await?.try_get(0)?;
+        Ok(Circulating { old, failed: failed.unsigned_abs() })
     }
 
     pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
@@ -168,29 +188,33 @@ pub(crate) async fn send_guarded(
 }
 
 /// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue.
-pub(crate) async fn republish(tx: &mut SqliteConnection, queue: &Statements, keys: &[Key]) -> Result<()> {
+pub(crate) async fn republish(tx: &mut SqliteConnection, queue: &Statements, keys: &[Key]) -> Result<u64> {
     if queue.mutex.is_none() || keys.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
     let due = format!(
         "update ichido_outbox set published_at = null, due_at = {NOW}, edition = edition + 1, attempts = 0, error = null \
          where mutex in (select value from json_each(?))"
     );
     let ids: Vec<_> = keys.iter().map(|key| &key.columns()[0]).collect();
-    sqlx::query(AssertSqlSafe(due)).bind(serde_json::to_string(&ids)?).execute(tx).await?;
-    Ok(())
+    Ok(sqlx::query(AssertSqlSafe(due)).bind(serde_json::to_string(&ids)?).execute(tx).await?.rows_affected())
 }
 
 /// What another program has published, with a mutex of its own making, is kept when it fails: a retry needs it.
 pub(crate) async fn keep_payload(tx: &mut SqliteConnection, queue: &Statements, delivery: &Delivery) -> Result<()> {
-    let (Some(mutex), None) = (&queue.mutex, &delivery.refused) else { return Ok(()) };
+    if queue.mutex.is_none() || delivery.refused.is_some() {
+        return Ok(());
+    }
+    keep_in(tx, queue, &delivery.message).await
+}
+
+async fn keep_in(tx: &mut SqliteConnection, queue: &Statements, message: &Message) -> Result<()> {
     let keep = format!(
         "insert into ichido_outbox (id, mutex, queue, exchange, routing_key, headers, payload, published_at) \
-         values (?1, ?1, ?2, ?3, ?4, ?5, ?6, {NOW}) on conflict (mutex) do nothing"
+         select id, id, queue, ?3, ?4, ?5, ?6, {NOW} from ichido_mutex where id = ?1 and queue = ?2 on conflict (mutex) do nothing"
     );
-    let message = &delivery.message;
     let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
-    let keep = keep.bind("").bind(&mutex.rules.queue);
+    let keep = keep.bind("").bind(&queue.mutex()?.rules.queue);
     keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).execute(tx).await?;
     Ok(())
 }

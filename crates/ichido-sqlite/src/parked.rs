@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 use crate::{
     Sqlite, fault,
     groups::{free_failed, free_group, hold_group},
-    inbox::set_aside,
+    inbox::{kept_hash, set_aside, shut},
     messages,
     outbox::{keep_payload, republish},
     statements::{Kind, Statements},
@@ -194,6 +194,7 @@ impl Sqlite {
         let text = key.to_string();
         let dead = sqlx::query("select history from ichido_parked where queue = ? and key = ? and state = 'dead'");
         let dead = dead.bind(&*queue.queue).bind(&text).fetch_optional(tx.connection()).await?;
+        let hash = if verb == "discard" { kept_hash(tx.connection(), queue, key).await? } else { None };
         let mut change = sqlx::query(AssertSqlSafe(row.clone()));
         for column in key.columns() {
             change = change.bind(column);
@@ -211,7 +212,14 @@ impl Sqlite {
         };
         sqlx::query(past).bind(&*queue.queue).bind(&text).execute(tx.connection()).await?;
         free_failed(tx.connection(), queue, &text).await?;
-        republish(tx.connection(), queue, std::slice::from_ref(key)).await?;
+        let published = republish(tx.connection(), queue, std::slice::from_ref(key)).await?;
+        if published == 0 && verb == "retry" && queue.mutex.is_some() {
+            tx.rollback().await?;
+            return Err(backend::nothing_kept(&queue.queue, key));
+        }
+        if let Some(hash) = hash {
+            shut(tx.connection(), queue, key, hash).await?;
+        }
         let audit = sqlx::query("insert into ichido_audit (verb, queue, key, detail) values (?, ?, ?, ?)").bind(verb);
         let audit = audit.bind(&*queue.queue).bind(&text).bind(dead.try_get::<String, _>(0)?);
         audit.execute(tx.connection()).await?;

@@ -3,8 +3,9 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Error, Failure, FileSetId, Found, Guard, Isolation, Key, MessageId, NewMessage, ProcessId,
-    Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, backend, stat::Stat,
+    Around, Bell, Circulating, Delivery, Error, Failure, FileSetId, Found, Guard, Isolation, Key, Message, MessageId,
+    NewMessage, ProcessId, Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, backend,
+    stat::Stat,
 };
 use sqlx::SqliteConnection;
 
@@ -152,7 +153,11 @@ impl Store for Sqlite {
         self.leave_turn_of(relay, queue).await
     }
 
-    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+    async fn keep(&self, message: &Message) -> Result<()> {
+        self.keep_message(message).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         self.circulating_of(queue, age, most).await
     }
 

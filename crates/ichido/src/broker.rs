@@ -2,7 +2,7 @@
 //! published and settle it. `ichido-rabbitmq` implements it; [`BrokerReader`](crate::broker_reader) and
 //! [`Relay`](crate::Relay) are its callers. Nothing here knows a protocol, and no broker knows the database.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
 
 use crate::{BoxFuture, Depths, Headers};
 
@@ -92,6 +92,40 @@ pub enum Settlement {
     Busy,
     /// It goes to the dead letters, with this reason.
     DeadLetter(String),
+    /// It has failed for good: the same, and the letter names its row, whoever has sent it.
+    Failed {
+        /// Why.
+        reason: String,
+        /// The row.
+        row: RowName,
+    },
+}
+
+/// Names the row of a message beside a dead letter, without touching what its sender has written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowName {
+    /// The database.
+    pub origin: Arc<str>,
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The id.
+    pub id: String,
+}
+
+impl fmt::Display for RowName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.origin, self.queue, self.id)
+    }
+}
+
+impl FromStr for RowName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.splitn(3, '/');
+        let mut part = || parts.next().filter(|part| !part.is_empty()).ok_or(());
+        Ok(RowName { origin: part()?.into(), queue: part()?.into(), id: part()?.to_owned() })
+    }
 }
 
 /// A message on its way to a broker.

@@ -104,9 +104,7 @@ impl Held {
 
     /// Was it sent from this database, to this queue? Then a row that is missing says that it is done. An inbox knows by itself.
     fn is_ours(&self, guard: &Guard) -> bool {
-        guard.rules.by == GuardBy::Inbox
-            || self.received.origin.as_deref() == Some(&*guard.origin)
-                && self.received.queue.as_deref() == Some(&*self.message.queue)
+        guard.rules.by == GuardBy::Inbox || guard.is_own(&self.message.queue, &self.received)
     }
 }
 
@@ -118,6 +116,13 @@ impl Buffer {
     /// Is this message in hand?
     fn has(&self, key: &Key) -> bool {
         self.admitted.contains_key(key) || self.unclaimed.iter().any(|held| held.message.key == *key)
+    }
+
+    /// Is it in hand by a connection that is gone?
+    fn has_lost(&self, key: &Key) -> bool {
+        let lost = |held: &Held| !held.is_current();
+        self.admitted.get(key).is_some_and(lost)
+            || self.unclaimed.iter().any(|held| held.message.key == *key && lost(held))
     }
 
     /// So many were handed out and are not settled.

@@ -1,12 +1,13 @@
 //! When a process that drains has come to its end: nothing is unprocessed in any of its queues, whoever owns it. Readers ask when
-//! they have nothing in hand; if it takes long, this says why.
+//! they have nothing in hand; if it takes long, this says why. What foreign senders have sent has no rows here: of that the broker
+//! knows, and its reader tells.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use crate::{Clock, Result, Store, life::Life};
+use crate::{Clock, GuardBy, Result, Store, life::Life};
 
 /// What a reader knows about the end of its draining.
 #[derive(Default)]
@@ -35,7 +36,12 @@ impl Draining {
             return Ok(true);
         }
         let queues: Vec<Arc<str>> = life.registration().queues.into_keys().collect();
-        match store.undrained(&queues).await? {
+        // Brokers first: what comes from there leaves its traces in the database before it is gone there.
+        let undrained = match filled(store, life, &queues).await? {
+            None => store.undrained(&queues).await?,
+            filled => filled,
+        };
+        match undrained {
             Some(queue) => self.tell(&queue, clock.now(), poll, lease),
             None => life.note_drained(),
         }
@@ -48,9 +54,20 @@ impl Draining {
             self.held_up = Some(now + lease);
             tracing::info!(
                 queue,
-                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, or a message \
-                 before it in its group waits or has failed (see `ichido failed list --waiting`)"
+                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, a message \
+                 before it in its group waits or has failed (see `ichido failed list --waiting`), or the broker has it"
             );
         }
     }
+}
+
+/// The first queue whose messages have no rows here, and whose broker has not said yet that it has no more.
+async fn filled<S: Store>(store: &S, life: &Life, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+    let at_brokers = store.broker_queues();
+    for queue in queues.iter().filter(|queue| at_brokers.contains(queue)) {
+        if store.guard(queue).await?.rules.by == GuardBy::Inbox && !life.is_emptied(queue) {
+            return Ok(Some(queue.clone()));
+        }
+    }
+    Ok(None)
 }

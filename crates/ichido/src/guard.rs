@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{ClaimBy, GuardBy, Guarded, Headers, Outgoing};
+use crate::{
+    ClaimBy, GuardBy, Guarded, Headers, Key, Outgoing, Received,
+    backend::{LONGEST_ID, inbox_id},
+};
 
 /// What is found in the database when a broker hands a message out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,33 @@ impl Guard {
     /// Is a delivery held by a lock of the business transaction? With an inbox it always can be: its row is one of our own.
     pub(crate) fn locks(&self) -> bool {
         self.rules.claim == ClaimBy::Lock || self.rules.by == GuardBy::Inbox
+    }
+
+    /// Was it sent from this database to this queue?
+    #[must_use]
+    pub fn is_own(&self, queue: &str, received: &Received) -> bool {
+        received.origin.as_deref() == Some(&*self.origin) && received.queue.as_deref() == Some(queue)
+    }
+
+    /// What names a message in the database. With an inbox that is made of who sent it and the id that it was given; what is retried
+    /// comes from here, and has that name already.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    pub fn key_of(&self, queue: &str, received: &Received) -> Result<Key, String> {
+        let id = match self.rules.by {
+            GuardBy::Mutex => received.id.clone()?,
+            GuardBy::Inbox if self.is_own(queue, received) => received.id.clone()?,
+            GuardBy::Inbox => {
+                let given = received.id.clone().or_else(|why| received.message_id.clone().ok_or(why))?;
+                let sender = received.origin.as_deref().or(received.sender.as_deref()).unwrap_or_default();
+                if given.is_empty() { given } else { inbox_id(queue, sender, &given) }
+            }
+        };
+        match id.len() {
+            1..=LONGEST_ID if !id.contains('\0') => Ok(Key::new([id])),
+            _ => Err(format!("an id has 1 to {LONGEST_ID} bytes and no NUL")),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -33,6 +33,8 @@ pub(crate) struct Life {
     pub(crate) buried: Notify,
     /// Nothing was left in any of its queues, at one moment.
     drained: AtomicBool,
+    /// Queues whose broker has nothing more for us; only where it is the broker who knows.
+    emptied: Mutex<BTreeSet<Arc<str>>>,
     /// One suspect at a time: `ichido_process.running` has room for one.
     suspect_runs: AtomicBool,
     /// The readers whose workers may wait for that.
@@ -62,6 +64,7 @@ impl Life {
             claiming: AtomicBool::new(true),
             buried: Notify::new(),
             drained: AtomicBool::new(false),
+            emptied: Mutex::default(),
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
@@ -144,6 +147,20 @@ impl Life {
 
     pub(crate) fn note_drained(&self) {
         self.drained.store(true, Ordering::Release);
+    }
+
+    /// Has the broker of this queue nothing more for us?
+    pub(crate) fn is_emptied(&self, queue: &str) -> bool {
+        self.emptied.lock().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+
+    pub(crate) fn note_emptied(&self, queue: &Arc<str>, emptied: bool) {
+        let mut all = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        if emptied {
+            all.insert(queue.clone());
+        } else {
+            all.remove(queue);
+        }
     }
 
     /// The right to run a suspect, if no other one runs.

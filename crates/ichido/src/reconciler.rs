@@ -27,6 +27,16 @@ pub struct Depths {
     pub dead: u64,
 }
 
+/// What should be with a broker, by the word of the database.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Circulating {
+    /// The keys of messages that were published so long ago, are neither parked nor marked as a process's own, and so should be
+    /// with the broker; the oldest first.
+    pub old: Vec<Key>,
+    /// So many have failed for good, and have a dead letter each. Not counted if nothing circulates.
+    pub failed: u64,
+}
+
 /// What is known about the messages of one queue.
 pub(crate) struct Reconciler {
     looked: Instant,
@@ -52,9 +62,13 @@ impl Reconciler {
             return Ok(0);
         }
         self.looked = clock.now();
-        let before = std::mem::take(&mut self.missing);
-        let old = store.circulating(queue, interval, MOST).await?;
-        if old.is_empty() || !store.take_turn(relay, queue).await? {
+        let circulating = store.circulating(queue, interval, MOST).await?;
+        if circulating.old.is_empty() {
+            self.missing = 0;
+            return Ok(0);
+        }
+        // Whoever has the turn looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
+        if !store.take_turn(relay, queue).await? {
             return Ok(0);
         }
         let depths = match broker.depths().await {
@@ -64,9 +78,8 @@ impl Reconciler {
                 return Ok(0);
             }
         };
-        let (lost, candidates) = missing(store, queue, depths, old).await?;
-        self.missing = lost;
-        let again = before.min(lost);
+        let (lost, candidates) = missing(store, queue, depths, circulating).await?;
+        let again = std::mem::replace(&mut self.missing, lost).min(lost);
         if again == 0 {
             return Ok(0);
         }
@@ -81,12 +94,19 @@ impl Reconciler {
 
 /// How many are missing, and which those may be, the oldest first. What was published lately is among what is there, and not among
 /// what should be: so fewer may be missing than are, until the queue is shorter.
-async fn missing<S: Store>(store: &S, queue: &str, depths: Depths, old: Vec<Key>) -> Result<(usize, Vec<Key>)> {
+async fn missing<S: Store>(
+    store: &S,
+    queue: &str,
+    depths: Depths,
+    circulating: Circulating,
+) -> Result<(usize, Vec<Key>)> {
     let Depths { ready, unacknowledged, busy, dead } = depths;
     let Some(out) = unacknowledged else {
-        let unseen = if ready + busy > 0 { Vec::new() } else { store.circulating(queue, UNSEEN, MOST).await? };
+        let unseen = if ready + busy > 0 { Vec::new() } else { store.circulating(queue, UNSEEN, MOST).await?.old };
         return Ok((unseen.len(), unseen));
     };
-    let there = usize::try_from(ready + out + busy + dead).unwrap_or(usize::MAX);
+    let Circulating { old, failed } = circulating;
+    // The dead letter of what has failed is no copy of what circulates.
+    let there = usize::try_from(ready + out + busy + dead.saturating_sub(failed)).unwrap_or(usize::MAX);
     Ok((old.len().saturating_sub(there), old))
 }

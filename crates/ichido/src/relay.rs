@@ -16,6 +16,7 @@ use crate::{
     broker::{Brokers, DynBroker},
     life::Life,
     reconciler::Reconciler,
+    slot::undisturbed,
 };
 
 /// So many messages are taken at a time: their payloads are what a relay has in memory.
@@ -309,7 +310,9 @@ impl<S: Store> Turn<S> {
         let keep = async move {
             loop {
                 clock.sleep(Duration::from_secs(1)).await;
-                if let Err(error) = store.take_turn(relay, &queue).await {
+                let (store, mine) = (store.clone(), queue.clone());
+                // The publishing may come to its end first; the statement does so all the same.
+                if let Err(error) = undisturbed(async move { store.take_turn(relay, &mine).await }).await {
                     tracing::debug!(%error, %queue, "the turn to publish is not kept");
                 }
             }

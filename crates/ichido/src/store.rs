@@ -14,8 +14,8 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
-    Bell, Delivery, Flags, Found, Guard, Key, MessageId, NewMessage, Publication, Result, Retention, Terms, Unsent,
-    stat::Stat,
+    Bell, Circulating, Delivery, Flags, Found, Guard, Key, Message, MessageId, NewMessage, Publication, Result,
+    Retention, Terms, Unsent, stat::Stat,
 };
 
 /// A database that holds the business tables and ichido's own.
@@ -204,9 +204,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Leaves the turn to others, if this relay has it.
     fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// The keys of messages that were published so long ago, are neither parked nor marked as a process's own, and so should be with
-    /// the broker; the oldest first, up to `most`.
-    fn circulating(&self, queue: &str, age: Duration, most: usize) -> impl Future<Output = Result<Vec<Key>>> + Send;
+    /// What should be with the broker since so long, up to `most`.
+    fn circulating(&self, queue: &str, age: Duration, most: usize) -> impl Future<Output = Result<Circulating>> + Send;
+
+    /// Keeps what a message at a broker says, for a retry, if its row is here and nothing of it is kept: another program has sent it.
+    fn keep(&self, message: &Message) -> impl Future<Output = Result<()>> + Send;
 
     /// Publishes up to `most` of these again that nobody is at, in this order; how many.
     fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> impl Future<Output = Result<u64>> + Send;

@@ -113,6 +113,8 @@ impl<S: Store> Chores<S> {
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot look around");
+                // Others may have been cut off as well: they have time to come back before anybody buries them.
+                self.steady_since = self.clock.now();
                 Around::default()
             }
         };

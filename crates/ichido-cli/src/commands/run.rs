@@ -38,6 +38,7 @@ impl OnStore for With<Run> {
             Err(error) if !error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),
             _ => {}
         }
+        crate::brokers::warnings(config).iter().for_each(|warning| tracing::warn!("{warning}"));
         brokers.declare().await?;
         let code = process.run_request(request).await.map_err(|error| Failure::of::<S>(&error))?;
         Ok(u8::try_from(code).unwrap_or(crate::failure::UNREACHABLE))

@@ -22,6 +22,9 @@ crate::on_all!(
     copies_of_what_is_done_are_deleted_from_the_dead_letters,
     a_copy_whose_ack_is_on_the_way_is_nothing,
     dead_letters_of_others_are_shown_and_never_touched,
+    what_another_program_published_before_its_row_was_there_is_published_again,
+    what_another_program_sent_is_ours_when_it_has_failed,
+    a_broker_that_refuses_us_is_no_broker_without_the_queue,
     many_dead_letters_are_judged_and_deleted,
     mending_in_the_middle_of_live_traffic_loses_and_doubles_nothing,
     rows_that_belong_to_nobody_are_given_back,
@@ -215,6 +218,66 @@ async fn dead_letters_of_others_are_shown_and_never_touched(kind: Kind) {
         assert!(found["done"].is_null(), "{found}");
     }
     world.settles_at(DEAD, 1).await;
+}
+
+/// What another program publishes for a row of its own making.
+fn foreign(id: &str, payload: &str) -> Envelope {
+    let message = Envelope::new("", QUEUE, payload).expect("short names");
+    message.header("x-message-mutex", id).expect("a short name")
+}
+
+async fn run_until_dead(world: &World<'_>) {
+    let [mut process] = world.start(["process"], &[]);
+    world.settles_at(DEAD, 1).await;
+    world.comes_to_rest().await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+}
+
+async fn what_another_program_published_before_its_row_was_there_is_published_again(kind: Kind) {
+    let world = World::new(kind).await;
+    ship(&world, 1).await;
+    world.publish(&[foreign("early", &World::order(2))]).await;
+    run_until_dead(&world).await;
+    world.env.sql("insert into ichido_mutex (id, queue) values ('early', 'orders')").await;
+    relay_after(&world, "1ms");
+    let found = one(&world, &[], 1).await;
+    assert_judged(&found, ["free", "no", "retry"], true);
+    assert_eq!(found["message"], "orders/early", "{found}");
+    assert_eq!(one(&world, &["--fix"], 0).await["done"], "published again, and its dead letter deleted");
+    let [mut process] = world.start(["mended"], &["--drain"]);
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    world.assert_exact(2).await;
+}
+
+async fn what_another_program_sent_is_ours_when_it_has_failed(kind: Kind) {
+    let world = World::new(kind).await;
+    ship(&world, 1).await;
+    world.env.sql("insert into ichido_mutex (id, queue) values ('theirs', 'orders')").await;
+    world.publish(&[foreign("theirs", r#"{"id":2,"name":null}"#)]).await;
+    run_until_dead(&world).await;
+    assert_judged(&one(&world, &[], 1).await, ["failed", "no", "retry"], true);
+    world.configure(|config| config.replace(":name,", "coalesce(:name, 'nobody'),"));
+    world.env.ok(&["failed", "retry", "orders/theirs"]).await;
+    let [mut process] = world.start(["mended"], &["--drain"]);
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    world.comes_to_rest().await;
+    assert_judged(&one(&world, &[], 1).await, ["no", "no", "delete"], true);
+    assert_eq!(one(&world, &["--fix"], 0).await["done"], "deleted");
+    world.assert_exact(2).await;
+}
+
+async fn a_broker_that_refuses_us_is_no_broker_without_the_queue(kind: Kind) {
+    let world = World::new(kind).await;
+    relay_after(&world, "1ms");
+    world.send([1]).await;
+    let (_, place) = world.url.split_once('@').expect("a user and a place");
+    let stranger = format!("amqp://nobody:wrong@{place}");
+    world.env.reconfigure(|config| config.replace(&world.url, &stranger));
+    let ended = world.env.run(&["doctor", "--fix"]).await;
+    assert_eq!((ended.code, &*ended.stdout), (Some(127), ""), "{ended:?}");
+    assert!(ended.stderr.contains("refuses user \"nobody\""), "{ended:?}");
+    assert_eq!(world.unpublished().await, 0, "nothing is published again");
 }
 
 async fn many_dead_letters_are_judged_and_deleted(kind: Kind) {

@@ -13,10 +13,10 @@ crate::on_all!(what_was_purged_in_the_middle_of_a_run_is_published_again_and_pro
 async fn what_was_purged_in_the_middle_of_a_run_is_published_again_and_processed_once(kind: Kind) {
     let node = block_in_place(|| RabbitMq::start_managed(&[]));
     let world = World::at(kind, &node).await;
-    let slow = world.env.slow(if kind == Kind::Sqlite { 20 } else { 100 });
+    let slow = world.env.slow(if kind == Kind::Sqlite { 20 } else { size(500, 100) });
     let managed = format!("relay_after = \"1s\", management = \"{}\"", node.management_url());
     world.configure(|config| config.replace("SLOW", &slow).replace("relay_after = \"1s\"", &managed));
-    let orders = size(60, 1000);
+    let orders = size(100, 1000);
     world.send(1..=orders).await;
     let mut processes = world.start(["one", "two"], &[]);
     world.shipped(5).await;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido_conformance::{proxy::Proxy, servers};
+use ichido_conformance::{proxy::Proxy, servers, size};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
     sqlite::SqliteConnectOptions,
@@ -158,12 +158,12 @@ impl Env {
 
     /// Runs the binary to its end.
     pub async fn run(&self, args: &[&str]) -> Ended {
-        Ended::of(self.command(args).output().await.unwrap())
+        Ended::of(output(args, &mut self.command(args)).await)
     }
 
     /// Runs the binary with these variables in its environment.
     pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
-        Ended::of(self.command(args).envs(variables.iter().copied()).output().await.unwrap())
+        Ended::of(output(args, self.command(args).envs(variables.iter().copied())).await)
     }
 
     /// Runs the binary with this standard input.
@@ -171,7 +171,7 @@ impl Env {
         let file = self.folder().join("input");
         std::fs::write(&file, input).unwrap();
         let mut command = self.command(args);
-        Ended::of(command.stdin(std::fs::File::open(file).unwrap()).output().await.unwrap())
+        Ended::of(output(args, command.stdin(std::fs::File::open(file).unwrap())).await)
     }
 
     /// Runs the binary and expects success.
@@ -233,11 +233,11 @@ impl Env {
     }
 
     async fn postgres(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
+        connected(&self.url).await
     }
 
     async fn mariadb(&self) -> MySqlConnection {
-        MySqlConnection::connect(&self.url).await.unwrap()
+        connected(&self.url).await
     }
 
     /// Sends orders with these ids through the binary.
@@ -287,6 +287,24 @@ impl Env {
             assert_eq!(self.number(query).await, expected, "{what} on {:?}", self.kind);
         }
     }
+}
+
+/// Connects; a server that still has to bury the connections of a process that has ended may refuse for a moment.
+async fn connected<C: Connection>(url: &str) -> C {
+    let since = Instant::now();
+    loop {
+        match C::connect(url).await {
+            Ok(connection) => return connection,
+            Err(error) => assert!(since.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Runs a command to its end; one that does not come to it is killed, and the test fails.
+async fn output(args: &[&str], command: &mut Command) -> Output {
+    let ended = tokio::time::timeout(Duration::from_mins(size(3, 15).into()), command.output()).await;
+    ended.unwrap_or_else(|_| panic!("ichido {args:?} does not end")).unwrap()
 }
 
 /// A running binary.

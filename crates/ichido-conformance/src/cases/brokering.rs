@@ -4,6 +4,7 @@ mod enduring;
 mod keeping;
 mod laning;
 mod receiving;
+mod repairing;
 mod stage;
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use ichido::{Broker as _, Client, Operate, Store};
 
 use self::stage::{Script, Stage, Work, broker_at, outgoing, ways};
-pub use self::{enduring::*, keeping::*, laning::*, receiving::*};
+pub use self::{enduring::*, keeping::*, laning::*, receiving::*, repairing::*};
 use crate::fixture::{Fixture, failed};
 
 pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture>() {
@@ -152,7 +153,7 @@ pub async fn a_message_that_is_sent_with_a_delay_is_published_when_it_is_due<F: 
     let store = stage.store();
     let mut tx = store.begin().await.unwrap();
     let sender = Client::new(store.clone());
-    let sender = sender.queue("orders").delay(Duration::from_millis(500));
+    let sender = sender.queue("orders").delay(Duration::from_secs(3));
     let id = sender.send(F::Store::connection(&mut tx), &1).await.unwrap();
     store.commit(tx).await.unwrap();
     assert_eq!(stage.effects().await, 0);

@@ -49,6 +49,16 @@ pub async fn after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew<F
     running.stop().await;
 }
 
+pub async fn after_a_look_around_that_failed_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(THIRD).await;
+    scene.meddler.harm(Verb::Look, Harm::Before, 1);
+    scene.dial.tick(THIRD).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
 pub async fn after_a_long_sleep_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));

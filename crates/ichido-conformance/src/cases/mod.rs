@@ -30,6 +30,7 @@ pub mod parking;
 pub mod prioritising;
 pub mod publishing;
 pub mod reading;
+pub mod reconciling;
 pub mod relaying;
 pub mod rescuing;
 pub mod retrying;
@@ -154,6 +155,7 @@ macro_rules! conformance {
             the_first_rescue_waits_for_a_lease, after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew,
             after_a_long_sleep_the_wait_for_a_rescue_begins_anew, nothing_is_claimed_while_the_sign_of_life_is_in_doubt,
             what_was_claimed_under_an_old_id_is_not_handed_out, after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued,
+            after_a_look_around_that_failed_the_wait_for_a_rescue_begins_anew,
             after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew
         ]);
         $crate::conformance!(@ $fixture, failing: [
@@ -258,6 +260,10 @@ macro_rules! conformance {
             a_late_confirm_does_not_swallow_a_retry, what_did_not_arrive_is_put_off_and_operators_see_it,
             a_delayed_message_is_published_when_it_is_due, who_looks_around_sees_what_is_to_be_published
         ]);
+        $crate::conformance!(@ $fixture, reconciling: [
+            of_several_relays_one_notices_what_the_broker_has_lost,
+            dead_letters_of_what_has_failed_hide_nothing_that_is_lost
+        ]);
         $crate::conformance!(@ $fixture, publishing: [
             a_client_publishes_through_the_only_broker_or_the_one_that_is_named,
             what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_it_is_done,
@@ -348,7 +354,11 @@ macro_rules! brokering {
             levels_at_a_broker_are_strict_despite_the_prefetch, levels_at_a_broker_have_their_weights,
             a_level_in_the_database_and_one_at_a_broker_share_the_slots, a_higher_message_at_a_broker_starts_next,
             an_old_message_at_a_broker_takes_turns_with_the_level_above,
-            foreign_messages_share_a_transaction, what_is_in_the_inbox_is_forgotten_after_a_while
+            foreign_messages_share_a_transaction, what_is_in_the_inbox_is_forgotten_after_a_while,
+            what_a_lost_connection_had_brought_is_not_busy_when_it_comes_again,
+            a_drain_of_foreign_messages_ends_when_the_broker_has_no_more,
+            a_copy_of_a_foreign_message_that_was_discarded_is_a_duplicate,
+            what_nobody_has_kept_is_not_retried_before_it_comes_again
         ]);
     };
 }

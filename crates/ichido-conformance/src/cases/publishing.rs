@@ -81,10 +81,13 @@ pub async fn what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_i
     assert_eq!(payloads, [r#"{"id":2}"#]);
 }
 
-/// A broker that tells what it is given, and hands out nothing.
-struct Told(mpsc::UnboundedSender<Outgoing>);
+/// A broker that tells what it is given, hands out nothing, and says that it has so many.
+pub(super) struct Told {
+    pub(super) tell: mpsc::UnboundedSender<Outgoing>,
+    pub(super) depths: Option<ichido::Depths>,
+}
 
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Broker for Told {
     type Source = Nothing;
@@ -92,7 +95,7 @@ impl Broker for Told {
     async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
         messages
             .iter()
-            .map(|message| self.0.send(message.clone()).map_err(|_| Unpublished::Unsent(String::new())))
+            .map(|message| self.tell.send(message.clone()).map_err(|_| Unpublished::Unsent(String::new())))
             .collect()
     }
 
@@ -101,7 +104,7 @@ impl Broker for Told {
     }
 
     async fn depths(&self) -> Result<ichido::Depths, String> {
-        Err("nobody asks".into())
+        self.depths.ok_or_else(|| "nobody asks".into())
     }
 }
 
@@ -138,7 +141,7 @@ pub async fn a_relay_wakes_up_when_something_is_published<F: Fixture>() {
     let store = fixture.store_with(with_one_broker());
     let (tell, mut told) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
-    let relay = Relay::new(store.clone()).broker("paid", Told(tell)).poll(Duration::from_hours(1));
+    let relay = Relay::new(store.clone()).broker("paid", Told { tell, depths: None }).poll(Duration::from_hours(1));
     let relay = tokio::spawn(relay.run(stop.clone()));
     let client = Client::new(store.clone());
     // The first may be seen by the relay's first look; the others only if somebody tells.

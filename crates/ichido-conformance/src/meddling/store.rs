@@ -3,8 +3,8 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Delivery, Failure, FileSetId, Found, Guard, Key, MessageId, NewMessage, ProcessId, Publication,
-    Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
+    Around, Bell, Circulating, Delivery, Failure, FileSetId, Found, Guard, Key, Message, MessageId, NewMessage,
+    ProcessId, Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
 };
 
 use super::{Meddler, Verb};
@@ -155,7 +155,11 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.leave_turn(relay, queue).await
     }
 
-    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Vec<Key>> {
+    async fn keep(&self, message: &Message) -> Result<()> {
+        self.inner.keep(message).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         self.inner.circulating(queue, age, most).await
     }
 
@@ -201,7 +205,8 @@ impl<S: Store> Store for Meddled<S> {
 
     /// There may always be something to return or to rescue: the meddler counts who looks.
     async fn look_around(&self, by: &Registration) -> Result<Around> {
-        Ok(Around { due: true, dead: true, ..self.inner.look_around(by).await? })
+        let around = self.meddler.meddle(Verb::Look, None, self.inner.look_around(by)).await?;
+        Ok(Around { due: true, dead: true, ..around })
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {

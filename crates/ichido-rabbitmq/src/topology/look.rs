@@ -8,7 +8,7 @@ use lapin::{
 };
 
 use super::Topology;
-use crate::{Broker, Error, Result, Version, error::code};
+use crate::{Broker, Error, Result, Version, broker::answered, error::code};
 
 /// What is found at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,12 @@ impl Topology {
         let version = broker.version().await?;
         self.refuse(version)?;
         let connection = broker.connect("ichido check").await?;
-        self.can_be_bound(&connection).await?;
-        Ok(Look { version, missing: self.missing(&connection).await? })
+        let looked = async {
+            self.can_be_bound(&connection).await?;
+            self.missing(&connection).await
+        };
+        let missing = answered(&format!("looking at queue {:?}", self.queue), looked).await?;
+        Ok(Look { version, missing })
     }
 
     /// Refuses to bind to an exchange that is not there, before anything is declared.

@@ -28,7 +28,12 @@ impl Bench {
         topology.busy_delay = Duration::from_millis(300);
         change(&mut topology);
         let bench = Self { node, url: node.fresh_vhost(), topology };
-        bench.topology.declare(&bench.broker()).await.expect("a topology");
+        let declared = async {
+            while let Err(error) = bench.topology.declare(&bench.broker()).await {
+                assert!(error.is_transient(), "{error}");
+            }
+        };
+        timeout(LIMIT, declared).await.expect("a topology");
         bench
     }
 

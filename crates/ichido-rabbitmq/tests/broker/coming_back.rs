@@ -1,7 +1,9 @@
 //! After whatever ends a connection, publisher and source come back by themselves.
 
+use std::time::Duration;
+
 use ichido_conformance::servers::RabbitMq;
-use ichido_rabbitmq::{Envelope, Kind, Settled, Source, State, Topology};
+use ichido_rabbitmq::{Envelope, Kind, Publisher, PublisherSettings, Settled, Source, State, Topology};
 
 use crate::bench::{Bench, next, order, text, until};
 
@@ -10,7 +12,9 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     let node: &'static RabbitMq = Box::leak(Box::new(RabbitMq::start(&[])));
     for kind in [Kind::Quorum, Kind::Classic] {
         let bench = Bench::with(node, |topology| topology.kind = kind).await;
-        let (publisher, source) = (bench.publisher(), bench.source(1));
+        let mut settings = PublisherSettings::default();
+        settings.publish_deadline = Duration::from_mins(2);
+        let (publisher, source) = (Publisher::new(bench.broker(), settings), bench.source(1));
         assert!(publisher.publish(&[order("1"), order("2")]).await.iter().all(Result::is_ok));
         let held = next(&source).await;
 

@@ -33,7 +33,7 @@ pub use self::{
     },
     requests::{Other, refuse_request_id, requests},
     sample::Sample,
-    sent::{Sent, UNIQUE_TRIES, delayed, refuse_messages, unique_in_motion, unique_taken},
+    sent::{Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
     stats::{
         MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, STAT_VALUES, StatCells, forgotten_before, stat_assignments, stat_columns,
     },

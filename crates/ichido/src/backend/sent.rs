@@ -57,6 +57,14 @@ pub fn unique_taken(queue: &str, key: &Key) -> Error {
     format!("{queue}/{key} stays failed: a message that was sent later has its unique key").into()
 }
 
+/// A failed message cannot be put back into circulation: what it says is not in the database.
+#[must_use]
+pub fn nothing_kept(queue: &str, key: &Key) -> Error {
+    let text =
+        "nothing of it is kept here, only its dead letter says what it was; `ichido doctor --fix` publishes that again";
+    format!("{queue}/{key} stays failed: {text}").into()
+}
+
 /// Messages with the same unique key were sent and done again and again meanwhile.
 #[must_use]
 pub fn unique_in_motion(unique: &str) -> Error {

@@ -10,10 +10,8 @@ use std::{
 
 use super::{Buffer, Held, Shared, settle::PATIENCE};
 use crate::{
-    Claim, Delivery, Error, Found, Guard, GuardBy, Key, Message, Received, Result, Settlement, Standing, Store,
-    backend::{LONGEST_ID, MOST_KEYS, inbox_id},
-    broker::DynSource,
-    draining::Draining,
+    Claim, Delivery, Depths, Error, Found, GuardBy, Key, Message, Received, Result, Settlement, Standing, Store,
+    backend::MOST_KEYS, broker::DynSource, draining::Draining,
 };
 
 /// What a broker has for us is here so soon after it was asked.
@@ -21,6 +19,9 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 /// The levels below do not wait longer for a broker that does not answer.
 const LONGEST_START: Duration = Duration::from_secs(2);
+
+/// A broker that has nothing for so long has no more.
+const EMPTY: Duration = Duration::from_millis(500);
 
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
@@ -30,8 +31,15 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.cancelled() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut admitting =
-        Admitting { source: None, draining: Draining::default(), begun: None, opened: None, swept: None, shared };
+    let mut admitting = Admitting {
+        source: None,
+        draining: Draining::default(),
+        begun: None,
+        opened: None,
+        swept: None,
+        empty_since: None,
+        shared,
+    };
     while !admitting.shared.closing.is_cancelled() {
         if let Err(error) = admitting.turn().await {
             admitting.shared.buffer().error = Some(error);
@@ -55,6 +63,8 @@ struct Admitting<S: Store> {
     opened: Option<Instant>,
     /// When it was last looked for what the broker hands out again.
     swept: Option<Instant>,
+    /// When the broker was first seen to have nothing, with nothing handed out since.
+    empty_since: Option<Instant>,
 }
 
 impl<S: Store> Admitting<S> {
@@ -66,7 +76,12 @@ impl<S: Store> Admitting<S> {
         let source = self.source.get_or_insert_with(|| receiving.broker.receive(receiving.prefetch)).clone();
         self.settle_in(&source);
         while let Some(received) = source.try_next() {
-            self.admit(&source, received);
+            let Some(held) = self.read(&source, received) else { continue };
+            // What comes again is not busy because a connection that is gone had brought it before.
+            if self.shared.buffer().has_lost(&held.message.key) {
+                self.drop_stale().await;
+            }
+            self.admit(held);
         }
         self.look_for_more(&source);
         let now = self.shared.clock.now();
@@ -118,20 +133,28 @@ impl<S: Store> Admitting<S> {
         }
     }
 
-    fn admit(&self, source: &Arc<dyn DynSource>, received: Received) {
+    /// None if nobody can tell which message it is.
+    fn read(&self, source: &Arc<dyn DynSource>, received: Received) -> Option<Held> {
         let Shared { receiving, .. } = &*self.shared;
         self.note_out(source.prefetch());
-        let id = id_of(&receiving.guard, &receiving.queue, &received);
-        let key = Key::new([id.clone().unwrap_or_default()]);
-        let mut message = Message::new(receiving.queue.clone(), key.clone(), received.payload.clone());
+        if receiving.drain {
+            self.shared.life.note_emptied(&receiving.queue, false);
+        }
+        let key = receiving.guard.key_of(&receiving.queue, &received);
+        let named = key.clone().unwrap_or_else(|_| Key::new([""]));
+        let mut message = Message::new(receiving.queue.clone(), named, received.payload.clone());
         message.headers.clone_from(&received.headers);
         let held = Held { source: source.clone(), received: Arc::new(received), message };
-        if let Err(why) = id {
-            tracing::warn!(queue = %receiving.queue, why, "a delivery without an id that can be read is dead-lettered");
-            return self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
-        }
+        let Err(why) = key else { return Some(held) };
+        tracing::warn!(queue = %receiving.queue, why, "a delivery without an id that can be read is dead-lettered");
+        self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
+        None
+    }
+
+    fn admit(&self, held: Held) {
+        let Shared { receiving, .. } = &*self.shared;
         let mut buffer = self.shared.buffer();
-        if buffer.has(&key) {
+        if buffer.has(&held.message.key) {
             drop(buffer);
             self.shared.turn_away(held, Found::Busy);
         } else if receiving.guard.locks() && !held.received.redelivered {
@@ -244,8 +267,29 @@ impl<S: Store> Admitting<S> {
         if !self.shared.buffer().is_idle() {
             return Ok(false);
         }
+        self.look_whether_emptied().await;
+        if !self.shared.buffer().is_idle() {
+            return Ok(false);
+        }
         let Shared { store, life, clock, receiving, .. } = &*self.shared;
         self.draining.is_over(store, life, &**clock, receiving.poll, receiving.lease).await
+    }
+
+    /// Messages of foreign senders have no rows here: has the broker more of them? It has not if it said so twice, and nothing came
+    /// between: what it hands out just now may be on its way.
+    async fn look_whether_emptied(&mut self) {
+        let Shared { receiving, life, clock, .. } = &*self.shared;
+        if receiving.guard.rules.by != GuardBy::Inbox || life.is_drained() {
+            return;
+        }
+        let now = clock.now();
+        let is_open = self.source.as_ref().is_some_and(|source| source.is_open());
+        let depths = if is_open { receiving.broker.depths().await.ok() } else { None };
+        let is_empty = |depths: &Depths| depths.ready + depths.busy + depths.unacknowledged.unwrap_or(0) == 0;
+        let since = depths.filter(is_empty).map(|_| self.empty_since.unwrap_or(now));
+        let moved = self.shared.buffer().moved;
+        self.empty_since = since.filter(|since| moved.is_none_or(|moved| moved < *since));
+        life.note_emptied(&receiving.queue, self.empty_since.is_some_and(|since| now - since >= EMPTY));
     }
 
     /// The request id is stopped or paused: what is not begun is free for others, and nothing is received.
@@ -280,24 +324,5 @@ impl<S: Store> Admitting<S> {
         for held in back {
             self.shared.send(held, Settlement::Release);
         }
-    }
-}
-
-/// What names the message in the database. With an inbox that is made of who sent it and the id that it was given; what is retried
-/// comes from here, and has that name already.
-fn id_of(guard: &Guard, queue: &str, received: &Received) -> Result<String, String> {
-    let ours = received.origin.as_deref() == Some(&*guard.origin) && received.queue.as_deref() == Some(queue);
-    let id = match guard.rules.by {
-        GuardBy::Mutex => received.id.clone()?,
-        GuardBy::Inbox if ours => received.id.clone()?,
-        GuardBy::Inbox => {
-            let given = received.id.clone().or_else(|why| received.message_id.clone().ok_or(why))?;
-            let sender = received.origin.as_deref().or(received.sender.as_deref()).unwrap_or_default();
-            if given.is_empty() { given } else { inbox_id(queue, sender, &given) }
-        }
-    };
-    match id.len() {
-        1..=LONGEST_ID if !id.contains('\0') => Ok(id),
-        _ => Err(format!("an id has 1 to {LONGEST_ID} bytes and no NUL")),
     }
 }

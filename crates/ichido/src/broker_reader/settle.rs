@@ -9,8 +9,8 @@ use std::{
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{Held, Shared};
-use crate::{Delivery, Found, Mark, OnBusy, Result, Settlement, Store, slot::undisturbed};
+use super::{Held, Receiving, Shared};
+use crate::{Delivery, Found, Mark, OnBusy, Result, RowName, Settlement, Store, slot::undisturbed};
 
 /// How long a settlement that cannot be made waits until it is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ impl<S: Store> Shared<S> {
     fn settle_held(self: &Arc<Self>, held: Held, mark: Option<Mark>, delivery: Delivery) {
         match (mark, delivery.failure) {
             (Some(Mark::Parked), Some(failure)) if failure.retry_after.is_none() => {
-                self.send(held, Settlement::DeadLetter(failure.error));
+                self.bury(held, failure.error);
             }
             // What is parked for a while is published again when its time has come.
             (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
@@ -82,11 +82,18 @@ impl<S: Store> Shared<S> {
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
             Found::Another => Settlement::DeadLetter("another message has this id".into()),
             Found::Waiting => self.duplicate(),
-            Found::Failed => Settlement::DeadLetter("failed".into()),
+            Found::Failed => return self.bury(held, "failed".to_owned()),
         };
         let (queue, id) = (&self.receiving.queue, &held.message.key);
         tracing::debug!(%queue, %id, ?found, ?settlement, "not run");
         self.send(held, settlement);
+    }
+
+    /// It has failed for good, and its row says so.
+    fn bury(self: &Arc<Self>, held: Held, reason: String) {
+        let (origin, queue) = (self.receiving.guard.origin.clone(), self.receiving.queue.clone());
+        let row = RowName { origin, queue, id: held.message.key.columns()[0].clone() };
+        self.send(held, Settlement::Failed { reason, row });
     }
 
     /// It is done, or is published again when its time has come: this copy is of no use.
@@ -105,8 +112,23 @@ impl<S: Store> Shared<S> {
     }
 
     async fn until_settled(self: Arc<Self>, held: Held, settlement: Settlement) {
+        if let Settlement::Failed { .. } = settlement {
+            self.keep(&held).await;
+        }
         self.settle_at_broker(&held, settlement).await;
         self.is_settled();
+    }
+
+    /// A retry needs what it says, and if a foreign sender has sent it, it may be nowhere in the database: whose process has died
+    /// with it could not keep it.
+    async fn keep(&self, held: &Held) {
+        let Receiving { guard, queue, .. } = &self.receiving;
+        if guard.is_own(queue, &held.received) || held.message.payload.len() > guard.payload_limit {
+            return;
+        }
+        if let Err(error) = self.store.keep(&held.message).await {
+            tracing::warn!(%error, %queue, id = %held.message.key, "only its dead letter says what it was");
+        }
     }
 
     /// One fewer is out.

@@ -1,7 +1,11 @@
 //! The task that keeps a [`QueueReader`](super::QueueReader)'s buffer filled. It is the only one that claims, so that claims
 //! of one process never race each other, and its errors reach the workers through the buffer.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Look, Shared};
 use crate::{Delivery, Error, Key, ProcessId, Result, Store, draining::Draining};
@@ -30,7 +34,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
 struct Claimer<S: Store> {
     shared: Arc<Shared<S>>,
     /// When the database was last asked what is ours.
-    asked: std::time::Instant,
+    asked: Instant,
     draining: Draining,
 }
 
@@ -138,19 +142,13 @@ impl<S: Store> Claimer<S> {
         if count > 0 {
             self.draining.goes_on();
             for delivery in found {
-                buffer.put(self.dated(delivery));
+                buffer.put(dated(delivery, began));
             }
         }
         if std::mem::take(&mut buffer.awaited) || count > 0 {
             reading.changed.notify_one();
         }
         Ok(count)
-    }
-
-    /// The same delivery, with the time of its sending by our clock.
-    fn dated(&self, delivery: Delivery) -> Delivery {
-        let sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
-        Delivery { sent, ..delivery }
     }
 
     /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
@@ -161,10 +159,11 @@ impl<S: Store> Claimer<S> {
             let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
             waiting.chain(buffer.in_flight.keys()).cloned().collect()
         };
+        let asked = self.shared.clock.now();
         let own = self.shared.store.claimed(process, &self.shared.reading.queue).await?;
         let mut buffer = self.shared.buffer();
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
-            buffer.put(self.dated(delivery));
+            buffer.put(dated(delivery, asked));
         }
         self.shared.reading.changed.notify_one();
         Ok(())
@@ -216,4 +215,10 @@ async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) 
         () = one => {}
         () = other => {}
     }
+}
+
+/// The same delivery, with the time of its sending by our clock; the database was asked then.
+fn dated(delivery: Delivery, asked: Instant) -> Delivery {
+    let sent = delivery.waited.and_then(|waited| asked.checked_sub(waited));
+    Delivery { sent, ..delivery }
 }

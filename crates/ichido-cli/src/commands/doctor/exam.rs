@@ -1,16 +1,19 @@
 //! The examination of one queue at a broker: first its dead letters, a page at a time, then its mutex rows. Each message is judged
 //! by the table in `ichido`'s core, and looked at again, under its row's lock, at the moment something is done about it.
 //!
-//! A dead letter is deleted only if ichido sent it from this database for this queue, and if its row is gone or its payload is kept
-//! here and published again. So nothing is lost, whatever happens meanwhile.
+//! A dead letter is deleted only if it is ours (ichido sent it from this database for this queue, or it has failed here) and its row is
+//! gone or published again; or if it is another program's, has a row here, and what it says is now kept here and published again.
+//! So nothing is lost, whatever happens meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-use ichido::{Guard, GuardBy, InQueue, Key, MessageId, MutexRow, Mutexes, RowState, Sighting, Verdict};
-use ichido_rabbitmq::{DeadLetters, Delivery, Error, Id, REASON, Settled};
+use ichido::{
+    Guard, GuardBy, InQueue, Key, Message, MessageId, MutexRow, Mutexes, RowName, RowState, Sighting, Verdict,
+};
+use ichido_rabbitmq::{DeadLetters, Delivery, Error, REASON, Settled};
 
 use super::report::{Counts, Finding, Report};
 use crate::{brokers::Kept, failure::Failure, open::Backend, output};
@@ -35,6 +38,14 @@ struct Depths {
     at: Instant,
     counted: ichido::Depths,
     consumers: u32,
+}
+
+/// A dead letter, by name.
+struct Named {
+    /// As the reader would name it.
+    key: Option<Key>,
+    /// Why it is not ours.
+    foreign: Option<String>,
 }
 
 pub(super) struct Exam<'a, S> {
@@ -105,31 +116,38 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     async fn page(&mut self, letters: &mut DeadLetters, page: &[Delivery]) -> Result<(), Failure> {
-        let keys: Vec<Key> = page.iter().filter_map(|letter| self.ours(letter).ok()).collect();
+        let named: Vec<Named> = page.iter().map(|letter| self.named(letter)).collect();
+        let keys: Vec<Key> = named.iter().filter_map(|named| named.key.clone()).collect();
         let rows = self.look(Mutexes::These(&keys)).await?;
         let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
-        for letter in page {
-            match self.ours(letter) {
-                Ok(key) => self.letter(letters, letter, &key, rows.get(&key)).await?,
-                Err(why) => self.foreign(letter, &why)?,
+        for (letter, named) in page.iter().zip(named) {
+            let row = named.key.as_ref().and_then(|key| rows.get(key));
+            match (&named.key, &named.foreign) {
+                (Some(key), None) => self.letter(letters, letter, key, row, true).await?,
+                (Some(key), Some(_)) if row.is_some() => self.letter(letters, letter, key, row, false).await?,
+                (_, why) => self.foreign(letter, why.as_deref().unwrap_or("it has no id"))?,
             }
         }
         Ok(())
     }
 
-    /// The key of a letter that ichido sent from this database for this queue; or why it is not one.
-    fn ours(&self, letter: &Delivery) -> Result<Key, String> {
-        let id = match letter.id() {
-            Id::Of(id) => id,
-            Id::Missing => return Err("it has no id".to_owned()),
-            Id::Unreadable(why) => return Err(format!("its id cannot be read: {why}")),
-        };
-        match (letter.origin(), letter.queue()) {
-            (Some(origin), _) if origin != *self.guard.origin => Err(format!("{id} comes from another database")),
-            (None, _) => Err(format!("{id} was not sent by ichido")),
-            (_, queue) if queue.as_deref() != Some(&*self.kept.name) => Err(format!("{id} is for another queue")),
-            _ => Ok(Key::new([id])),
+    /// Which message a letter is of, and whether it is ours.
+    fn named(&self, letter: &Delivery) -> Named {
+        let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name;
+        if let Some(row) = letter.row().filter(ours) {
+            return Named { key: Some(Key::new([row.id])), foreign: None };
         }
+        let received = letter.received();
+        let foreign = match (&received.id, &received.origin) {
+            (Err(why), _) => Some(why.clone()),
+            (Ok(id), Some(origin)) if **origin != *self.guard.origin => {
+                Some(format!("{id} comes from another database"))
+            }
+            (Ok(id), None) => Some(format!("{id} was not sent by ichido")),
+            (Ok(id), _) if !self.guard.is_own(&self.kept.name, &received) => Some(format!("{id} is for another queue")),
+            _ => None,
+        };
+        Named { key: self.guard.key_of(&self.kept.name, &received).ok(), foreign }
     }
 
     fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
@@ -146,55 +164,66 @@ impl<'a, S: Backend> Exam<'a, S> {
         letter: &Delivery,
         key: &Key,
         row: Option<&MutexRow>,
+        ours: bool,
     ) -> Result<(), Failure> {
         self.dead.insert(key.clone());
         if self.again.contains(key) {
             let meaning = "another copy of what is published again".to_owned();
-            let done = Some(deleted(letters.delete(letter).await));
+            let done = Some(if ours { deleted(letters.delete(letter).await) } else { "left alone" });
             let finding = Finding { dead: true, verdict: Verdict::Delete, done, ..self.finding(key, meaning) };
             return self.report.finding(&finding);
         }
         let row = self.probed(row.cloned(), true).await?;
         let (mut finding, sighting) = self.judge(key, row.as_ref(), true);
         if self.fix {
-            finding.done = self.mend(letters, letter, key, row.as_ref(), sighting.judge().verdict).await?;
+            finding.done = match &row {
+                Some(row) => self.mend(letters, letter, row, ours, sighting.judge().verdict).await?,
+                None if ours => self.clear(letters, letter, key).await?,
+                None => Some("left alone"),
+            };
         }
         self.report.finding(&finding)
     }
 
-    /// What is done about a dead letter.
-    async fn mend(
+    /// A letter of ours without a row is a copy of what is done.
+    async fn clear(
         &mut self,
         letters: &mut DeadLetters,
         letter: &Delivery,
         key: &Key,
-        row: Option<&MutexRow>,
+    ) -> Result<Option<&'static str>, Failure> {
+        // In an inbox, what has no row may still be undone; not what had one because it had failed.
+        let had_row = self.guard.rules.by == GuardBy::Mutex || letter.row().is_some();
+        let gone = had_row && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
+        Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }))
+    }
+
+    /// What is done about a dead letter that has a row.
+    async fn mend(
+        &mut self,
+        letters: &mut DeadLetters,
+        letter: &Delivery,
+        row: &MutexRow,
+        ours: bool,
         verdict: Verdict,
     ) -> Result<Option<&'static str>, Failure> {
-        let Some(row) = row else {
-            // In an inbox, what has no row may still be undone.
-            let mutex = self.guard.rules.by == GuardBy::Mutex;
-            let gone = mutex && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
-            return Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }));
-        };
         if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
             return Ok(None);
         }
-        if row.kept {
-            return Ok(match self.act(row).await? {
-                true if letters.delete(letter).await == Settled::Told => {
-                    Some("published again, and its dead letter deleted")
-                }
-                true => Some("published again"),
-                false => Some("left alone"),
-            });
+        if !row.kept {
+            // The dead letter is the message: what it says is in the database before anything is done.
+            let mut message = Message::new(self.kept.name.as_str(), row.key.clone(), letter.payload());
+            message.headers = letter.headers();
+            self.store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))?;
         }
-        // Nothing of it is kept here: the dead letter is the message.
-        if row.state == RowState::Failed && !self.act(row).await? {
-            return Ok(Some("left alone"));
-        }
-        let moved = letters.move_to(letter, "", &self.kept.rabbitmq().topology().queue).await;
-        Ok(Some(if moved.is_ok() { "put back into the queue" } else { "left alone" }))
+        let is_copy = ours || !row.kept;
+        Ok(Some(match self.act(row).await? {
+            true if is_copy && letters.delete(letter).await == Settled::Told => {
+                "published again, and its dead letter deleted"
+            }
+            true => "published again",
+            false => "left alone",
+        }))
     }
 
     /// Makes a message due, if it is still as it was seen: its row's lock tells.
@@ -315,7 +344,7 @@ async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
     let at = Instant::now();
     let found = match kept.rabbitmq().depths().await {
         Ok(found) => found,
-        Err(Error::Setup(_)) => return Ok(None),
+        Err(Error::Missing(_)) => return Ok(None),
         Err(error) => return Err(kept.failure(&error)),
     };
     let unacknowledged = match kept.rabbitmq().management() {

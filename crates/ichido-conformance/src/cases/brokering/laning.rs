@@ -61,12 +61,13 @@ fn set(policy: Policy, levels: [&str; 2]) -> LaneSet {
     LaneSet::new("site", policy).level(Level::new("a", levels[0])).level(Level::new("b", levels[1]))
 }
 
-/// All of the higher level started before the lower one. A broker that hands out nothing for 50 ms is taken to have no more, and
-/// on a machine that is very busy that may happen: a few may be early, but not as many as are read ahead.
+/// The higher level started before the lower one. A broker that hands out nothing for 50 ms is taken to have no more, and on a machine
+/// that is very busy that may happen: some may be early, but not most of them.
 fn is_strict(order: &[String], high: &str) {
+    let lower = |queues: &[String]| queues.iter().filter(|queue| *queue != high).count();
     let last = order.iter().rposition(|queue| queue == high).expect("some are of the higher level");
-    let early = order[..last].iter().filter(|queue| *queue != high).count();
-    assert!(early <= 3, "{early} of the lower level start before the last of the higher one: {order:?}");
+    let early = lower(&order[..last]);
+    assert!(2 * early <= lower(order), "{early} of the lower level start before the last of the higher one: {order:?}");
 }
 
 pub async fn levels_at_a_broker_are_strict_despite_the_prefetch<F: Fixture>() {
@@ -93,10 +94,9 @@ pub async fn levels_at_a_broker_have_their_weights<F: Fixture>() {
     stage.until_effects(130).await;
     process.end().await;
     let order = order(&script);
-    let is_even = |window: &&[String]| window.iter().filter(|queue| *queue == "high").count() == 3;
-    let even = order[..110].windows(4).filter(is_even).count();
-    // One that is late, see `is_strict`, is in four of them.
-    assert!(even >= 85, "only in {even} of 107 are three of four high: {order:?}");
+    // Three of four, and some more or fewer if the broker is silent for a while, see `is_strict`.
+    let high = order[..80].iter().filter(|queue| *queue == "high").count();
+    assert!((48..=72).contains(&high), "{high} of 80 are high, not 60: {order:?}");
 }
 
 pub async fn a_level_in_the_database_and_one_at_a_broker_share_the_slots<F: Fixture>() {
@@ -121,9 +121,12 @@ pub async fn a_higher_message_at_a_broker_starts_next<F: Fixture>() {
     script.entered().await;
     send(&stage, "high", 1).await;
     stage.until("it is in hand", async || stage.depth("high") == (0, 1)).await;
-    script.open(1);
-    script.entered().await;
-    assert_eq!(order(&script), ["low", "high"]);
+    // The node has handed it out, and we may still be about to read it: some of the lower level may start before it, not all.
+    script.open(5);
+    for _ in 0..5 {
+        script.entered().await;
+    }
+    assert!(order(&script).contains(&"high".to_owned()), "{:?}", order(&script));
     script.open(100);
     stage.until_effects(11).await;
     tokio::time::timeout(LIMIT, process.end()).await.unwrap();
@@ -131,13 +134,19 @@ pub async fn a_higher_message_at_a_broker_starts_next<F: Fixture>() {
 
 pub async fn an_old_message_at_a_broker_takes_turns_with_the_level_above<F: Fixture>() {
     let stage = Stage::<F>::new(ways::<F>()[0]).await;
-    send(&stage, "low", 5).await;
-    send(&stage, "high", 20).await;
-    let script = Script::new(0, false);
+    send(&stage, "low", 8).await;
+    send(&stage, "high", 60).await;
+    let script = Script::new(0, true);
     let lanes = set(Policy::Strict, ["high", "low"]).age_after(Duration::from_millis(1));
     let process = run(&stage, lanes, &script);
-    stage.until_effects(25).await;
-    process.end().await;
+    script.entered().await;
+    // Its age is known when it is in hand, and the two levels have a connection each.
+    stage.until("the old ones are in hand", async || stage.depth("low").1 >= 4).await;
+    script.open(100);
+    stage.until_effects(68).await;
+    tokio::time::timeout(LIMIT, process.end()).await.unwrap();
     let order = order(&script);
-    assert!(order[..10].iter().any(|queue| queue == "low"), "{order:?}");
+    let last = order.iter().rposition(|queue| queue == "high").unwrap();
+    let old = order[..last].iter().filter(|queue| *queue == "low").count();
+    assert!(old > 3, "only {old} of the lower level start before the last of the higher one: {order:?}");
 }

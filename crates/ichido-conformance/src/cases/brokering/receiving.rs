@@ -4,13 +4,23 @@ use std::time::Duration;
 
 use ichido::{Broker as _, Operate, Retention, Store};
 
-use super::stage::{Script, Stage, Work, broker_at, outgoing, ways};
+use super::stage::{LIMIT, Script, Stage, Work, broker_at, outgoing, ways};
 use crate::fixture::{Fixture, failed};
 
 async fn stage<F: Fixture>() -> Stage<F> {
     let stage = Stage::<F>::new(ways::<F>()[0]).await.inbox();
-    stage.broker().declare().await.unwrap();
+    declare(&stage.broker()).await;
     stage
+}
+
+/// Declares the queue, again and again while the broker has no time for it.
+pub(super) async fn declare(broker: &ichido_rabbitmq::RabbitMq) {
+    let declared = async {
+        while let Err(error) = broker.declare().await {
+            assert!(error.is_transient(), "{error}");
+        }
+    };
+    tokio::time::timeout(LIMIT, declared).await.expect("the queue is declared");
 }
 
 /// Nothing is left at the broker and in the database but ids.
@@ -102,7 +112,7 @@ pub async fn each_of_three_queues_has_its_effect_once<F: Fixture>() {
             (topology.busy_delay, topology.bindings) = (busy_delay, vec![("amq.fanout".into(), String::new())]);
         };
         let broker = broker_at(&stage.url, fanned);
-        broker.declare().await.unwrap();
+        declare(&broker).await;
         let mut rules = stage.rules.clone();
         (rules.exchange, rules.routing_key, rules.queue) = ("amq.fanout".into(), String::new(), name.into());
         let store = stage.db.store_with(vec![ichido::Queue::broker(name, rules)]);

@@ -24,6 +24,9 @@ use crate::{
 /// Nothing that works takes so long, however busy the machine is.
 pub(super) const LIMIT: Duration = Duration::from_mins(1);
 
+/// A machine that stands still for some seconds is no death.
+const LEASE: Duration = Duration::from_secs(6);
+
 /// A database and a vhost.
 pub(super) struct Stage<F: Fixture> {
     pub(super) db: F,
@@ -125,7 +128,7 @@ impl<F: Fixture> Stage<F> {
         let pool = pool(Pool::new("Work").from("orders").concurrency(4).retry(retry));
         let process = Process::new(self.store()).broker("orders", broker).action(pool, action);
         let process = process.poll(Duration::from_millis(200)).check(Duration::from_millis(200)).stop_on(stop.clone());
-        let process = change(process.lease(Duration::from_secs(2)));
+        let process = change(process.lease(LEASE));
         Running { stop, ended: tokio::spawn(process.run()) }
     }
 
@@ -152,8 +155,12 @@ impl<F: Fixture> Stage<F> {
 
     /// Everything at the broker and in the database is as a done message leaves it.
     pub(super) async fn ends_empty(&self) {
+        let empty = || ["orders", "orders.busy", "orders.dead"].iter().all(|queue| self.depth(queue) == (0, 0));
+        // The node counts five times a second, so one look is not enough.
         self.until("all queues are empty", async || {
-            ["orders", "orders.busy", "orders.dead"].iter().all(|queue| self.depth(queue) == (0, 0))
+            let seen = empty();
+            tokio::time::sleep(Duration::from_millis(if seen { 300 } else { 0 })).await;
+            seen && empty()
         })
         .await;
         for table in ["ichido_mutex", "ichido_outbox", "ichido_parked"] {
@@ -223,7 +230,11 @@ impl<F: Fixture> Stage<F> {
     pub(super) async fn publish_copies(&self, ids: &[String]) {
         let origin = self.origin().await;
         let copies: Vec<_> = ids.iter().map(|id| outgoing(id, &origin, Some("orders"))).collect();
-        for fate in self.broker().publish(&copies).await {
+        self.publish(&copies).await;
+    }
+
+    pub(super) async fn publish(&self, messages: &[ichido::Outgoing]) {
+        for fate in self.broker().publish(messages).await {
             fate.expect("confirmed");
         }
     }
@@ -239,7 +250,7 @@ pub(super) fn broker_at(url: &str, change: impl FnOnce(&mut Topology)) -> Rabbit
     topology.busy_delay = Duration::from_millis(300);
     change(&mut topology);
     let mut settings = PublisherSettings::default();
-    settings.publish_deadline = Duration::from_secs(5);
+    settings.publish_deadline = Duration::from_secs(10);
     RabbitMq::new(Broker::new([url]).expect("a URL"), topology, settings)
 }
 

@@ -113,7 +113,7 @@ impl Running {
         let process = process.action(pool, Serving { diary: diary.clone(), _store: PhantomData });
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { tokio::time::timeout(PATIENCE * 2, process.run()).await }).unwrap().unwrap()
+            runtime.block_on(async { tokio::time::timeout(PATIENCE * 4, process.run()).await }).unwrap().unwrap()
         });
         Running { stop, thread }
     }
