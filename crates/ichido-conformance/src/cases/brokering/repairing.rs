@@ -18,7 +18,9 @@ pub async fn what_a_lost_connection_had_brought_is_not_busy_when_it_comes_again<
         let ids = stage.send(20).await;
         let broker = broker_at(&proxy.url(&stage.url), |_| {});
         let ahead = |pool: ichido::Pool| pool.read_ahead(20);
-        let process = stage.process_with(broker, Work::of(script.clone()), ahead, |process| process);
+        // Nobody looks for what is lost before it comes again.
+        let seldom = |process: ichido::Process<F::Store>| process.poll(LIMIT);
+        let process = stage.process_with(broker, Work::of(script.clone()), ahead, seldom);
         for _ in 0..4 {
             script.entered().await;
         }
