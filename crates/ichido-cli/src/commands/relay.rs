@@ -26,7 +26,9 @@ impl OnStore for Relay {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), "what is being published comes to its end")?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
-        crate::brokers::warnings(config).iter().for_each(|warning| tracing::warn!("{warning}"));
+        for warning in crate::brokers::warnings(config) {
+            tracing::warn!("{warning}");
+        }
         brokers.declare().await?;
         for kept in brokers.iter() {
             tracing::info!("relaying `{}` to {}", kept.name, kept.addresses());

@@ -30,7 +30,8 @@ impl OnStore for With<Run> {
         process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
         let request = request(self.args, arguments);
         stop_on_signals(stop, "running messages come to their end, the rest is released")?;
-        for warning in program::few_connections(config).into_iter().chain(program::masked_keys(config)) {
+        let warnings = program::few_connections(config).into_iter().chain(program::masked_keys(config));
+        for warning in warnings.chain(crate::brokers::warnings(config)) {
             tracing::warn!("{warning}");
         }
         match program::check_statements(&checked, config).await {
@@ -38,7 +39,6 @@ impl OnStore for With<Run> {
             Err(error) if !error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),
             _ => {}
         }
-        crate::brokers::warnings(config).iter().for_each(|warning| tracing::warn!("{warning}"));
         brokers.declare().await?;
         let code = process.run_request(request).await.map_err(|error| Failure::of::<S>(&error))?;
         Ok(u8::try_from(code).unwrap_or(crate::failure::UNREACHABLE))
