@@ -209,18 +209,26 @@ impl MySql {
         if queue.mutex.is_none() || delivery.refused.is_some() {
             return Ok(());
         }
-        self.keep_in(tx, queue, &delivery.message).await
+        self.keep_in(tx, queue, &delivery.message).await?;
+        Ok(())
     }
 
-    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
-        let queue = self.queue(&message.queue).await?;
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<bool> {
+        let (queue, id) = (self.queue(&message.queue).await?, &message.key.columns()[0]);
         queue.refuse_key(&message.key)?;
         let mut tx = self.begin_own().await?;
-        self.keep_in(&mut tx, queue, message).await?;
-        Ok(tx.commit().await?)
+        let lock = format!(
+            "select cast(id as char) from {} where id = ? and queue = ? for update skip locked",
+            self.shared.schema.mutex
+        );
+        let lock = sqlx::query(AssertSqlSafe(lock)).bind(id).bind(&*queue.queue);
+        let found: Option<String> = lock.fetch_optional(&mut *tx).await?.map(|row| row.try_get(0)).transpose()?;
+        let kept = found.as_ref() == Some(id) && self.keep_in(&mut tx, queue, message).await?;
+        tx.commit().await?;
+        Ok(kept)
     }
 
-    async fn keep_in(&self, tx: &mut MySqlConnection, queue: &Statements, message: &Message) -> Result<()> {
+    async fn keep_in(&self, tx: &mut MySqlConnection, queue: &Statements, message: &Message) -> Result<bool> {
         let keep = format!(
             "insert into {outbox} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, published_at) \
              select m.id, m.id, m.queue, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6) from {mutex} m \
@@ -231,8 +239,7 @@ impl MySql {
         let keep = sqlx::query(AssertSqlSafe(keep)).bind("").bind(&queue.mutex()?.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         let keep = keep.bind(&message.key.columns()[0]).bind(&*queue.queue);
-        keep.execute(tx).await?;
-        Ok(())
+        Ok(keep.execute(tx).await?.rows_affected() == 1)
     }
 
     pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {

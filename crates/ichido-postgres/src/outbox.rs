@@ -148,18 +148,24 @@ impl Postgres {
         if queue.mutex.is_none() || delivery.refused.is_some() {
             return Ok(());
         }
-        self.keep_in(tx, queue, &delivery.message).await
+        self.keep_in(tx, queue, &delivery.message).await?;
+        Ok(())
     }
 
-    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
-        let queue = self.queue(&message.queue).await?;
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<bool> {
+        let (queue, id) = (self.queue(&message.queue).await?, &message.key.columns()[0]);
         queue.refuse_key(&message.key)?;
         let mut tx = self.begin_own().await?;
-        self.keep_in(&mut tx, queue, message).await?;
-        Ok(tx.commit().await?)
+        let lock =
+            format!("select id from {} where id = $1 and queue = $2 for update skip locked", self.shared.schema.mutex);
+        let lock = sqlx::query(AssertSqlSafe(lock)).bind(id).bind(&*queue.queue);
+        let found: Option<String> = lock.fetch_optional(&mut *tx).await?.map(|row| row.try_get(0)).transpose()?;
+        let kept = found.as_ref() == Some(id) && self.keep_in(&mut tx, queue, message).await?;
+        tx.commit().await?;
+        Ok(kept)
     }
 
-    async fn keep_in(&self, tx: &mut PgConnection, queue: &Statements, message: &Message) -> Result<()> {
+    async fn keep_in(&self, tx: &mut PgConnection, queue: &Statements, message: &Message) -> Result<bool> {
         let keep = format!(
             "insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, published_at) \
              select id, id, $2, $3, $4, $5, $6, clock_timestamp() from {} where id = $1 and queue = $2 on conflict (mutex) do nothing",
@@ -169,8 +175,7 @@ impl Postgres {
         // To this queue only, by the exchange that leads to every queue by its name.
         let keep = keep.bind("").bind(&queue.mutex()?.rules.queue);
         let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
-        keep.execute(tx).await?;
-        Ok(())
+        Ok(keep.execute(tx).await?.rows_affected() == 1)
     }
 
     pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {

@@ -148,7 +148,7 @@ impl Store for Postgres {
         self.leave_turn_of(relay, queue).await
     }
 
-    async fn keep(&self, message: &Message) -> Result<()> {
+    async fn keep(&self, message: &Message) -> Result<bool> {
         self.keep_message(message).await
     }
 

@@ -163,16 +163,19 @@ impl ichido::Broker for RabbitMq {
 
     /// With what is out and not acknowledged, if the management API was given.
     async fn depths(&self) -> Result<ichido::Depths, String> {
-        let told = match &self.management {
-            Some(management) => self.counted(management).await,
-            None => self.topology.depths(&self.broker).await.map(|seen| ichido::Depths {
-                ready: seen.queue.into(),
-                unacknowledged: None,
-                busy: seen.busy.into(),
-                dead: seen.dead.into(),
-            }),
-        };
-        told.map_err(|error| error.to_string())
+        if let Some(management) = &self.management {
+            match self.counted(management).await {
+                Ok(counted) => return Ok(counted),
+                Err(error) => tracing::warn!(%error, "nobody counts what is handed out"),
+            }
+        }
+        let seen = self.topology.depths(&self.broker).await.map_err(|error| error.to_string())?;
+        Ok(ichido::Depths {
+            ready: seen.queue.into(),
+            unacknowledged: None,
+            busy: seen.busy.into(),
+            dead: seen.dead.into(),
+        })
     }
 }
 

@@ -99,12 +99,15 @@ impl Sqlite {
         tx.commit().await
     }
 
-    pub(crate) async fn keep_message(&self, message: &Message) -> Result<()> {
+    pub(crate) async fn keep_message(&self, message: &Message) -> Result<bool> {
         let queue = self.queue(&message.queue).await?;
         queue.refuse_key(&message.key)?;
         let mut tx = self.begin_tx().await?;
         match keep_in(tx.connection(), queue, message).await {
-            Ok(()) => tx.commit().await,
+            Ok(kept) => {
+                tx.commit().await?;
+                Ok(kept)
+            }
             Err(error) => {
                 tx.rollback().await?;
                 Err(error)
@@ -205,18 +208,19 @@ pub(crate) async fn keep_payload(tx: &mut SqliteConnection, queue: &Statements, 
     if queue.mutex.is_none() || delivery.refused.is_some() {
         return Ok(());
     }
-    keep_in(tx, queue, &delivery.message).await
+    keep_in(tx, queue, &delivery.message).await?;
+    Ok(())
 }
 
-async fn keep_in(tx: &mut SqliteConnection, queue: &Statements, message: &Message) -> Result<()> {
+async fn keep_in(tx: &mut SqliteConnection, queue: &Statements, message: &Message) -> Result<bool> {
     let keep = format!(
         "insert into ichido_outbox (id, mutex, queue, exchange, routing_key, headers, payload, published_at) \
          select id, id, queue, ?3, ?4, ?5, ?6, {NOW} from ichido_mutex where id = ?1 and queue = ?2 on conflict (mutex) do nothing"
     );
     let keep = sqlx::query(AssertSqlSafe(keep)).bind(&message.key.columns()[0]).bind(&*queue.queue);
     let keep = keep.bind("").bind(&queue.mutex()?.rules.queue);
-    keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload).execute(tx).await?;
-    Ok(())
+    let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
+    Ok(keep.execute(tx).await?.rows_affected() == 1)
 }
 
 /// So long after now, as SQLite counts.

@@ -153,7 +153,7 @@ impl Store for Sqlite {
         self.leave_turn_of(relay, queue).await
     }
 
-    async fn keep(&self, message: &Message) -> Result<()> {
+    async fn keep(&self, message: &Message) -> Result<bool> {
         self.keep_message(message).await
     }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Clock, Delivery, Error, Guard, GuardBy, Key, Message, Reader, Received, Result, Store, Turn,
+    Clock, Delivery, Error, Guard, Key, Message, Reader, Received, Result, Store, Turn,
     broker::{DynBroker, DynSource},
     flags::Following,
     life::Life,
@@ -100,11 +100,6 @@ struct Held {
 impl Held {
     fn is_current(&self) -> bool {
         self.source.is_current(self.received.tag)
-    }
-
-    /// Was it sent from this database, to this queue? Then a row that is missing says that it is done. An inbox knows by itself.
-    fn is_ours(&self, guard: &Guard) -> bool {
-        guard.rules.by == GuardBy::Inbox || guard.is_own(&self.message.queue, &self.received)
     }
 }
 

@@ -36,12 +36,7 @@ impl Draining {
             return Ok(true);
         }
         let queues: Vec<Arc<str>> = life.registration().queues.into_keys().collect();
-        // Brokers first: what comes from there leaves its traces in the database before it is gone there.
-        let undrained = match filled(store, life, &queues).await? {
-            None => store.undrained(&queues).await?,
-            filled => filled,
-        };
-        match undrained {
+        match undrained(store, life, &queues, clock).await? {
             Some(queue) => self.tell(&queue, clock.now(), poll, lease),
             None => life.note_drained(),
         }
@@ -61,13 +56,35 @@ impl Draining {
     }
 }
 
-/// The first queue whose messages have no rows here, and whose broker has not said yet that it has no more.
-async fn filled<S: Store>(store: &S, life: &Life, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-    let at_brokers = store.broker_queues();
+/// The first queue with something unprocessed. A message may be on its way from the database to a broker, or from there to the
+/// database, where it leaves its traces before it is gone at the broker: so the database is looked at before and after.
+async fn undrained<S: Store>(
+    store: &S,
+    life: &Life,
+    queues: &[Arc<str>],
+    clock: &dyn Clock,
+) -> Result<Option<Arc<str>>> {
+    let inboxes = inboxes(store, queues).await?;
+    let mut left = store.undrained(queues).await?;
+    if left.is_none() && !inboxes.is_empty() {
+        if let Some(filled) = inboxes.iter().find(|queue| !life.is_emptied(queue)) {
+            return Ok(Some(filled.clone()));
+        }
+        left = store.undrained(queues).await?;
+    }
+    if left.is_some() {
+        life.note_undrained(clock.now());
+    }
+    Ok(left)
+}
+
+/// The queues whose messages have no rows here before they run: only their brokers know whether there are any.
+async fn inboxes<S: Store>(store: &S, queues: &[Arc<str>]) -> Result<Vec<Arc<str>>> {
+    let (at_brokers, mut inboxes) = (store.broker_queues(), Vec::new());
     for queue in queues.iter().filter(|queue| at_brokers.contains(queue)) {
-        if store.guard(queue).await?.rules.by == GuardBy::Inbox && !life.is_emptied(queue) {
-            return Ok(Some(queue.clone()));
+        if store.guard(queue).await?.rules.by == GuardBy::Inbox {
+            inboxes.push(queue.clone());
         }
     }
-    Ok(None)
+    Ok(inboxes)
 }

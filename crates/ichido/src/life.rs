@@ -2,7 +2,7 @@
 //! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -33,8 +33,10 @@ pub(crate) struct Life {
     pub(crate) buried: Notify,
     /// Nothing was left in any of its queues, at one moment.
     drained: AtomicBool,
-    /// Queues whose broker has nothing more for us; only where it is the broker who knows.
-    emptied: Mutex<BTreeSet<Arc<str>>>,
+    /// Since when the brokers of these queues have nothing more for us; only where it is the broker who knows.
+    emptied: Mutex<BTreeMap<Arc<str>, Instant>>,
+    /// When something was last left in the database.
+    undrained: Mutex<Option<Instant>>,
     /// One suspect at a time: `ichido_process.running` has room for one.
     suspect_runs: AtomicBool,
     /// The readers whose workers may wait for that.
@@ -65,6 +67,7 @@ impl Life {
             buried: Notify::new(),
             drained: AtomicBool::new(false),
             emptied: Mutex::default(),
+            undrained: Mutex::default(),
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             executions: AtomicU64::new(0),
@@ -149,18 +152,25 @@ impl Life {
         self.drained.store(true, Ordering::Release);
     }
 
-    /// Has the broker of this queue nothing more for us?
+    /// Has the broker of this queue nothing more for us? What was in the database meanwhile may have sent something there.
     pub(crate) fn is_emptied(&self, queue: &str) -> bool {
-        self.emptied.lock().unwrap_or_else(PoisonError::into_inner).contains(queue)
+        let undrained = *self.undrained.lock().unwrap_or_else(PoisonError::into_inner);
+        let emptied = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        emptied.get(queue).is_some_and(|since| undrained.is_none_or(|undrained| undrained < *since))
     }
 
-    pub(crate) fn note_emptied(&self, queue: &Arc<str>, emptied: bool) {
-        let mut all = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
-        if emptied {
-            all.insert(queue.clone());
-        } else {
-            all.remove(queue);
+    /// The broker of this queue has nothing more for us since then.
+    pub(crate) fn note_emptied(&self, queue: &Arc<str>, since: Option<Instant>) {
+        let mut emptied = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        match since {
+            Some(since) => drop(emptied.insert(queue.clone(), since)),
+            None => drop(emptied.remove(queue)),
         }
+    }
+
+    /// Something is left in the database.
+    pub(crate) fn note_undrained(&self, now: Instant) {
+        *self.undrained.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
     /// The right to run a suspect, if no other one runs.

@@ -208,7 +208,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn circulating(&self, queue: &str, age: Duration, most: usize) -> impl Future<Output = Result<Circulating>> + Send;
 
     /// Keeps what a message at a broker says, for a retry, if its row is here and nothing of it is kept: another program has sent it.
-    fn keep(&self, message: &Message) -> impl Future<Output = Result<()>> + Send;
+    /// False if that is not so, or somebody is at its row.
+    fn keep(&self, message: &Message) -> impl Future<Output = Result<bool>> + Send;
 
     /// Publishes up to `most` of these again that nobody is at, in this order; how many.
     fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> impl Future<Output = Result<u64>> + Send;

@@ -358,6 +358,8 @@ macro_rules! brokering {
             what_a_lost_connection_had_brought_is_not_busy_when_it_comes_again,
             a_drain_of_foreign_messages_ends_when_the_broker_has_no_more,
             a_copy_of_a_foreign_message_that_was_discarded_is_a_duplicate,
+            another_message_with_the_id_of_one_that_has_failed_stays_apart,
+            a_drain_waits_for_what_goes_from_the_database_to_a_broker,
             what_nobody_has_kept_is_not_retried_before_it_comes_again
         ]);
     };

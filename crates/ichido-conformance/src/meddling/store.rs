@@ -155,7 +155,7 @@ impl<S: Store> Store for Meddled<S> {
         self.inner.leave_turn(relay, queue).await
     }
 
-    async fn keep(&self, message: &Message) -> Result<()> {
+    async fn keep(&self, message: &Message) -> Result<bool> {
         self.inner.keep(message).await
     }
 

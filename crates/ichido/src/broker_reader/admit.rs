@@ -23,6 +23,9 @@ const LONGEST_START: Duration = Duration::from_secs(2);
 /// A broker that has nothing for so long has no more.
 const EMPTY: Duration = Duration::from_millis(500);
 
+/// Nor has one whose counts, which are some seconds old, say so for so long.
+const COUNTED: Duration = Duration::from_secs(10);
+
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
@@ -138,7 +141,7 @@ impl<S: Store> Admitting<S> {
         let Shared { receiving, .. } = &*self.shared;
         self.note_out(source.prefetch());
         if receiving.drain {
-            self.shared.life.note_emptied(&receiving.queue, false);
+            self.shared.life.note_emptied(&receiving.queue, None);
         }
         let key = receiving.guard.key_of(&receiving.queue, &received);
         let named = key.clone().unwrap_or_else(|_| Key::new([""]));
@@ -275,26 +278,47 @@ impl<S: Store> Admitting<S> {
         self.draining.is_over(store, life, &**clock, receiving.poll, receiving.lease).await
     }
 
-    /// Messages of foreign senders have no rows here: has the broker more of them? It has not if it said so twice, and nothing came
-    /// between: what it hands out just now may be on its way.
+    /// Messages of foreign senders have no rows here: has the broker more of them? It has not if it said so twice, and nothing came or
+    /// went between: what it hands out just now may be on its way.
     async fn look_whether_emptied(&mut self) {
         let Shared { receiving, life, clock, .. } = &*self.shared;
         if receiving.guard.rules.by != GuardBy::Inbox || life.is_drained() {
             return;
         }
         let now = clock.now();
-        let is_open = self.source.as_ref().is_some_and(|source| source.is_open());
-        let depths = if is_open { receiving.broker.depths().await.ok() } else { None };
-        let is_empty = |depths: &Depths| depths.ready + depths.busy + depths.unacknowledged.unwrap_or(0) == 0;
-        let since = depths.filter(is_empty).map(|_| self.empty_since.unwrap_or(now));
-        let moved = self.shared.buffer().moved;
-        self.empty_since = since.filter(|since| moved.is_none_or(|moved| moved < *since));
-        life.note_emptied(&receiving.queue, self.empty_since.is_some_and(|since| now - since >= EMPTY));
+        let (since, lasts) = match self.depths().await {
+            Some(depths) if depths.ready + depths.busy + depths.unacknowledged.unwrap_or(0) == 0 => {
+                // Whoever counts what is out does so only now and then.
+                (Some(self.empty_since.unwrap_or(now)), if depths.unacknowledged.is_some() { COUNTED } else { EMPTY })
+            }
+            _ => (None, EMPTY),
+        };
+        let still = |since: &Instant| {
+            let buffer = self.shared.buffer();
+            buffer.out() == 0 && buffer.moved.is_none_or(|moved| moved < *since)
+        };
+        self.empty_since = since.filter(still);
+        life.note_emptied(&receiving.queue, self.empty_since.filter(|since| now - *since >= lasts));
+    }
+
+    /// How full the queue is, if the broker tells soon. Nobody who ends or pauses waits for that.
+    async fn depths(&self) -> Option<Depths> {
+        let Shared { receiving, closing, .. } = &*self.shared;
+        if !self.source.as_ref().is_some_and(|source| source.is_open()) {
+            return None;
+        }
+        tokio::select! {
+            depths = tokio::time::timeout(PATIENCE, receiving.broker.depths()) => depths.ok()?.ok(),
+            () = closing.cancelled() => None,
+            () = receiving.following.held() => None,
+        }
     }
 
     /// The request id is stopped or paused: what is not begun is free for others, and nothing is received.
     async fn hold(&mut self) -> Result<()> {
         self.give_back().await;
+        self.empty_since = None;
+        self.shared.life.note_emptied(&self.shared.receiving.queue, None);
         let Shared { receiving, wake, closing, .. } = &*self.shared;
         tokio::select! {
             () = receiving.following.resumed(), if !receiving.following.stop.is_cancelled() => {}

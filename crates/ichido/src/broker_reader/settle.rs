@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 
 use super::{Held, Receiving, Shared};
-use crate::{Delivery, Found, Mark, OnBusy, Result, RowName, Settlement, Store, slot::undisturbed};
+use crate::{Delivery, Found, GuardBy, Mark, OnBusy, Result, RowName, Settlement, Store, slot::undisturbed};
 
 /// How long a settlement that cannot be made waits until it is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -64,7 +64,8 @@ impl<S: Store> Shared<S> {
 
     /// Its row is not to be had.
     pub(super) fn turn_away(self: &Arc<Self>, held: Held, found: Found) {
-        let ours = held.is_ours(&self.receiving.guard);
+        let Receiving { guard, queue, .. } = &self.receiving;
+        let (inbox, own) = (guard.rules.by == GuardBy::Inbox, guard.is_own(queue, &held.received));
         let settlement = match found {
             // A process died with it: it is marked as our own before it runs.
             Found::Free(_) => {
@@ -73,19 +74,21 @@ impl<S: Store> Shared<S> {
             }
             Found::Busy => {
                 self.meter().found_busy();
-                match self.receiving.guard.rules.on_busy {
+                match guard.rules.on_busy {
                     OnBusy::Delay => Settlement::Busy,
                     OnBusy::DeadLetter => Settlement::DeadLetter("busy".into()),
                 }
             }
-            Found::Nothing if ours => self.duplicate(),
+            // It is done, if it was one of ours; an inbox knows by itself.
+            Found::Nothing if inbox || own => self.duplicate(),
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
             Found::Another => Settlement::DeadLetter("another message has this id".into()),
             Found::Waiting => self.duplicate(),
+            // In an inbox it may be another message with the same id: only who runs it can tell.
+            Found::Failed if inbox && !own => Settlement::DeadLetter("failed".into()),
             Found::Failed => return self.bury(held, "failed".to_owned()),
         };
-        let (queue, id) = (&self.receiving.queue, &held.message.key);
-        tracing::debug!(%queue, %id, ?found, ?settlement, "not run");
+        tracing::debug!(%queue, id = %held.message.key, ?found, ?settlement, "not run");
         self.send(held, settlement);
     }
 
@@ -126,7 +129,8 @@ impl<S: Store> Shared<S> {
         if guard.is_own(queue, &held.received) || held.message.payload.len() > guard.payload_limit {
             return;
         }
-        if let Err(error) = self.store.keep(&held.message).await {
+        let (store, message) = (self.store.clone(), held.message.clone());
+        if let Err(error) = undisturbed(async move { store.keep(&message).await }).await {
             tracing::warn!(%error, %queue, id = %held.message.key, "only its dead letter says what it was");
         }
     }

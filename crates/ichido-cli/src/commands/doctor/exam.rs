@@ -44,6 +44,8 @@ struct Depths {
 struct Named {
     /// As the reader would name it.
     key: Option<Key>,
+    /// It has failed here, and so has had a row.
+    failed: bool,
     /// Why it is not ours.
     foreign: Option<String>,
 }
@@ -123,8 +125,8 @@ impl<'a, S: Backend> Exam<'a, S> {
         for (letter, named) in page.iter().zip(named) {
             let row = named.key.as_ref().and_then(|key| rows.get(key));
             match (&named.key, &named.foreign) {
-                (Some(key), None) => self.letter(letters, letter, key, row, true).await?,
-                (Some(key), Some(_)) if row.is_some() => self.letter(letters, letter, key, row, false).await?,
+                (Some(key), Some(_)) if row.is_some() => self.letter(letters, letter, key, row, &named).await?,
+                (Some(key), None) => self.letter(letters, letter, key, row, &named).await?,
                 (_, why) => self.foreign(letter, why.as_deref().unwrap_or("it has no id"))?,
             }
         }
@@ -135,7 +137,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     fn named(&self, letter: &Delivery) -> Named {
         let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name;
         if let Some(row) = letter.row().filter(ours) {
-            return Named { key: Some(Key::new([row.id])), foreign: None };
+            return Named { key: Some(Key::new([row.id])), failed: true, foreign: None };
         }
         let received = letter.received();
         let foreign = match (&received.id, &received.origin) {
@@ -147,7 +149,7 @@ impl<'a, S: Backend> Exam<'a, S> {
             (Ok(id), _) if !self.guard.is_own(&self.kept.name, &received) => Some(format!("{id} is for another queue")),
             _ => None,
         };
-        Named { key: self.guard.key_of(&self.kept.name, &received).ok(), foreign }
+        Named { key: self.guard.key_of(&self.kept.name, &received).ok(), failed: false, foreign }
     }
 
     fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
@@ -164,8 +166,9 @@ impl<'a, S: Backend> Exam<'a, S> {
         letter: &Delivery,
         key: &Key,
         row: Option<&MutexRow>,
-        ours: bool,
+        named: &Named,
     ) -> Result<(), Failure> {
+        let ours = named.foreign.is_none();
         self.dead.insert(key.clone());
         if self.again.contains(key) {
             let meaning = "another copy of what is published again".to_owned();
@@ -178,7 +181,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         if self.fix {
             finding.done = match &row {
                 Some(row) => self.mend(letters, letter, row, ours, sighting.judge().verdict).await?,
-                None if ours => self.clear(letters, letter, key).await?,
+                None if ours => self.clear(letters, letter, key, named.failed).await?,
                 None => Some("left alone"),
             };
         }
@@ -191,9 +194,10 @@ impl<'a, S: Backend> Exam<'a, S> {
         letters: &mut DeadLetters,
         letter: &Delivery,
         key: &Key,
+        failed: bool,
     ) -> Result<Option<&'static str>, Failure> {
         // In an inbox, what has no row may still be undone; not what had one because it had failed.
-        let had_row = self.guard.rules.by == GuardBy::Mutex || letter.row().is_some();
+        let had_row = self.guard.rules.by == GuardBy::Mutex || failed;
         let gone = had_row && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
         Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }))
     }
@@ -214,7 +218,9 @@ impl<'a, S: Backend> Exam<'a, S> {
             // The dead letter is the message: what it says is in the database before anything is done.
             let mut message = Message::new(self.kept.name.as_str(), row.key.clone(), letter.payload());
             message.headers = letter.headers();
-            self.store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))?;
+            if !self.store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
+                return Ok(Some("left alone"));
+            }
         }
         let is_copy = ours || !row.kept;
         Ok(Some(match self.act(row).await? {

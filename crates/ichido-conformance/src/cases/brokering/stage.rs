@@ -87,6 +87,17 @@ impl<F: Fixture> Stage<F> {
         }
     }
 
+    /// What the dead letters say, and whether they name a row.
+    pub(super) async fn letters(&self) -> Vec<(String, bool)> {
+        let mut reading = self.broker().dead_letters().await.expect("a reading");
+        let mut letters = Vec::new();
+        while let Some(letter) = reading.next().await.expect("a letter") {
+            letters.push((String::from_utf8_lossy(letter.payload()).into_owned(), letter.row().is_some()));
+        }
+        reading.close().await.expect("given back");
+        letters
+    }
+
     /// Deletes a queue, as an operator would.
     pub(super) async fn delete(&self, queue: &str) {
         let connection = lapin::Connection::connect(&self.url, lapin::ConnectionProperties::default());
