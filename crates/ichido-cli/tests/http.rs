@@ -174,10 +174,10 @@ async fn no_connection_and_no_answer_are_retried() {
     assert_eq!(env.number("select attempts from ichido_parked").await, 3);
 
     let silent = Server::start(|_| String::new()).await;
-    let env = posting(&silent, r#", timeout = "100ms""#).await;
+    let env = posting(&silent, r#", timeout = "1s""#).await;
     env.ok(&["send", "mail", "{}"]).await;
     env.ok(RUN).await;
-    assert!(failed(&env).await[0].ends_with("/hook: no answer within 100ms"), "{:?}", failed(&env).await);
+    assert!(failed(&env).await[0].ends_with("/hook: no answer within 1s"), "{:?}", failed(&env).await);
     assert_eq!(silent.posts().len(), 3);
 }
 
