@@ -131,6 +131,13 @@ impl Link {
         }
     }
 
+    /// Closes the connection, if there is one: what the broker has handed out through it goes back.
+    pub(crate) async fn close(&self) {
+        if let Some(connection) = self.slot.lock().await.current.take() {
+            let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
+        }
+    }
+
     /// Tells what happens to a connection, as long as it is the current one. One that is lost is no trouble yet: whoever needs it
     /// next makes another.
     fn follow(&self, connection: &Connection) {

@@ -192,6 +192,11 @@ impl Drop for Source {
     fn drop(&mut self) {
         self.task.abort();
         self.shared.ready().clear();
+        // By word: a consumer that was only just opening would hold on to its connection, and to what the broker has handed out.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let shared = Arc::clone(&self.shared);
+            runtime.spawn(async move { shared.link.close().await });
+        }
     }
 }
 

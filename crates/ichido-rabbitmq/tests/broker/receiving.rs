@@ -142,6 +142,19 @@ async fn a_closed_source_gives_back_what_nobody_took_and_lets_the_rest_be_settle
     bench.settles_at("orders", 4, 0).await;
 }
 
+/// Whatever it was doing: connecting, declaring, or waiting for the answer to its first question.
+#[tokio::test]
+async fn a_source_that_is_dropped_while_it_opens_gives_everything_back() {
+    let bench = Bench::new().await;
+    bench.send(0..5).await;
+    for milliseconds in 0..60 {
+        let source = bench.source(5);
+        tokio::time::sleep(std::time::Duration::from_millis(milliseconds)).await;
+        drop(source);
+    }
+    bench.settles_at("orders", 5, 0).await;
+}
+
 #[tokio::test]
 async fn a_dropped_source_gives_everything_back() {
     let bench = Bench::new().await;
