@@ -347,14 +347,9 @@ impl Statements {
         let Conditions { new, failed, fail, revive, nobody, complete, .. } = &conditions;
         let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
         let (key, out) = (rows.key_is(), rows.key_out());
-        // What was never tried may be on its way to a queue of ours.
-        let (literal, outbox) = (quote::literal(&queue.name)?, &schema.outbox);
-        let unpublished = match rows.kind {
-            Kind::Mutex => format!(
-                "and not exists (select 1 from {outbox} where queue = {literal} and published_at is null and mutex is null and attempts = 0)"
-            ),
-            Kind::Table | Kind::Managed => String::new(),
-        };
+        let literal = quote::literal(&queue.name)?;
+        let unpublished =
+            if rows.kind == Kind::Mutex { backend::none_unpublished(&schema.outbox, &literal) } else { String::new() };
         let mine = format!("t.{owner} = ? and {new}");
         let (by_key, held) = (rows.by_key(), rows.held(new));
         let waits = format!("t.{owner} = {nobody} and {new}");

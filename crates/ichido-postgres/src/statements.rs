@@ -233,14 +233,9 @@ impl Statements {
         let mine = format!("t.{owner} = {} and {new}", rows.me());
         let held = rows.held(new);
         let update = |set: &str| format!("update {table} t set {set} where {} and {held}", rows.key_is(2));
-        // What was never tried may be on its way to a queue of ours.
-        let (literal, outbox) = (quote::literal(&queue.name)?, &schema.outbox);
-        let unpublished = match rows.kind {
-            Kind::Mutex => format!(
-                "and not exists (select 1 from {outbox} where queue = {literal} and published_at is null and mutex is null and attempts = 0)"
-            ),
-            Kind::Table | Kind::Managed => String::new(),
-        };
+        let literal = quote::literal(&queue.name)?;
+        let unpublished =
+            if rows.kind == Kind::Mutex { backend::none_unpublished(&schema.outbox, &literal) } else { String::new() };
         let (key, many, out, group) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.group_out());
         Ok(Statements {
             claim: claim(schema, &queue.name, &rows, &conditions, "")?.into(),

@@ -229,14 +229,9 @@ impl Statements {
         let conditions = rows.mapping.conditions(quote::literal)?;
         let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
         let (table, owner) = (&rows.table, &rows.owner.quoted);
-        // What was never tried may be on its way to a queue of ours.
-        let (literal, outbox) = (quote::literal(&queue.name)?, "ichido_outbox");
-        let unpublished = match rows.kind {
-            Kind::Mutex => format!(
-                "and not exists (select 1 from {outbox} where queue = {literal} and published_at is null and mutex is null and attempts = 0)"
-            ),
-            Kind::Table | Kind::Managed => String::new(),
-        };
+        let literal = quote::literal(&queue.name)?;
+        let unpublished =
+            if rows.kind == Kind::Mutex { backend::none_unpublished("ichido_outbox", &literal) } else { String::new() };
         let mine = format!("t.{owner} = ?1 and {new}");
         let claimable = format!("t.{owner} is null and {new}");
         let (key, out, message) = (rows.key_is(1), rows.key_out(), rows.message());

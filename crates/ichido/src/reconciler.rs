@@ -1,5 +1,5 @@
 //! Notices that a broker has lost messages, by counting: when more of them should be with the broker than are there, in two looks
-//! in a row, that many are published again. The relay asks it now and then. It may be wrong, which costs a duplicate.
+//! one after the other, that many are published again. The relay asks it now and then. It may be wrong, which costs a duplicate.
 
 use std::{
     sync::Arc,

@@ -20,7 +20,7 @@ pub use self::{
     bound::{LowerBound, Start},
     claim::{Claims, claim},
     claim_index::ClaimIndex,
-    drained::first_undrained,
+    drained::{first_undrained, none_unpublished},
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
     mutex::{

@@ -125,8 +125,9 @@ impl<'a, S: Backend> Exam<'a, S> {
         for (letter, named) in page.iter().zip(named) {
             let row = named.key.as_ref().and_then(|key| rows.get(key));
             match (&named.key, &named.foreign) {
-                (Some(key), Some(_)) if row.is_some() => self.letter(letters, letter, key, row, &named).await?,
-                (Some(key), None) => self.letter(letters, letter, key, row, &named).await?,
+                (Some(key), why) if why.is_none() || row.is_some() => {
+                    self.letter(letters, letter, key, row, &named).await?;
+                }
                 (_, why) => self.foreign(letter, why.as_deref().unwrap_or("it has no id"))?,
             }
         }
