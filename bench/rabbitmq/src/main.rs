@@ -18,7 +18,7 @@ use ichido::{
     Broker as _, CancellationToken, ClaimBy, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay,
     Result, Store,
 };
-use ichido_conformance::servers;
+use ichido_test_servers as servers;
 use ichido_postgres::Postgres;
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
 use lapin::{

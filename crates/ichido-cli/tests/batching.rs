@@ -1,6 +1,7 @@
 //! Many messages in one transaction, time limits and isolation, from outside.
 
-use ichido_conformance::{proxy::Cut, size};
+use ichido_test_servers::proxy::Cut;
+use ichido_testkit::size;
 
 mod testenv;
 

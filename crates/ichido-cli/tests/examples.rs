@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use ichido_conformance::servers::RabbitMq;
+use ichido_test_servers::RabbitMq;
 
 /// What each prints, in any order where its workers share the work.
 const PRINTED: &[(&str, &[&str])] = &[

@@ -1,6 +1,7 @@
 //! Faults: rows that cannot be processed, and connections that are cut at COMMIT.
 
-use ichido_conformance::{proxy::Cut, size};
+use ichido_test_servers::proxy::Cut;
+use ichido_testkit::size;
 
 mod testenv;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ichido_conformance::size;
+use ichido_testkit::size;
 
 mod testenv;
 

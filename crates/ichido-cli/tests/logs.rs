@@ -3,7 +3,7 @@
 
 mod testenv;
 
-use ichido_conformance::servers;
+use ichido_test_servers as servers;
 use serde_json::Value;
 use testenv::{Ended, Env, Kind};
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ichido_conformance::{proxy::Proxy, servers, size};
+use ichido_test_servers::{self as servers, proxy::Proxy};
+use ichido_testkit::size;
 
 #[path = "testenv/database.rs"]
 mod database;

@@ -1,11 +1,11 @@
 //! The binary behind pgbouncer in transaction mode: a fleet, kills, COMMITs that are cut on both sides of the pooler, an outage of
 //! the pooler, and every command. What is seen from outside goes directly to the server.
 
-use ichido_conformance::{
+use ichido_test_servers::{
+    self as servers, PgBouncer,
     proxy::{Cut, Proxy},
-    servers::{self, PgBouncer},
-    size,
 };
+use ichido_testkit::size;
 
 mod testenv;
 

@@ -7,8 +7,8 @@ use std::{path::PathBuf, process::Stdio};
 
 use ichido::Pool;
 use ichido_cli::Program;
-use ichido_conformance::cases::reading::Inbox;
 use ichido_sqlite::Sqlite;
+use ichido_testkit::cases::reading::Inbox;
 use testenv::{Env, Kind};
 use tokio::process::Command;
 
@@ -215,7 +215,7 @@ impl Files {
     }
 }
 
-ichido_conformance::reading!(Files);
+ichido_testkit::reading!(Files);
 
 #[test]
 fn the_examples_of_handlers_are_short() {

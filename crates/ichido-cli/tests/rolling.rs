@@ -11,7 +11,7 @@ use std::{
 };
 
 use ichido::CancellationToken;
-use ichido_conformance::size;
+use ichido_testkit::size;
 use tokio::{process::Command, sync::OnceCell};
 
 mod testenv;

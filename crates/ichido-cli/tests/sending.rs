@@ -1,6 +1,6 @@
 //! What `ichido send` can do: later, once per key, in groups, and wake whoever is idle.
 
-use ichido_conformance::size;
+use ichido_testkit::size;
 
 mod testenv;
 

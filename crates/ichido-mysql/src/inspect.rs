@@ -241,7 +241,7 @@ impl Operate for MySql {
 
 #[cfg(test)]
 mod tests {
-    use ichido_conformance::servers;
+    use ichido_test_servers as servers;
     use sqlx::{Connection, MySqlConnection};
 
     use super::*;

@@ -1,11 +1,9 @@
 //! The conformance cases on a private MariaDB, each with a database of its own.
 
 use ichido::{ProcessId, Queue, Result};
-use ichido_conformance::{
-    fixture::{Fixture, TABLES},
-    servers,
-};
 use ichido_mysql::MySql;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
 
 struct OnMariaDb {
@@ -57,7 +55,7 @@ impl Fixture for OnMariaDb {
     }
 }
 
-ichido_conformance::conformance!(OnMariaDb);
-ichido_conformance::locking!(OnMariaDb);
-ichido_conformance::crashing!(OnMariaDb);
-ichido_conformance::brokering!(OnMariaDb);
+ichido_testkit::conformance!(OnMariaDb);
+ichido_testkit::locking!(OnMariaDb);
+ichido_testkit::crashing!(OnMariaDb);
+ichido_testkit::brokering!(OnMariaDb);

@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{Error, NewMessage, Operate, Queue, Registration, Result, Status, Store, Table};
-use ichido_conformance::{fixture::TABLES, servers};
 use ichido_mysql::{MySql, Tx};
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, Row};
 
 struct Scene {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ichido::{Inspect, Operate, ProcessId, Queue, Registration, Status, Store, Table};
-use ichido_conformance::servers;
 use ichido_mysql::MySql;
+use ichido_test_servers as servers;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
 /// More than the pages that sixteen claimed rows need, and far fewer than the table has.

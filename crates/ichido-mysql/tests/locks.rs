@@ -2,8 +2,8 @@
 //! is handed its message at that moment; so no statement may read rows that it does not mean.
 
 use ichido::{Delivery, Found, Guarded, Inspect, Message, NewMessage, Operate, Queue, Store};
-use ichido_conformance::servers;
 use ichido_mysql::MySql;
+use ichido_test_servers as servers;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
 struct Scene {

@@ -6,12 +6,12 @@ use ichido::{
     Context, Error, Failure, NewMessage, Operate, Outcome, Pool, Process, ProcessId, Queue, Registration, Rescued,
     Status, Store, Table,
 };
-use ichido_conformance::{
-    fixture::TABLES,
-    proxy::{Cut, Proxy},
-    servers,
-};
 use ichido_mysql::MySql;
+use ichido_test_servers::{
+    self as servers,
+    proxy::{Cut, Proxy},
+};
+use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
 struct Scene {

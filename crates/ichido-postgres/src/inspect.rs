@@ -227,7 +227,7 @@ impl Operate for Postgres {
 
 #[cfg(test)]
 mod tests {
-    use ichido_conformance::servers;
+    use ichido_test_servers as servers;
     use sqlx::{Connection, PgConnection};
 
     use super::*;

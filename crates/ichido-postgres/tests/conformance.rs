@@ -1,11 +1,9 @@
 //! The conformance cases on a private `PostgreSQL`, each with a database of its own.
 
 use ichido::{ProcessId, Queue, Result};
-use ichido_conformance::{
-    fixture::{Fixture, TABLES},
-    servers,
-};
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 
 struct OnPostgres {
@@ -56,7 +54,7 @@ impl Fixture for OnPostgres {
     }
 }
 
-ichido_conformance::conformance!(OnPostgres);
-ichido_conformance::locking!(OnPostgres);
-ichido_conformance::crashing!(OnPostgres);
-ichido_conformance::brokering!(OnPostgres);
+ichido_testkit::conformance!(OnPostgres);
+ichido_testkit::locking!(OnPostgres);
+ichido_testkit::crashing!(OnPostgres);
+ichido_testkit::brokering!(OnPostgres);

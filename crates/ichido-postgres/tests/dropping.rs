@@ -6,8 +6,9 @@ use std::{task::Poll, time::Duration};
 use ichido::{
     Context, Handler, NewMessage, Next, Operate, Outcome, Pool, Process, Queue, Result, Scope, Status, Store, Table,
 };
-use ichido_conformance::{fixture::TABLES, servers};
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::TABLES;
 use sqlx::{Connection, Executor, PgConnection, Row};
 
 /// More than a pass waits for something.

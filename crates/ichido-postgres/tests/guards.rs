@@ -14,12 +14,12 @@ use ichido::{
     Action, BoxFuture, Clock, Context, Error, Handler, Inspect, NewMessage, Next, Operate, Outcome, ParkedFilter, Pool,
     Process, Queue, Registration, Result, Scope, Status, Store, Table,
 };
-use ichido_conformance::{
-    fixture::TABLES,
-    proxy::{Cut, Proxy},
-    servers,
-};
 use ichido_postgres::Postgres;
+use ichido_test_servers::{
+    self as servers,
+    proxy::{Cut, Proxy},
+};
+use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 struct Scene {

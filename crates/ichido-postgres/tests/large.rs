@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ichido::{Inspect, Operate, ProcessId, Queue, Registration, Status, Store, Table};
-use ichido_conformance::servers;
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 /// More than the pages that sixteen claimed rows need, and far fewer than the table has.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{CancellationToken, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
-use ichido_conformance::servers;
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
 use sqlx::{
     ConnectOptions, Connection, PgConnection, Row,
     postgres::{PgConnectOptions, PgListener},

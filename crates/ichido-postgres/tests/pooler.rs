@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use ichido::{Error, Failure, Inspect, Operate, ProcessId, Queue, Result, Store};
-use ichido_conformance::{
-    fixture::{Fixture, Player, TABLES, effects, send_orders},
-    servers::{self, PgBouncer},
-};
 use ichido_postgres::Postgres;
+use ichido_test_servers::{self as servers, PgBouncer};
+use ichido_testkit::fixture::{Fixture, Player, TABLES, effects, send_orders};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool, Row};
 
 struct ThroughPooler {
@@ -92,8 +90,8 @@ impl Fixture for ThroughPooler {
     }
 }
 
-ichido_conformance::conformance!(ThroughPooler);
-ichido_conformance::crashing!(ThroughPooler);
+ichido_testkit::conformance!(ThroughPooler);
+ichido_testkit::crashing!(ThroughPooler);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pooler_is_found_out_whether_it_refuses_our_settings_or_drops_them() {

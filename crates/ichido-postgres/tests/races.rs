@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{Error, Failure, NewMessage, Operate, ProcessId, Queue, Registration, Rescued, Status, Store, Table};
-use ichido_conformance::{fixture::TABLES, servers};
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 struct Scene {

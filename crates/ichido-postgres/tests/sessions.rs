@@ -6,8 +6,8 @@ use std::{pin::pin, task::Poll, time::Duration};
 use ichido::{
     Claim, Delivery, Found, Guarded, Key, Message, NewMessage, Operate, ProcessId, Queue, Standing, Store, Terms,
 };
-use ichido_conformance::servers;
 use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
 use sqlx::{Connection, Executor, PgConnection, Row};
 
 const FREE: Found = Found::Free(Standing { failures: 0, suspect: false, parked: false });

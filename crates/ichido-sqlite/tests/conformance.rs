@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use ichido::{ProcessId, Queue, Result};
-use ichido_conformance::fixture::{Fixture, TABLES};
 use ichido_sqlite::Sqlite;
+use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{
     AssertSqlSafe, Row, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
@@ -63,6 +63,6 @@ impl Fixture for OnSqlite {
     }
 }
 
-ichido_conformance::conformance!(OnSqlite);
-ichido_conformance::crashing!(OnSqlite);
-ichido_conformance::brokering!(OnSqlite);
+ichido_testkit::conformance!(OnSqlite);
+ichido_testkit::crashing!(OnSqlite);
+ichido_testkit::brokering!(OnSqlite);

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use ichido::{Delivery, Error, Guarded, Key, Message, NewMessage, Operate, Queue, Registration, Status, Store, Table};
-use ichido_conformance::fixture::TABLES;
 use ichido_sqlite::Sqlite;
+use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
 

@@ -1,6 +1,6 @@
 //! The seam for databases. A store keeps queues, claims, parked messages and processes; one method is one verb of
 //! style.md section 4, guarded by claim and state, and obeys the row count. `ichido-sqlite`, `ichido-postgres` and
-//! `ichido-mysql` implement it; `ichido-conformance` says what an implementation must do.
+//! `ichido-mysql` implement it; `ichido-testkit` says what an implementation must do.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

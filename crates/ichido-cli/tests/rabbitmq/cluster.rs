@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use ichido_conformance::{servers::RabbitMqCluster, size};
+use ichido_test_servers::RabbitMqCluster;
+use ichido_testkit::size;
 use tokio::task::block_in_place;
 
 use crate::{

@@ -2,8 +2,8 @@
 //! consumers run; and what it never touches.
 
 use ichido::{Headers, Outgoing};
-use ichido_conformance::size;
 use ichido_rabbitmq::Envelope;
+use ichido_testkit::size;
 use serde_json::Value;
 
 use crate::{

@@ -1,6 +1,7 @@
 //! A queue that an operator has purged by mistake, while consumers run: the reconciler counts, and publishes again what is missing.
 
-use ichido_conformance::{servers::RabbitMq, size};
+use ichido_test_servers::RabbitMq;
+use ichido_testkit::size;
 use tokio::task::block_in_place;
 
 use crate::{

@@ -3,8 +3,8 @@
 
 use std::net::TcpListener;
 
-use ichido_conformance::servers::RabbitMq;
 use ichido_rabbitmq::{Broker, Topology};
+use ichido_test_servers::RabbitMq;
 
 use crate::{
     testenv::{Ended, Env, Kind},

@@ -8,11 +8,11 @@ use std::{
 };
 
 use ichido::{ClaimBy, Guarded, Queue};
-use ichido_conformance::{
+use ichido_test_servers::{
+    RabbitMq,
     proxy::{Cut, Proxy},
-    servers::RabbitMq,
-    size,
 };
+use ichido_testkit::size;
 use tokio::{sync::mpsc::unbounded_channel, task::block_in_place, time::timeout};
 
 use crate::{

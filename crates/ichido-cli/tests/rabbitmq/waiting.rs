@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use ichido::{ClaimBy, Client, Guarded, Queue};
-use ichido_conformance::servers::RabbitMq;
+use ichido_test_servers::RabbitMq;
 
 use crate::{
     ledger::Written,

@@ -6,8 +6,8 @@
 use std::time::{Duration, Instant};
 
 use ichido::{Headers, Outgoing};
-use ichido_conformance::{proxy::Proxy, servers::RabbitMq};
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
+use ichido_test_servers::{RabbitMq, proxy::Proxy};
 
 use crate::testenv::{Env, Kind, Process};
 

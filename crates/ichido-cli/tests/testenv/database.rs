@@ -2,10 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 
-use ichido_conformance::{
-    proxy::Proxy,
-    servers::{MariaDb, Postgres},
-};
+use ichido_test_servers::{MariaDb, Postgres, proxy::Proxy};
 
 use crate::testenv::Kind;
 

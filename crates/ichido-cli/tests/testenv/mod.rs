@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido_conformance::{proxy::Proxy, servers, size};
+use ichido_test_servers::{self as servers, proxy::Proxy};
+use ichido_testkit::size;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
     sqlite::SqliteConnectOptions,

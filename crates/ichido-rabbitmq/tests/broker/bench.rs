@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ichido::{Headers, Outgoing};
-use ichido_conformance::servers::RabbitMq;
 use ichido_rabbitmq::{Broker, Delivery, Envelope, Publisher, PublisherSettings, Source, State, Topology};
+use ichido_test_servers::RabbitMq;
 use tokio::time::timeout;
 
 /// Nothing that works takes so long, however busy the machine is.

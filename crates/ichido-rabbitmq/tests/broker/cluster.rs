@@ -10,8 +10,9 @@ use std::{
 };
 
 use ichido::{Broker as _, CancellationToken, Settlement, Source as _};
-use ichido_conformance::{servers::RabbitMqCluster, size};
 use ichido_rabbitmq::{Broker, Kind, Management, PublisherSettings, RabbitMq, Topology};
+use ichido_test_servers::RabbitMqCluster;
+use ichido_testkit::size;
 use tokio::{
     task::{JoinSet, block_in_place},
     time::{sleep, timeout},

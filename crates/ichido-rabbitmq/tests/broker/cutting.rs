@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ichido::Unpublished;
-use ichido_conformance::proxy::{Cut, Proxy};
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings, REASON, Settled, Source, State};
+use ichido_test_servers::proxy::{Cut, Proxy};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, LIMIT, next, order, text, until};

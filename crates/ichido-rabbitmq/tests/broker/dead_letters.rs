@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ichido_conformance::{servers::RabbitMq as Node, size};
 use ichido_rabbitmq::{Envelope, Error, Kind, Management, PublisherSettings, RabbitMq, Settled, Source, Topology};
+use ichido_test_servers::RabbitMq as Node;
+use ichido_testkit::size;
 
 use crate::bench::{Bench, next, outgoing, text};
 

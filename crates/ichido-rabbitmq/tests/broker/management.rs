@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ichido_conformance::servers::RabbitMq as Node;
 use ichido_rabbitmq::{Broker, Counts, Envelope, Kind, Management, PublisherSettings, RabbitMq, Topology};
+use ichido_test_servers::RabbitMq as Node;
 use tokio::time::timeout;
 
 use crate::bench::{Bench, LIMIT, next};

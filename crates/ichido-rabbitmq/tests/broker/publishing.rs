@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::Unpublished;
-use ichido_conformance::servers::RabbitMq;
 use ichido_rabbitmq::{Envelope, Kind, Publisher, PublisherSettings, State};
+use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, order, text, until};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use ichido_conformance::servers::RabbitMq;
 use ichido_rabbitmq::{Envelope, Id, Kind, REASON, Settled};
+use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, order, text};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{Broker as _, Outgoing, Received, Settlement, Source as _, Unpublished};
-use ichido_conformance::{proxy::Proxy, servers::RabbitMq as Node};
 use ichido_rabbitmq::{Broker, Deliveries, Envelope, Kind, PublisherSettings, REASON, RabbitMq};
+use ichido_test_servers::{RabbitMq as Node, proxy::Proxy};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, LIMIT, outgoing};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ichido_conformance::servers::RabbitMq;
 use ichido_rabbitmq::{Broker, Depths, Envelope, Kind, Publisher, PublisherSettings, Source, Topology};
+use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, text};
 

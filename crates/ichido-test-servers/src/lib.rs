@@ -1,0 +1,29 @@
+//! Real servers for ichido's own tests, started by the tests themselves on free ports of 127.0.0.1, each in a temporary folder
+//! of its own; and [`proxy`], which cuts their connections at the worst moments. One file per kind of server; what they share
+//! is `guardian` (the process that ends a server when the test process ends, however it ends), `starting` (how it comes up),
+//! `user` (as whom it runs), `programs` (where its commands are), `processes` and `port`.
+//!
+//! A missing server makes the test fail with the command that installs it; it is never skipped.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
+
+mod guardian;
+mod mariadb;
+mod pgbouncer;
+mod port;
+mod postgres;
+mod processes;
+mod programs;
+pub mod proxy;
+mod rabbitmq;
+mod rabbitmq_cluster;
+mod rabbitmq_tls;
+mod starting;
+mod user;
+
+pub use mariadb::MariaDb;
+pub use pgbouncer::PgBouncer;
+pub use postgres::Postgres;
+pub use rabbitmq::RabbitMq;
+pub use rabbitmq_cluster::RabbitMqCluster;

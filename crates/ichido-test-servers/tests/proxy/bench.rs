@@ -1,0 +1,67 @@
+//! What the cases need of a database, and the bench on which they try it.
+
+use std::fmt::Debug;
+
+use ichido_test_servers::proxy::Proxy;
+use sqlx::{Connection, Result};
+
+/// How often each fault is tried.
+pub(crate) const TIMES: u32 = 100;
+
+/// A kind of database, with a table `effect` in it.
+pub(crate) trait Database: 'static {
+    type Client: Connection + Debug;
+
+    /// The URL of a fresh one, and a proxy in front of its server.
+    fn fresh() -> (String, Proxy);
+
+    /// Inserts an effect, in a transaction.
+    fn insert(client: &mut Self::Client) -> impl Future<Output = Result<()>> + Send;
+
+    /// The same with prepared statements only.
+    fn insert_prepared(client: &mut Self::Client) -> impl Future<Output = Result<()>> + Send;
+
+    /// How many effects there are.
+    fn effects(client: &mut Self::Client) -> impl Future<Output = Result<i64>> + Send;
+}
+
+/// A database, watched past the proxy.
+pub(crate) struct Bench<D: Database> {
+    pub(crate) proxy: Proxy,
+    pub(crate) url: String,
+    observer: D::Client,
+}
+
+impl<D: Database> Bench<D> {
+    pub(crate) async fn new() -> Self {
+        let (database, proxy) = D::fresh();
+        let observer = D::Client::connect(&database).await;
+        Self { url: proxy.url(&database), proxy, observer: observer.expect("an observer") }
+    }
+
+    pub(crate) async fn client(&self) -> D::Client {
+        let client = D::Client::connect(&self.url).await;
+        client.expect("a client")
+    }
+
+    pub(crate) async fn effects(&mut self) -> i64 {
+        let count = D::effects(&mut self.observer).await;
+        count.expect("a count")
+    }
+
+    /// The name of the database.
+    pub(crate) fn name(&self) -> &str {
+        let name = self.url.rsplit('/').next().and_then(|name| name.split('?').next());
+        name.expect("a database")
+    }
+}
+
+/// Connects, inserts an effect, hangs up.
+pub(crate) async fn insert<D: Database>(url: &str) -> Result<()> {
+    D::insert(&mut D::Client::connect(url).await?).await
+}
+
+/// The same with prepared statements only.
+pub(crate) async fn insert_prepared<D: Database>(url: &str) -> Result<()> {
+    D::insert_prepared(&mut D::Client::connect(url).await?).await
+}
