@@ -11,8 +11,11 @@
 #![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
 pub mod cases;
+mod eventually;
 pub mod faults;
 pub mod fixture;
+
+pub use eventually::{LIMIT, Look, eventually};
 
 /// How large a test is: the small size by default, the full one behind `./test --full`.
 #[must_use]
