@@ -94,6 +94,9 @@ pub fn queues() -> Vec<Queue> {
     vec![Queue::table("orders", orders), Queue::managed("mail").payload_limit(1000), Queue::table("urgent", urgent)]
 }
 
+/// Nobody writes its heartbeat: longer than any case takes, and shorter than the hour that makes it dead.
+const LEASE: Duration = Duration::from_mins(20);
+
 /// A registered process with its store: what a case plays with.
 pub struct Player<F: Fixture> {
     /// Its store.
@@ -111,7 +114,7 @@ impl<F: Fixture> Player<F> {
     /// The same with other queues.
     pub async fn join_with(store: F::Store, queues: &[&str]) -> Self {
         let queues: BTreeMap<_, _> = queues.iter().map(|queue| ((*queue).into(), 3)).collect();
-        let registration = Registration::new("conformance", Duration::from_secs(30), queues);
+        let registration = Registration::new("conformance", LEASE, queues);
         store.register(&registration).await.expect("a process can register");
         Player { store, registration }
     }

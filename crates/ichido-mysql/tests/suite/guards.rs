@@ -40,7 +40,7 @@ impl Scene {
 
     /// Claims the order, lets `action` play with the transaction, and completes.
     async fn complete(&self, action: impl AsyncFnOnce(&mut Tx)) -> Result<()> {
-        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
+        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
         self.store.register(&process).await?;
         let claimed = self.store.claim(process.id, "orders", 1).await?;
         let mut tx = self.store.begin().await?;
@@ -141,7 +141,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_collation() {
     let queue = |name: &str| Queue::table(name, Table::new(name, "o", status()).group_by("g"));
     let store = MySql::new(&scene.url, None, 4, false, ["plain", "exact", "latin"].map(queue).into()).unwrap();
     let queues = ["plain", "exact", "latin"].map(|queue| (queue.into(), 3));
-    let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from(queues));
+    let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from(queues));
     store.register(&process).await.unwrap();
     for queue in ["plain", "exact", "latin"] {
         let first = store.claim(process.id, queue, 10).await.unwrap();

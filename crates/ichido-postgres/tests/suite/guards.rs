@@ -60,7 +60,7 @@ impl Scene {
 async fn a_transaction_that_the_action_begins_completes_nothing() {
     for restart in [&["rollback", "begin read write"][..], &["rollback and chain"], &["commit and chain"]] {
         let scene = Scene::new(1).await;
-        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
+        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
         scene.store.register(&process).await.unwrap();
         let claimed = scene.store.claim(process.id, "orders", 1).await.unwrap();
         let mut tx = scene.store.begin().await.unwrap();
@@ -215,7 +215,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         sqlx::raw_sql(AssertSqlSafe(table)).execute(&mut scene.connection().await).await.unwrap();
         let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
         let store = Postgres::new(&scene.url, None, 4, vec![Queue::table("held", queue)]).unwrap();
-        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("held".into(), 3)]));
+        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("held".into(), 3)]));
         store.register(&process).await.unwrap();
         let first = store.claim(process.id, "held", 10).await.unwrap();
         let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();

@@ -1,7 +1,7 @@
 //! The tests of this crate, on a private `PostgreSQL`.
 
 mod conformance;
-mod dropping;
+mod dropped_passes;
 mod fixture;
 mod guards;
 mod large;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ichido::{Error, Failure, NewMessage, Operate, ProcessId, Queue, Registration, Rescued, Status, Store, Table};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::TABLES;
+use ichido_testkit::{eventually, fixture::TABLES};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 struct Scene {
@@ -34,7 +34,7 @@ impl Scene {
     }
 
     async fn process(&self) -> Registration {
-        let process = Registration::new("race", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
+        let process = Registration::new("race", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
         self.store.register(&process).await.unwrap();
         process
     }
@@ -74,12 +74,8 @@ impl Scene {
     /// The first row that a query finds, as soon as it finds one.
     async fn until(&self, query: &str) -> sqlx::postgres::PgRow {
         let mut connection = self.connection().await;
-        loop {
-            if let Some(row) = sqlx::query(AssertSqlSafe(query)).fetch_optional(&mut connection).await.unwrap() {
-                return row;
-            }
-            tokio::task::yield_now().await;
-        }
+        let look = async || sqlx::query(AssertSqlSafe(query)).fetch_optional(&mut connection).await.unwrap();
+        eventually(query, look).await
     }
 }
 

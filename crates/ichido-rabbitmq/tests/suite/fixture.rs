@@ -167,7 +167,9 @@ impl ExchangeFixture for AtRabbitMq {
     }
 
     async fn receivers(&self, queue: &str) -> u32 {
-        block_in_place(|| bench::number_of(&self.node, &self.url, queue, "[{_, C}] = rabbit_amqqueue:info(Q, [consumers]), C"))
+        block_in_place(|| {
+            bench::number_of(&self.node, &self.url, queue, "[{_, C}] = rabbit_amqqueue:info(Q, [consumers]), C")
+        })
     }
 
     async fn block(&self, blocked: bool) {

@@ -3,13 +3,13 @@
 
 mod bench;
 mod cluster;
-mod coming_back;
 mod conformance;
-mod cutting;
+mod cuts;
 mod dead_letters;
 mod fixture;
 mod management;
 mod publishing;
 mod receiving;
+mod reconnect;
 mod seam;
 mod topology;

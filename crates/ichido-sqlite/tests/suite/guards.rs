@@ -30,7 +30,7 @@ impl Scene {
         let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
         let store = Sqlite::new(&format!("sqlite://{}", file.display()), vec![queue]).unwrap();
         store.migrate().await.unwrap();
-        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("orders".into(), 3)]));
+        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
         store.register(&process).await.unwrap();
         let mut tx = store.begin().await.unwrap();
         store.send(Sqlite::connection(&mut tx), "orders", &[NewMessage::new(r#"{"id":1}"#)]).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
         let url = format!("sqlite://{}", scene.file.display());
         let store = Sqlite::new(&url, vec![Queue::table("held", queue)]).unwrap();
-        let process = Registration::new("guards", Duration::from_secs(30), BTreeMap::from([("held".into(), 3)]));
+        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("held".into(), 3)]));
         store.register(&process).await.unwrap();
         let first = store.claim(process.id, "held", 10).await.unwrap();
         let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();

@@ -44,7 +44,7 @@ pub async fn each_of_three_queues_has_its_effect_once<F: Fixture, B: ExchangeFix
 }
 
 /// Somebody has deleted the busy queue, or it takes nothing: nobody waits for it longer than for the message.
-pub async fn without_a_busy_queue_copies_are_settled_when_the_message_is_done<F: Fixture, B: ExchangeFixture>() {
+pub async fn without_a_busy_queue_copies_wait_until_the_message_is_done<F: Fixture, B: ExchangeFixture>() {
     if !F::LOCKS {
         return; // one transaction at a time writes
     }
@@ -67,7 +67,7 @@ pub async fn without_a_busy_queue_copies_are_settled_when_the_message_is_done<F:
     assert_eq!((stage.effects().await, b.runs().len()), (1, 0));
 }
 
-pub async fn while_the_broker_takes_nothing_consumers_go_on_and_sends_wait<F: Fixture, B: ExchangeFixture>() {
+pub async fn while_the_broker_is_blocked_consumers_go_on_and_sends_wait<F: Fixture, B: ExchangeFixture>() {
     let stage = Stage::<F, B>::alone(ways::<F>()[0]).await;
     let mut ids = stage.send(30).await;
     // Published, and not consumed yet.

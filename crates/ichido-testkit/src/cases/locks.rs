@@ -169,7 +169,7 @@ pub async fn a_lock_does_not_complete_a_row_that_was_taken_away<F: Fixture>() {
     }
 }
 
-pub async fn an_action_that_ends_its_transaction_loses_its_lock_and_completes_nothing<F: Fixture>() {
+pub async fn an_action_that_ends_its_transaction_completes_nothing<F: Fixture>() {
     for end in ["rollback", "commit"] {
         let scene = Scene::<F>::new().await;
         let store = &scene.process.store;
@@ -184,7 +184,7 @@ pub async fn an_action_that_ends_its_transaction_loses_its_lock_and_completes_no
     }
 }
 
-pub async fn a_failure_of_a_locked_message_is_recorded_unless_another_is_at_it<F: Fixture>() {
+pub async fn a_locked_messages_failure_is_recorded_unless_it_is_taken<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
     store.rollback(scene.at_work().await).await.unwrap();
@@ -202,7 +202,7 @@ pub async fn a_failure_of_a_locked_message_is_recorded_unless_another_is_at_it<F
     assert_eq!(unsent(store, "paid").await, [scene.key.to_string()]);
 }
 
-pub async fn a_failure_of_a_locked_message_is_committed_with_its_transaction<F: Fixture>() {
+pub async fn a_locked_messages_failure_is_committed_with_its_transaction<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
     let failure = Failure::dead("never", 1);
@@ -216,7 +216,7 @@ pub async fn a_failure_of_a_locked_message_is_committed_with_its_transaction<F: 
     assert_eq!((scene.find(&scene.key).await, effects(&scene.fixture).await), (Found::Failed, 1));
 }
 
-pub async fn the_row_tells_whether_the_lost_commit_of_a_locked_message_arrived<F: Fixture>() {
+pub async fn the_row_tells_whether_a_locked_messages_commit_arrived<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
     let mut tx = scene.at_work().await;
@@ -229,7 +229,7 @@ pub async fn the_row_tells_whether_the_lost_commit_of_a_locked_message_arrived<F
     assert!(!store.is_claimed(&scene.delivery()).await.unwrap());
 }
 
-pub async fn who_notes_what_has_arrived_does_not_wait_for_what_is_about_to_be_done<F: Fixture>() {
+pub async fn noting_what_is_published_waits_for_no_completion<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
     let other = send_all(store, "paid", &[NewMessage::new("{}")]).await.remove(0);

@@ -70,7 +70,7 @@ pub async fn two_foreign_messages_with_one_id_are_told_apart<F: Fixture, B: Brok
 }
 
 /// Also if the broker hands the second one out again, because whoever had it has not settled it.
-pub async fn another_message_with_the_same_id_is_told_apart_when_it_comes_again<F: Fixture, B: BrokerFixture>() {
+pub async fn another_message_with_the_id_is_told_apart_when_redelivered<F: Fixture, B: BrokerFixture>() {
     let stage = stage::<F, B>().await;
     let process = stage.process(Work::plain());
     stage.publish_foreign(&[(Some("a"), "1")]).await;
@@ -104,7 +104,7 @@ pub async fn a_foreign_message_that_fails_runs_again_from_its_own_queue<F: Fixtu
     assert!(runs.iter().all(|(id, _)| *id == runs[0].0), "it keeps its id: {runs:?}");
 }
 
-pub async fn a_foreign_message_that_has_failed_is_a_dead_letter_and_comes_back<F: Fixture, B: BrokerFixture>() {
+pub async fn a_failed_foreign_message_is_a_dead_letter_and_comes_back<F: Fixture, B: BrokerFixture>() {
     let stage = stage::<F, B>().await;
     let process = stage.process(Work::of(Script::new(3, false)));
     stage.publish_foreign(&[(Some("a"), "{}")]).await;

@@ -35,7 +35,7 @@ pub async fn a_queue_that_was_deleted_is_declared_and_filled_again<F: Fixture, B
     stage.exactly_once(&ids).await;
 }
 
-pub async fn cuts_at_every_step_between_us_and_the_broker_lose_and_double_nothing<F: Fixture, B: BrokerFixture>() {
+pub async fn cuts_at_every_step_to_the_broker_lose_and_double_nothing<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await;
         let line = stage.at.line();

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What was handed out and not begun when a connection is lost comes again; it is nobody's, and so not busy.
-pub async fn what_a_lost_connection_had_brought_is_not_busy_when_it_comes_again<F: Fixture, B: BrokerFixture>() {
+pub async fn what_a_lost_connection_brought_is_not_busy_the_next_time<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await.dead_letter_busy();
         let line = stage.at.line();
@@ -57,7 +57,7 @@ pub async fn a_drain_of_foreign_messages_ends_when_the_broker_has_no_more<F: Fix
     stage.ends_empty().await;
 }
 
-pub async fn a_copy_of_a_foreign_message_that_was_discarded_is_a_duplicate<F: Fixture, B: BrokerFixture>() {
+pub async fn a_copy_of_a_discarded_foreign_message_is_a_duplicate<F: Fixture, B: BrokerFixture>() {
     let stage = foreign::<F, B>().await;
     let process = stage.process(Work::of(Script::new(3, false)));
     stage.publish_foreign(&[(Some("a"), "{}")]).await;
@@ -71,7 +71,7 @@ pub async fn a_copy_of_a_foreign_message_that_was_discarded_is_a_duplicate<F: Fi
 }
 
 /// While the first waits for an operator, another message comes with its id.
-pub async fn another_message_with_the_id_of_one_that_has_failed_stays_apart<F: Fixture, B: BrokerFixture>() {
+pub async fn another_message_with_the_id_of_a_failed_one_stays_apart<F: Fixture, B: BrokerFixture>() {
     let stage = foreign::<F, B>().await;
     let process = stage.process(Work::of(Script::new(3, false)));
     stage.publish_foreign(&[(Some("a"), "1")]).await;
@@ -90,6 +90,7 @@ pub async fn another_message_with_the_id_of_one_that_has_failed_stays_apart<F: F
 
 /// Takes so long that the broker is seen to have nothing meanwhile.
 async fn announce<F: Fixture>(cx: &mut Context<F::Store>, message: Value) -> Result<Outcome> {
+    // Time itself: nobody tells the test that somebody has looked.
     tokio::time::sleep(Duration::from_secs(2)).await;
     cx.publish("", "orders", &message).await?;
     Ok(Outcome::Done)

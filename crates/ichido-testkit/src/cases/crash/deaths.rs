@@ -47,13 +47,15 @@ pub(crate) async fn child<F: Fixture>(fixture: F, role: &str) {
     assert_eq!(process.run().await.unwrap(), 0);
 }
 
-pub async fn a_message_that_aborts_its_process_is_parked_and_its_neighbours_are_done<F: Fixture>() {
+pub async fn a_message_that_aborts_its_process_is_parked_in_the_end<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 101).await;
     fixture.sql("update received_order set name = 'abort' where id = 50").await;
     let (one, two, three) =
         tokio::join!(supervise(&fixture, "", 9), supervise(&fixture, "", 9), supervise(&fixture, "", 9));
-    assert_eq!(one + two + three, 4, "once as a bystander, then three times as a suspect");
+    // A process that stands still for longer than its lease counts as dead too, and what it had claimed is suspect then.
+    let deaths = one + two + three;
+    assert!((3..=4).contains(&deaths), "{deaths}: once as a bystander, if at all, then three times as a suspect");
     assert_eq!(effects(&fixture).await, 100);
     assert_eq!(fixture.number("select count(distinct message) from ledger").await, 100);
     assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 100);

@@ -7,6 +7,7 @@ use ichido::{Context, Outcome, Process, Result, RetryPolicy};
 use crate::{
     cases::store::files::{Order, drain, files, filing, notes, orders, seen, with_names, write},
     child::{start, supervise},
+    eventually,
     faults::{Fault, Faults, FaultyStore, Verb},
     fixture::{Fixture, effects, failed, send_orders},
     size,
@@ -52,7 +53,7 @@ pub async fn a_death_after_commit_takes_no_file_away<F: Fixture>() {
 }
 
 /// Two processes, one of which is killed each time that some files more are seen.
-pub async fn there_is_a_file_for_each_effect_however_often_processes_are_killed<F: Fixture>() {
+pub async fn each_effect_has_its_file_however_often_processes_are_killed<F: Fixture>() {
     let count = i64::from(size(150, 3000));
     let fixture = F::fresh().await;
     send_orders(&fixture, count).await;
@@ -61,9 +62,10 @@ pub async fn there_is_a_file_for_each_effect_however_often_processes_are_killed<
     let appeared = || fs::read_dir(folder.path().join("orders")).map_or(0, Iterator::count);
     let (mut processes, mut kills, mut next) = ([start(&fixture, &role), start(&fixture, &role)], 0, 20);
     while next < usize::try_from(count).unwrap() {
-        while appeared() < next && processes.iter_mut().any(|process| process.try_wait().unwrap().is_none()) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        eventually(format!("{next} files, or nobody to write more"), async || {
+            appeared() >= next || processes.iter_mut().all(|process| process.try_wait().unwrap().is_some())
+        })
+        .await;
         let killed = &mut processes[kills % 2];
         killed.kill().await.unwrap();
         *killed = start(&fixture, &role);

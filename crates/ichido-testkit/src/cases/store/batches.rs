@@ -274,7 +274,7 @@ pub async fn two_of_a_group_never_share_a_transaction<F: Fixture>() {
     }
 }
 
-pub async fn a_pass_that_is_dropped_at_any_moment_leaves_each_effect_once_together<F: Fixture>() {
+pub async fn a_batch_dropped_at_any_moment_leaves_each_effect_once<F: Fixture>() {
     interference::drop_at_any_moment::<F>(interference::orders(2).commit_interval(5)).await;
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::{
     faults::{Fault, Scene, Verb},
     fixture::{Connection, Fixture, effects, failed, send_orders},
+    in_time,
 };
 
 #[derive(Deserialize)]
@@ -102,7 +103,7 @@ async fn with_names<F: Fixture>(names: &[&str]) -> F {
 
 async fn run<S: Store>(process: Process<S>) -> i32 {
     let process = process.poll(Duration::from_millis(5)).drain();
-    tokio::time::timeout(Duration::from_mins(2), process.run()).await.expect("it does not go on").unwrap()
+    in_time("the process ends", process.run()).await.unwrap()
 }
 
 async fn lines<F: Fixture>(fixture: &F, called: &str) -> i64 {
@@ -153,7 +154,7 @@ pub async fn a_failing_failure_does_not_hide_the_first_one<F: Fixture>() {
     }
 }
 
-pub async fn what_is_said_about_a_failure_that_commits_is_committed_with_it<F: Fixture>() {
+pub async fn what_is_said_of_a_committed_failure_is_committed_with_it<F: Fixture>() {
     let fixture: F = with_names(&["error"]).await;
     let pool = orders().commit_on(CommitOn::Error);
     assert_eq!(run(Process::new(fixture.store()).action(pool, diarist::<F>(""))).await, 0);
@@ -162,7 +163,7 @@ pub async fn what_is_said_about_a_failure_that_commits_is_committed_with_it<F: F
     assert_eq!(line(&fixture, "failure", "orders/1 for good: a bad order").await, 1);
 }
 
-pub async fn a_failure_is_told_once_though_the_reply_to_its_commit_is_lost<F: Fixture>() {
+pub async fn a_failure_is_told_once_though_its_commits_reply_is_lost<F: Fixture>() {
     for harm in [Fault::ReplyLost, Fault::Unreachable] {
         let scene = Scene::<F>::new(1).await;
         scene.fixture.sql("update received_order set name = 'park'").await;

@@ -11,7 +11,7 @@ const PAUSED: Flags = Flags { stopped: false, paused: true };
 
 fn serving(request_ids: &[&str], alone: &[&str]) -> Registration {
     let ids = |ids: &[&str]| ids.iter().map(|id| (*id).into()).collect();
-    let mut process = Registration::of(ids(request_ids), Duration::from_secs(30), BTreeMap::from([("mail".into(), 3)]));
+    let mut process = Registration::of(ids(request_ids), Duration::from_mins(20), BTreeMap::from([("mail".into(), 3)]));
     process.alone = ids(alone);
     process
 }
@@ -27,7 +27,7 @@ async fn served<F: Fixture>(fixture: &F) -> Vec<(String, usize)> {
     all.into_iter().map(|state| (state.request_id, state.processes)).collect()
 }
 
-pub async fn a_flag_stays_until_it_is_taken_away_and_is_seen_by_those_it_concerns<F: Fixture>() {
+pub async fn a_flag_stays_until_taken_away_and_those_concerned_see_it<F: Fixture>() {
     let fixture = F::fresh().await;
     let set = async |id: &str, flag, on| fixture.store().set_flag(id, flag, on).await.unwrap();
     assert_eq!(flags(&fixture, &["R1", "R2"]).await, []);
@@ -47,7 +47,7 @@ pub async fn a_flag_stays_until_it_is_taken_away_and_is_seen_by_those_it_concern
     assert_eq!(flags(&fixture, &["R1", "R2"]).await, []);
 }
 
-pub async fn request_ids_are_compared_as_bytes_and_refused_if_nobody_could_type_them<F: Fixture>() {
+pub async fn request_ids_are_bytes_and_refused_if_nobody_can_type_them<F: Fixture>() {
     let fixture = F::fresh().await;
     let long = "é".repeat(255);
     for id in ["R1", "r1 ", "依頼", "a'b\"c%", &long] {
@@ -91,7 +91,7 @@ fn assert_refused(registered: Result<()>, by: ProcessId) -> Option<String> {
     beat
 }
 
-pub async fn of_two_that_must_serve_alone_the_second_is_refused_until_the_first_is_gone<F: Fixture>() {
+pub async fn of_two_that_must_serve_alone_the_second_is_refused<F: Fixture>() {
     let fixture = F::fresh().await;
     let (holder, store) = (fixture.store(), fixture.store());
     let first = serving(&["R1"], &["R1"]);

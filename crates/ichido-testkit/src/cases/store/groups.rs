@@ -133,7 +133,7 @@ async fn fail_first<F: Fixture>(player: &Player<F>, queue: &str) -> MessageId {
     first.message.id()
 }
 
-pub async fn a_failed_message_holds_its_group_until_an_operator_has_decided<F: Fixture>() {
+pub async fn a_failed_message_holds_its_group_until_an_operator_decides<F: Fixture>() {
     let Scene { fixture, one, other } =
         Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2), (Some("a"), 3), (Some("a"), 4)]).await;
     for queue in QUEUES {
@@ -151,7 +151,7 @@ pub async fn a_failed_message_holds_its_group_until_an_operator_has_decided<F: F
     assert_eq!(fixture.number("select count(*) from ichido_group").await, 0);
 }
 
-pub async fn operators_see_how_long_the_oldest_waits_and_which_groups_are_held_up<F: Fixture>() {
+pub async fn operators_see_the_oldest_and_which_groups_are_held_up<F: Fixture>() {
     let Scene { fixture, one, .. } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2)]).await;
     let seen = async || {
         let queues = fixture.store_with(queues()).overview().await.unwrap().queues;
@@ -166,7 +166,7 @@ pub async fn operators_see_how_long_the_oldest_waits_and_which_groups_are_held_u
     assert_eq!(seen().await.iter().map(|seen| (seen.1, seen.2)).collect::<Vec<_>>(), [(1, 1); 3]);
 }
 
-pub async fn a_failed_row_that_is_gone_or_set_to_new_by_hand_frees_its_group<F: Fixture>() {
+pub async fn a_failed_row_that_is_gone_or_new_by_hand_frees_its_group<F: Fixture>() {
     let Scene { fixture, one, other } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2), (Some("a"), 3)]).await;
     fail_first(&one, "transfers").await;
     fixture.sql("update transfer set status = '0' where n = 1").await;
@@ -209,7 +209,7 @@ pub async fn what_is_released_or_left_behind_goes_on_with_its_first<F: Fixture>(
     }
 }
 
-pub async fn a_dead_process_leaves_no_group_behind_whose_row_was_changed_by_hand<F: Fixture>() {
+pub async fn a_dead_process_leaves_no_group_of_a_row_changed_by_hand<F: Fixture>() {
     let Scene { fixture, one, other } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2), (Some("b"), 3)]).await;
     let third = join(&fixture).await;
     for queue in QUEUES {

@@ -114,7 +114,7 @@ pub async fn connection_gives_a_right_to_the_pool_and_keeps_nothing<F: Fixture>(
     assert_eq!(effects(&fixture).await, 0);
 }
 
-pub async fn the_transaction_of_the_process_is_committed_before_the_workers_start<F: Fixture>() {
+pub async fn the_process_commits_its_transaction_before_workers_start<F: Fixture>() {
     let fixture = F::fresh().await;
     send(&fixture, "mail", &["1"]).await;
     let build = || with::<F>(process(&fixture), (Scope::Process, "transaction"), "write", &Seen::default());

@@ -35,7 +35,7 @@ pub async fn the_first_rescue_waits_for_a_lease<F: Fixture>() {
     running.stop().await;
 }
 
-pub async fn after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
+pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.dial.tick(HEARTBEAT).await;
@@ -49,7 +49,7 @@ pub async fn after_signs_of_life_that_failed_the_wait_for_a_rescue_begins_anew<F
     running.stop().await;
 }
 
-pub async fn after_a_look_around_that_failed_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
+pub async fn after_a_failed_look_around_the_rescue_wait_begins_anew<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.dial.tick(HEARTBEAT).await;
@@ -84,7 +84,7 @@ pub async fn after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued<F: Fixt
     running.stop().await;
 }
 
-pub async fn after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew<F: Fixture>() {
+pub async fn after_a_failed_heartbeat_without_a_gap_the_wait_begins_anew<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.dial.tick(HEARTBEAT).await;
@@ -97,7 +97,7 @@ pub async fn after_a_sign_of_life_that_failed_without_a_gap_the_wait_begins_anew
     running.stop().await;
 }
 
-pub async fn nothing_is_claimed_while_the_sign_of_life_is_in_doubt<F: Fixture>() {
+pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.faults.has_begun(Verb::Claim, 1).await;

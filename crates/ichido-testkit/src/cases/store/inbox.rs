@@ -165,7 +165,7 @@ pub async fn of_a_marked_one_and_a_locked_one_only_one_is_done<F: Fixture>() {
     }
 }
 
-pub async fn an_action_that_ends_its_transaction_does_not_enter_its_message<F: Fixture>() {
+pub async fn an_action_that_ends_its_transaction_enters_nothing<F: Fixture>() {
     for end in ["rollback", "commit"] {
         let scene = Scene::<F>::new().await;
         let store = &scene.process.store;

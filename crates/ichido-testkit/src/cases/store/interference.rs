@@ -34,7 +34,7 @@ pub async fn a_row_that_was_done_by_hand_is_neither_parked_nor_released<F: Fixtu
     assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0);
 }
 
-pub async fn what_was_taken_or_done_by_hand_while_it_waited_is_not_returned<F: Fixture>() {
+pub async fn what_was_taken_or_done_by_hand_meanwhile_is_not_returned<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 2).await;
     let (process, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
@@ -63,7 +63,7 @@ pub async fn a_process_whose_row_is_gone_claims_nothing<F: Fixture>() {
     assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 0);
 }
 
-pub async fn a_death_does_not_bring_back_the_attempts_of_a_row_set_to_new_by_hand<F: Fixture>() {
+pub async fn a_death_brings_back_no_attempts_of_a_row_set_to_new_by_hand<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;
     let (victim, other) = (Player::join(&fixture).await, Player::join(&fixture).await);

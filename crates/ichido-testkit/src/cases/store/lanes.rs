@@ -89,7 +89,7 @@ pub async fn a_reserved_slot_is_free_whatever_the_lower_level_runs<F: Fixture>()
     assert_eq!(diary.starts().len(), 22);
 }
 
-pub async fn each_dedicated_level_has_its_own_slots_and_idle_ones_help_if_they_may<F: Fixture>() {
+pub async fn dedicated_levels_have_slots_and_idle_ones_help_if_they_may<F: Fixture>() {
     for (borrow, most) in [(false, 2), (true, 5)] {
         let fixture = F::fresh().await;
         put(&fixture, "mail", 1..=10).await;
@@ -144,7 +144,7 @@ async fn insert_quietly<F: Fixture>(fixture: &F, id: i64) {
     fixture.sql(&format!("insert into received_order (id, name) values ({id}, 'quiet')")).await;
 }
 
-pub async fn a_higher_message_that_nobody_told_of_starts_next_with_a_look_before_every_start<F: Fixture>() {
+pub async fn with_a_look_before_each_start_a_higher_message_is_next<F: Fixture>() {
     let (fixture, diary, running, _) = in_the_first_of_three::<F>(Duration::ZERO).await;
     insert_quietly(&fixture, 1).await;
     diary.resume(1);
@@ -156,7 +156,7 @@ pub async fn a_higher_message_that_nobody_told_of_starts_next_with_a_look_before
     running.stop().await;
 }
 
-pub async fn a_higher_message_starts_next_once_it_has_waited_for_longer_than_the_look<F: Fixture>() {
+pub async fn a_higher_message_that_waited_longer_than_the_look_is_next<F: Fixture>() {
     let look = Duration::from_millis(20);
     let (fixture, diary, running, dial) = in_the_first_of_three::<F>(look).await;
     insert_quietly(&fixture, 1).await;
@@ -246,7 +246,7 @@ async fn forward<F: Fixture>(cx: &mut Context<F::Store>, message: Numbered) -> R
     Ok(Outcome::Done)
 }
 
-pub async fn a_message_that_fails_at_the_head_of_a_higher_level_holds_up_nobody<F: Fixture>() {
+pub async fn a_failing_message_at_the_head_of_a_level_holds_up_nobody<F: Fixture>() {
     let fixture = F::fresh().await;
     put(&fixture, "mail", 1..=10).await;
     put(&fixture, "orders", 1..=10).await;
@@ -259,7 +259,7 @@ pub async fn a_message_that_fails_at_the_head_of_a_higher_level_holds_up_nobody<
     running.stop().await;
 }
 
-pub async fn suspects_of_a_higher_level_run_one_at_a_time_and_the_lower_level_goes_on<F: Fixture>() {
+pub async fn while_suspects_run_alone_the_lower_level_goes_on<F: Fixture>() {
     let fixture = F::fresh().await;
     put(&fixture, "orders", 1..=8).await;
     put(&fixture, "mail", 1..=30).await;
@@ -301,7 +301,7 @@ pub async fn a_stop_and_a_pause_free_what_no_level_has_begun<F: Fixture>() {
     assert_nothing_is_claimed(&fixture).await;
 }
 
-pub async fn a_process_with_an_allowance_ends_and_frees_the_rest_of_all_levels<F: Fixture>() {
+pub async fn a_process_with_an_allowance_frees_the_rest_of_all_levels<F: Fixture>() {
     let fixture = F::fresh().await;
     put(&fixture, "orders", 1..=20).await;
     put(&fixture, "mail", 1..=20).await;

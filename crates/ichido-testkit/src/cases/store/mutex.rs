@@ -150,7 +150,7 @@ pub async fn what_an_operator_discards_is_gone<F: Fixture>() {
     assert_eq!(unsent(&process.store, "paid").await, [keys[1].to_string()]);
 }
 
-pub async fn what_a_dead_process_had_is_suspect_and_published_again_only_where_copies_are_dead_letters<F: Fixture>() {
+pub async fn what_a_dead_process_had_is_suspect_and_published_if_need_be<F: Fixture>() {
     let fixture = F::fresh().await;
     let (victim, other) = (join(&fixture).await, join(&fixture).await);
     let mut kept = Vec::new();
@@ -224,7 +224,7 @@ pub async fn whether_an_unknown_commit_arrived_the_row_tells<F: Fixture>() {
     assert!(!process.store.is_claimed(&delivery).await.unwrap());
 }
 
-pub async fn a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_fails<F: Fixture>() {
+pub async fn a_message_with_another_programs_mutex_is_kept_when_it_fails<F: Fixture>() {
     let fixture = F::fresh().await;
     let process = join(&fixture).await;
     let store = &process.store;
@@ -250,7 +250,7 @@ pub async fn a_message_with_a_mutex_of_another_programs_making_is_kept_when_it_f
     assert_eq!(rows(&fixture).await, (0, 0));
 }
 
-pub async fn an_action_that_ends_its_transaction_does_not_complete_its_message<F: Fixture>() {
+pub async fn an_action_that_ends_its_transaction_leaves_its_mutex<F: Fixture>() {
     for end in ["rollback", "commit"] {
         let fixture = F::fresh().await;
         let process: Player<F> = join(&fixture).await;

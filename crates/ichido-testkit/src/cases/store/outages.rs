@@ -61,7 +61,7 @@ async fn with_a_pass_that_is_dropped_at<F: Fixture>(verb: Verb) -> Scene<F> {
     scene
 }
 
-pub async fn a_begin_comes_to_its_end_and_is_rolled_back_when_its_pass_is_dropped<F: Fixture>() {
+pub async fn a_begin_is_rolled_back_when_its_pass_is_dropped<F: Fixture>() {
     let scene = with_a_pass_that_is_dropped_at::<F>(Verb::Begin).await;
     scene.faults.has_ended(Verb::Rollback, 1).await;
     assert_eq!((effects(&scene.fixture).await, scene.done().await), (0, 0));
@@ -139,7 +139,7 @@ pub async fn a_release_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
     scene.faults.has_ended(Verb::Release, 1).await;
 }
 
-pub async fn the_mark_of_a_suspect_comes_to_its_end_when_its_pass_is_dropped<F: Fixture>() {
+pub async fn the_mark_of_a_suspect_is_written_when_its_pass_is_dropped<F: Fixture>() {
     let scene = Scene::<F>::new(1).await;
     let (victim, medic) = (Player::join(&scene.fixture).await, Player::join(&scene.fixture).await);
     victim.claim_one("orders").await;

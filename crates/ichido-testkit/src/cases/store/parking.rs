@@ -16,7 +16,7 @@ fn id(text: &str) -> MessageId {
     text.parse().unwrap()
 }
 
-pub async fn a_waiting_message_is_claimable_when_it_is_due_with_its_attempts<F: Fixture>() {
+pub async fn a_waiting_message_is_claimable_when_due_with_its_attempts<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;
     send(&fixture, "mail", &["{}"]).await;
@@ -145,7 +145,7 @@ pub async fn completion_forgets_the_past<F: Fixture>() {
     assert_eq!(process.claim_one("orders").await.attempt, 1);
 }
 
-pub async fn a_table_without_a_failed_value_keeps_its_dead_out_of_circulation<F: Fixture>() {
+pub async fn without_a_failed_value_the_dead_stay_out_of_circulation<F: Fixture>() {
     let fixture = F::fresh().await;
     fixture.sql("insert into ticket (region, number, kind) values ('a', 1, 'urgent'), ('a', 2, 'urgent')").await;
     let process = Player::join(&fixture).await;

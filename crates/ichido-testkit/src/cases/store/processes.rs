@@ -15,7 +15,7 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, Player, effect, effects, send, send_orders};
+use crate::fixture::{Fixture, Player, effect, effects, send, send_orders, until};
 
 #[derive(Deserialize)]
 struct Order {
@@ -354,9 +354,7 @@ pub async fn a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin<F: Fixt
     let pool = Pool::new("Picky").from("picky").retry(RetryPolicy { attempts: 1, ..RetryPolicy::default() });
     let process = Process::new(store.clone()).poll(Duration::from_millis(20)).stop_on(stop.clone());
     let running = tokio::spawn(process.action_fn(pool, always_fails::<F::Store>).run());
-    while fixture.number("select count(*) from ichido_parked where state = 'waiting'").await == 0 {
-        tokio::task::yield_now().await;
-    }
+    until(&fixture, "select count(*) from ichido_parked where state = 'waiting'", 1).await;
     stop.cancel();
     assert_eq!(running.await.unwrap().unwrap(), 0);
     let mut filter = ParkedFilter::default();
@@ -421,7 +419,7 @@ async fn rolls_back<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<
 }
 
 /// Without a claim there is nothing to complete, but a broken transaction is still not done.
-pub async fn a_reader_of_the_users_own_is_not_told_done_after_a_broken_transaction<F: Fixture>() {
+pub async fn a_users_reader_is_not_told_done_after_a_broken_transaction<F: Fixture>() {
     let fixture = F::fresh().await;
     let reader = Three::default();
     let settled = reader.settled.clone();

@@ -17,7 +17,7 @@ fn with_one_broker() -> Vec<Queue> {
     leased().into_iter().filter(|queue| &*queue.name != "refund").collect()
 }
 
-pub async fn a_client_publishes_through_the_only_broker_or_the_one_that_is_named<F: Fixture>() {
+pub async fn a_client_publishes_through_the_only_or_the_named_broker<F: Fixture>() {
     let fixture = F::fresh().await;
     let store = fixture.store_with(leased());
     let client = Client::new(store.clone());
@@ -59,7 +59,7 @@ async fn announce<F: Fixture>(cx: &mut Context<F::Store>, message: Value) -> Res
     Ok(if message["fails"] == true { Outcome::park("it says so") } else { Outcome::Done })
 }
 
-pub async fn what_an_action_publishes_is_seen_by_its_test_and_goes_out_only_if_it_is_done<F: Fixture>() {
+pub async fn what_an_action_publishes_goes_out_only_if_it_is_done<F: Fixture>() {
     let fixture = F::fresh().await;
     let store = fixture.store_with(with_one_broker());
     let ran = Run::new(store.clone()).from("mail").message(&json!({"id": 1})).action_fn(announce::<F>).await;

@@ -31,6 +31,7 @@ async fn published<F: Fixture>(fixture: &F, depths: Depths, relays: u32, ids: us
         let broker = Told { tell: tell.clone(), depths: Some(depths) };
         let relay = Relay::new(fixture.store_with(paid())).broker("paid", broker).poll(Duration::from_millis(20));
         running.push(tokio::spawn(relay.run(stop.clone())));
+        // Time itself: the relays look at different moments.
         tokio::time::sleep(2 * RELAY_AFTER / relays).await;
     }
     let mut all = BTreeSet::new();

@@ -82,7 +82,7 @@ pub async fn what_is_committed_is_handed_to_the_relay_whole_and_in_order<F: Fixt
     assert_eq!(rows(&fixture).await, (4, 6));
 }
 
-pub async fn many_messages_are_published_in_the_order_in_which_they_were_sent<F: Fixture>() {
+pub async fn many_messages_are_published_in_the_order_of_their_sends<F: Fixture>() {
     let fixture = F::fresh().await;
     let store = fixture.store_with(leased());
     let messages: Vec<_> = (0..1201).map(|id| NewMessage::new(format!(r#"{{"id":{id}}}"#))).collect();

@@ -104,7 +104,7 @@ pub async fn a_queue_that_the_rescuer_does_not_serve_is_left_alone<F: Fixture>()
     victim.claim_one("orders").await;
     victim.die(&fixture).await;
     let store = fixture.store();
-    let stranger = Registration::new("mail only", Duration::from_secs(30), BTreeMap::from([("mail".into(), 3)]));
+    let stranger = Registration::new("mail only", Duration::from_mins(20), BTreeMap::from([("mail".into(), 3)]));
     store.register(&stranger).await.unwrap();
     assert_eq!(store.rescue(&stranger).await.unwrap().messages, 0);
     assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 1);

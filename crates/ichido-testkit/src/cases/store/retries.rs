@@ -114,7 +114,7 @@ pub async fn a_limit_by_count_allows_so_many_retries<F: Fixture>() {
     assert_eq!(run::<F>(count(0), "fault", 1, Duration::ZERO).await, (180, 1, Duration::ZERO));
 }
 
-pub async fn a_limit_by_time_allows_the_first_retry_and_those_within_the_time<F: Fixture>() {
+pub async fn a_limit_by_time_allows_the_first_retry_and_those_in_time<F: Fixture>() {
     let time = |seconds| Retry { limit: Limit::Time(Duration::from_secs(seconds)), ..count(0) };
     assert_eq!(run::<F>(time(8), "fault", 9, Duration::ZERO).await, (180, 4, INTERVAL * 3));
     assert_eq!(run::<F>(time(9), "fault", 9, Duration::ZERO).await, (180, 4, INTERVAL * 3));

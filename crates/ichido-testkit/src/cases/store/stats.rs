@@ -148,7 +148,7 @@ impl<F: Fixture> Action<FaultyStore<F::Store>> for std::sync::Arc<Steps<F>> {
     }
 }
 
-pub async fn what_a_killed_process_has_stored_is_there_and_a_lost_reply_counts_nothing_twice<F: Fixture>() {
+pub async fn what_a_killed_process_stored_is_there_and_counts_once<F: Fixture>() {
     let scene = Scene::<F>::new(9).await;
     let (begun, mut begins) = mpsc::unbounded_channel();
     let (leave, fixture) = (tokio::sync::Semaphore::new(0), std::marker::PhantomData);

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::{
     faults::{Fault, FaultyStore, Scene, Verb},
     fixture::{Fixture, Player, assert_lost, effect, effects, failed, send_orders},
+    in_time,
 };
 
 #[derive(Deserialize)]
@@ -24,8 +25,8 @@ fn orders() -> Pool {
 
 async fn drain<F: Fixture>(fixture: &F, pool: Pool) {
     let process = Process::new(fixture.store()).poll(Duration::from_millis(5)).drain();
-    let ended = tokio::time::timeout(Duration::from_mins(2), process.action_fn(pool, book::<F>).run()).await;
-    assert_eq!(ended.expect("a worker does not go on").unwrap(), 0);
+    let ended = in_time("the drain ends", process.action_fn(pool, book::<F>).run()).await;
+    assert_eq!(ended.unwrap(), 0);
 }
 
 /// An error of the user's own.
@@ -89,7 +90,7 @@ pub async fn a_statement_that_takes_too_long_is_ended<F: Fixture>() {
     assert_eq!((effects(&fixture).await, lines_of(&fixture, 3).await), (99, 0));
 }
 
-pub async fn what_a_parked_message_has_written_is_committed_with_its_failure<F: Fixture>() {
+pub async fn what_a_parked_message_wrote_is_committed_with_its_failure<F: Fixture>() {
     let fixture: F = with_names(5, &[(2, "park"), (4, "error")]).await;
     drain(&fixture, orders().commit_on(CommitOn::Park)).await;
     assert_eq!((lines_of(&fixture, 2).await, lines_of(&fixture, 4).await), (1, 0));
@@ -108,7 +109,7 @@ pub async fn what_a_parked_message_has_written_is_committed_with_its_failure<F: 
     assert_eq!(lines_of(&fixture, 2).await, 2, "an operator has run it again");
 }
 
-pub async fn an_error_of_the_action_commits_and_one_of_the_database_does_not<F: Fixture>() {
+pub async fn an_actions_error_commits_and_one_of_the_database_does_not<F: Fixture>() {
     let fixture: F = with_names(5, &[(2, "error"), (3, "panic"), (4, "park")]).await;
     drain(&fixture, orders().commit_on(CommitOn::Error)).await;
     let lines = [lines_of(&fixture, 2).await, lines_of(&fixture, 3).await, lines_of(&fixture, 4).await];

@@ -48,7 +48,7 @@ pub async fn a_key_is_free_when_its_message_is_done<F: Fixture>() {
     assert_ne!(send::<F>(&player.store, "k").await, first);
 }
 
-pub async fn a_failed_message_frees_its_key_and_takes_it_again_if_nobody_has_it<F: Fixture>() {
+pub async fn a_failed_message_frees_its_key_and_takes_it_again_if_free<F: Fixture>() {
     let fixture = F::fresh().await;
     let player = Player::join(&fixture).await;
     let first = send::<F>(&player.store, "k").await;

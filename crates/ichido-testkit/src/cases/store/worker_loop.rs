@@ -18,8 +18,9 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use crate::{
+    eventually,
     faults::{Fault, Scene, Verb, one_line, orders as scene_orders},
-    fixture::{Fixture, effect, effects, send_orders},
+    fixture::{Fixture, effect, effects, send_orders, until},
 };
 
 #[derive(Deserialize)]
@@ -82,16 +83,14 @@ pub async fn after_done_comes_the_next<F: Fixture>() {
     assert_eq!(effects(&fixture).await, 30);
 }
 
-pub async fn with_nothing_there_it_waits_for_a_signal_or_the_poll_interval<F: Fixture>() {
+pub async fn with_nothing_there_it_waits_for_a_signal_or_the_poll<F: Fixture>() {
     for signalled in [true, false] {
         let fixture = F::fresh().await;
         let (stop, store) = (CancellationToken::new(), fixture.store());
         let poll = if signalled { Duration::from_hours(1) } else { Duration::from_millis(20) };
         let process = Process::new(store.clone()).poll(poll).stop_on(stop.clone());
         let running = tokio::spawn(process.action_fn(orders(), create_project::<F>).run());
-        while fixture.number("select count(*) from ichido_process").await == 0 {
-            tokio::task::yield_now().await;
-        }
+        until(&fixture, "select count(*) from ichido_process", 1).await;
         if signalled {
             let order = serde_json::json!({"id": 1, "name": "a"});
             let mut tx = store.begin().await.unwrap();
@@ -101,9 +100,7 @@ pub async fn with_nothing_there_it_waits_for_a_signal_or_the_poll_interval<F: Fi
         } else {
             fixture.sql("insert into received_order (id, name) values (1, 'a')").await;
         }
-        while effects(&fixture).await == 0 {
-            tokio::task::yield_now().await;
-        }
+        until(&fixture, "select count(*) from ledger", 1).await;
         stop.cancel();
         assert_eq!(running.await.unwrap().unwrap(), 0);
     }
@@ -138,16 +135,14 @@ impl<F: Fixture> ichido::Action<F::Store> for Aborting<F> {
         }
         self.second.notify_one();
         self.go.notified().await;
-        while !cx.stopping() {
-            tokio::task::yield_now().await;
-        }
+        eventually("it is to stop", async || cx.stopping()).await;
         let message = cx.message()?.clone();
         effect::<F>(cx.tx().await?, &message).await?;
         Ok(Outcome::Done)
     }
 }
 
-pub async fn an_abort_spends_an_attempt_and_the_others_finish_their_message<F: Fixture>() {
+pub async fn an_abort_spends_an_attempt_and_other_workers_finish<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 2).await;
     let (process, starts) = process(&fixture);
@@ -168,9 +163,7 @@ pub async fn a_lost_claim_is_rolled_back_and_the_next_comes<F: Fixture>() {
     let stop = CancellationToken::new();
     let process = process.stop_on(stop.clone());
     let running = tokio::spawn(process.action_fn(orders(), create_project::<F>).run());
-    while effects(&fixture).await < 28 {
-        tokio::task::yield_now().await;
-    }
+    until(&fixture, "select count(*) from ledger", 28).await;
     stop.cancel();
     assert_eq!(running.await.unwrap().unwrap(), 0);
     assert_eq!(starts.load(Ordering::SeqCst), 1);
@@ -179,7 +172,7 @@ pub async fn a_lost_claim_is_rolled_back_and_the_next_comes<F: Fixture>() {
 }
 
 /// The database answers again at once: nothing but the transaction is lost, and the retry handler is not asked.
-pub async fn after_a_short_fault_the_message_runs_again_without_an_attempt<F: Fixture>() {
+pub async fn after_a_short_fault_the_message_runs_again_at_no_cost<F: Fixture>() {
     let scene = Scene::<F>::new(10).await;
     scene.faults.inject(Verb::Begin, Fault::Unreachable, 3);
     let process = scene.process().retry(Retry { limit: Limit::Count(0), ..Retry::default() });
@@ -214,7 +207,7 @@ impl<S: Store> Handler<S> for Unplugged {
     }
 }
 
-pub async fn with_its_last_allowed_message_a_process_ends_and_releases_the_rest<F: Fixture>() {
+pub async fn after_its_last_allowed_message_a_process_releases_the_rest<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 50).await;
     fixture.sql("update received_order set name = 'park' where id = 3").await;

@@ -8,6 +8,7 @@ use ichido::{
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
+use ichido_testkit::eventually;
 use ichido_testkit::fixture::TABLES;
 use sqlx::{Connection, Executor, PgConnection, Row};
 
@@ -41,13 +42,10 @@ async fn one_line(cx: &mut Context<Postgres>, _: serde_json::Value) -> Result<Ou
 /// Resolves when no session is in a transaction; a commit that was dropped may still be on its way.
 async fn all_sessions_rest(outside: &mut PgConnection, waits: usize) {
     let open = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'";
-    let rest = async {
-        while sqlx::query(open).fetch_one(&mut *outside).await.unwrap().get::<i64, _>(0) > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    let rested = tokio::time::timeout(Duration::from_secs(10), rest).await;
-    assert!(rested.is_ok(), "after a pass that was dropped at wait {waits} a session stays in its transaction");
+    eventually(format!("after a pass that was dropped at wait {waits}, no session is in a transaction"), async || {
+        sqlx::query(open).fetch_one(&mut *outside).await.unwrap().get::<i64, _>(0) == 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

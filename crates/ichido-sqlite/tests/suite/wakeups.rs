@@ -5,11 +5,9 @@ use std::{os::unix::net::UnixDatagram, path::PathBuf, time::Duration};
 
 use ichido::{Client, Operate, Queue, Store};
 use ichido_sqlite::Sqlite;
+use ichido_testkit::LIMIT;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-
-/// Long enough for any machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Others are told of what was rung at least this often.
 const SILENCE: Duration = Duration::from_millis(160);
@@ -60,7 +58,7 @@ fn who_told_in_a_runtime_that_is_gone_is_followed_by_another() {
     for _ in 0..3 {
         let runtime = runtime();
         runtime.block_on(scene.send("mail"));
-        assert_eq!(scene.hears(PATIENCE).as_deref(), Some("mail"));
+        assert_eq!(scene.hears(LIMIT).as_deref(), Some("mail"));
         drop(runtime); // while the send is still to be rung again
         while scene.hears(SILENCE).is_some() {}
     }
