@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::Stdio};
 use ichido::Pool;
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
-use ichido_testkit::cases::reading::Inbox;
+use ichido_testkit::fixture::ReaderFixture;
 use testenv::{Env, Kind};
 use tokio::process::Command;
 
@@ -179,7 +179,7 @@ struct Files {
     store: Sqlite,
 }
 
-impl Inbox for Files {
+impl ReaderFixture for Files {
     type Store = Sqlite;
 
     async fn fresh() -> Self {

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, panic::Location, time::Duration};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Nothing that works takes so long, however busy the machine is.
 pub const LIMIT: Duration = Duration::from_mins(3);
@@ -74,4 +74,22 @@ pub fn eventually<L: Look>(expected: impl Display, mut look: impl AsyncFnMut() -
             pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
+}
+
+/// Awaits an event that certainly comes; past [`LIMIT`] the test fails with what was expected.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use ichido_testkit::in_time;
+///
+/// let (tell, told) = tokio::sync::oneshot::channel();
+/// tokio::spawn(async { tell.send(7) });
+/// assert_eq!(in_time("somebody tells", told).await, Ok(7));
+/// # }
+/// ```
+#[track_caller]
+pub fn in_time<T>(expected: impl Display, event: impl Future<Output = T>) -> impl Future<Output = T> {
+    let caller = Location::caller();
+    async move { timeout(LIMIT, event).await.unwrap_or_else(|_| panic!("{caller}: expected: {expected}")) }
 }

@@ -1,27 +1,23 @@
-//! Somebody in the way of a real store. [`Meddled`] does what the store inside does, except where its [`Meddler`] fails a verb,
-//! loses its reply, holds it up or lies; and it counts, so that a test waits for a verb and not for a time. [`Scene`] puts it
-//! together with a [`Dial`](ichido::testing::Dial), a clock by which the chores wake when the test says so.
+//! Faults of a real store, at the moment that a test chooses. [`FaultyStore`] does what the store inside does, except where its
+//! [`Faults`] fail a verb, lose its reply, hold it up or change its answer; and they count, so that a test waits for a verb and not
+//! for a time. [`Scene`] puts it together with a [`Dial`](ichido::testing::Dial), a clock that moves when the test says so.
 
 mod scene;
 mod store;
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ichido::{Error, Result};
 use tokio::sync::watch;
 
+use crate::in_time;
+
 pub use self::{
-    scene::{LEASE, Order, Running, Scene, THIRD, one_line, orders},
-    store::Meddled,
+    scene::{HEARTBEAT, LEASE, Order, Running, Scene, one_line, orders},
+    store::FaultyStore,
 };
 
-/// Nobody waits longer than this for something that does not happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What can be meddled with.
+/// The verbs of a store that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// Begin a business transaction.
@@ -48,12 +44,12 @@ pub enum Verb {
     Return,
     /// Make a process known.
     Register,
-    /// A sign of life.
-    Beat,
-    /// Look what there is to do.
-    Look,
-    /// Take leave.
-    Leave,
+    /// Write a heartbeat.
+    Heartbeat,
+    /// Poll for what there is to do.
+    LookAround,
+    /// Deregister a process.
+    Deregister,
     /// Rescue what dead processes had.
     Rescue,
     /// Look whether queues are drained.
@@ -64,37 +60,37 @@ pub enum Verb {
     Ping,
 }
 
-/// What befalls a verb.
+/// What happens to a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum Fault {
     /// It does not happen: the database does not answer.
-    Before,
+    Unreachable,
     /// It happens, and the reply is lost.
-    After,
+    ReplyLost,
     /// It happens, and the answer is another: nothing was claimed, this process is dead.
-    Lie,
+    WrongReply,
     /// It does not happen, and the answer is that this process is dead.
-    Lost,
+    ClaimLost,
     /// It happens, and this process dies before it knows.
-    Death,
+    Crash,
 }
 
-/// Decides what befalls the verbs of a store and of its clones.
+/// Decides what happens to the verbs of a store and of its clones.
 #[derive(Debug, Default)]
-pub struct Meddler(watch::Sender<State>);
+pub struct Faults(watch::Sender<State>);
 
 #[derive(Debug, Default)]
 struct State {
     begun: HashMap<Verb, u32>,
     ended: HashMap<Verb, u32>,
-    harms: HashMap<Verb, VecDeque<Harm>>,
+    next: HashMap<Verb, VecDeque<Fault>>,
     held: HashSet<Verb>,
 }
 
-impl Meddler {
-    /// The next `times` of this verb come to harm.
-    pub fn harm(&self, verb: Verb, harm: Harm, times: usize) {
-        self.0.send_modify(|state| state.harms.entry(verb).or_default().extend(std::iter::repeat_n(harm, times)));
+impl Faults {
+    /// The next `times` of this verb have this fault.
+    pub fn inject(&self, verb: Verb, fault: Fault, times: usize) {
+        self.0.send_modify(|state| state.next.entry(verb).or_default().extend(std::iter::repeat_n(fault, times)));
     }
 
     /// Holds this verb up before it happens.
@@ -103,7 +99,7 @@ impl Meddler {
     }
 
     /// Lets it happen.
-    pub fn let_go(&self, verb: Verb) {
+    pub fn resume(&self, verb: Verb) {
         self.0.send_modify(|state| state.held.retain(|held| *held != verb));
     }
 
@@ -116,48 +112,43 @@ impl Meddler {
     /// Resolves when this verb has begun so often.
     pub async fn has_begun(&self, verb: Verb, times: u32) {
         let begun = self.until(|state| state.begun.get(&verb).is_some_and(|begun| *begun >= times));
-        in_time(begun, &format!("{verb:?} did not begin {times} times")).await;
+        in_time(format!("{verb:?} begins {times} times"), begun).await;
     }
 
     /// Resolves when this verb has come to its end so often.
     pub async fn has_ended(&self, verb: Verb, times: u32) {
         let ended = self.until(|state| state.ended.get(&verb).is_some_and(|ended| *ended >= times));
-        in_time(ended, &format!("{verb:?} did not come to its end {times} times")).await;
+        in_time(format!("{verb:?} ends {times} times"), ended).await;
     }
 
     async fn until(&self, reached: impl FnMut(&State) -> bool) {
         self.0.subscribe().wait_for(reached).await.expect("the sender is ours");
     }
 
-    /// Runs a verb, and what befalls it.
-    async fn meddle<T>(&self, verb: Verb, lie: Option<T>, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut harm = None;
+    /// Runs a verb, with its next fault.
+    async fn apply<T>(&self, verb: Verb, wrong: Option<T>, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut fault = None;
         self.0.send_modify(|state| {
             *state.begun.entry(verb).or_default() += 1;
-            harm = state.harms.get_mut(&verb).and_then(VecDeque::pop_front);
+            fault = state.next.get_mut(&verb).and_then(VecDeque::pop_front);
         });
-        match harm {
-            Some(Harm::Before) => return Err(silence()),
-            Some(Harm::Lost) => return Err(Error::LostClaim),
+        match fault {
+            Some(Fault::Unreachable) => return Err(silence()),
+            Some(Fault::ClaimLost) => return Err(Error::LostClaim),
             _ => {}
         }
         self.until(|state| !state.held.contains(&verb)).await;
         let result = work.await;
         self.0.send_modify(|state| *state.ended.entry(verb).or_default() += 1);
-        match harm {
-            Some(Harm::Death) => std::process::abort(),
-            Some(Harm::Lie) => Ok(lie.expect("a verb that has another answer")),
+        match fault {
+            Some(Fault::Crash) => std::process::abort(),
+            Some(Fault::WrongReply) => Ok(wrong.expect("a verb that has another answer")),
             Some(_) => Err(silence()),
             None => result,
         }
     }
 }
 
-/// What does not happen fails its test, and says what it was.
-async fn in_time<T>(event: impl Future<Output = T>, otherwise: &str) -> T {
-    tokio::time::timeout(PATIENCE, event).await.unwrap_or_else(|_| panic!("{otherwise}"))
-}
-
 fn silence() -> Error {
-    Error::Unreachable { address: "the meddled store".into(), source: "somebody is in its way".into() }
+    Error::Unreachable { address: "the faulty store".into(), source: "a fault of the test's own".into() }
 }

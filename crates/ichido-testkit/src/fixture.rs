@@ -1,5 +1,10 @@
 //! What the cases need of a database: a fresh one with business tables, stores on it (each like a process of its own), and a
-//! way to look and to interfere from outside. Each store crate has one in its `tests/conformance.rs`.
+//! way to look and to interfere from outside. Each store crate has one in its `tests/suite/fixture.rs`. The fixtures of readers and
+//! brokers are in the files beside.
+
+mod broker;
+mod no_database;
+mod reader;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,6 +12,13 @@ use ichido::{
     Claim, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Order, ParkedFilter, ProcessId, Queue,
     Registration, Result, Status, Store, Table, sql::RunSql,
 };
+
+pub use self::{
+    broker::{BrokerFixture, Cut, ExchangeFixture, Line, Part},
+    no_database::NoDatabase,
+    reader::ReaderFixture,
+};
+use crate::eventually;
 
 /// A fresh database of one kind.
 pub trait Fixture: Sized + Send + Sync + 'static {
@@ -40,7 +52,7 @@ pub trait Fixture: Sized + Send + Sync + 'static {
     /// Runs a statement through a connection that ichido lent to an action.
     fn through(connection: &mut Connection<Self>, statement: String) -> impl Future<Output = Result<()>> + Send;
 
-    /// Makes a process die: nobody gives its sign of life any more.
+    /// Makes a process die: nobody writes its heartbeat any more.
     fn die(&self, store: Self::Store, process: ProcessId) -> impl Future<Output = ()> + Send;
 
     /// A fresh database with all tables.
@@ -82,6 +94,9 @@ pub fn queues() -> Vec<Queue> {
     vec![Queue::table("orders", orders), Queue::managed("mail").payload_limit(1000), Queue::table("urgent", urgent)]
 }
 
+/// Nobody writes its heartbeat: longer than any case takes, and shorter than the hour that makes it dead.
+const LEASE: Duration = Duration::from_mins(20);
+
 /// A registered process with its store: what a case plays with.
 pub struct Player<F: Fixture> {
     /// Its store.
@@ -99,7 +114,7 @@ impl<F: Fixture> Player<F> {
     /// The same with other queues.
     pub async fn join_with(store: F::Store, queues: &[&str]) -> Self {
         let queues: BTreeMap<_, _> = queues.iter().map(|queue| ((*queue).into(), 3)).collect();
-        let registration = Registration::new("conformance", Duration::from_secs(30), queues);
+        let registration = Registration::new("conformance", LEASE, queues);
         store.register(&registration).await.expect("a process can register");
         Player { store, registration }
     }
@@ -167,6 +182,15 @@ pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Messag
 pub fn forged(queue: &str, key: &str, owner: ProcessId) -> Delivery {
     let message = Message::new(queue, Key::new([key]), *b"{}");
     Delivery::claimed(message, Claim { owner, parked: false, suspect: false, group: None, locked: false }, 0)
+}
+
+/// Waits for a number that a query gives.
+#[track_caller]
+pub fn until<F: Fixture>(fixture: &F, query: &str, expected: i64) -> impl Future<Output = ()> {
+    eventually(format!("{expected}, from: {query}"), async move || {
+        let seen = fixture.number(query).await;
+        if seen == expected { Ok(()) } else { Err(seen) }
+    })
 }
 
 /// How many lines the ledger has.

@@ -1,21 +1,29 @@
-//! What a store, a broker and a reader must do, written once and run for each of them. A store is whatever passes
-//! [`conformance!`], a reader whatever passes [`reading!`].
+//! What a store, a broker and a reader of ichido must do, written once and run for each of them. A store is whatever passes
+//! [`conformance!`], a reader whatever passes [`reading!`], a broker whatever passes [`brokering!`].
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`cases`] | the cases, by topic; each is a sentence about behaviour |
-//! | [`fixture`] | what the cases need of a database |
+//! | [`cases`] | the cases, by suite and topic; each is a sentence about behaviour |
+//! | [`fixture`] | what the cases need of a database, a broker or a reader's source |
 //! | [`faults`] | a real store that fails a verb, loses its reply or holds it up, at the moment that a test chooses |
+//!
+//! Tests wait with [`eventually`] and [`in_time`], which depend on no machine's speed.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
 pub mod cases;
+#[doc(hidden)]
+pub mod child;
 mod eventually;
 pub mod faults;
 pub mod fixture;
+mod suites;
 
-pub use eventually::{LIMIT, Look, eventually};
+pub use self::{
+    eventually::{LIMIT, Look, eventually, in_time},
+    suites::run,
+};
 
 /// How large a test is: the small size by default, the full one behind `./test --full`.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Where a test meddles: a fresh database with orders, and a process whose store and clock are in the test's hands.
+//! Where a test injects faults: a fresh database with orders, and a process whose store and clock are in the test's hands.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,20 +6,23 @@ use ichido::{CancellationToken, Context, Outcome, Pool, Process, Result, Store, 
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use super::{Meddled, Meddler, in_time};
-use crate::fixture::{Fixture, effect, send_orders};
+use super::{Faults, FaultyStore};
+use crate::{
+    fixture::{Fixture, effect, send_orders},
+    in_time,
+};
 
 /// Longer than any test: only the dial makes it pass.
 pub const LEASE: Duration = Duration::from_hours(3);
-/// The time between two signs of life.
-pub const THIRD: Duration = Duration::from_hours(1);
+/// The time between two heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_hours(1);
 
-/// A fresh database with orders, and a process on it whose store is meddled with.
+/// A fresh database with orders, and a process on it whose store fails when the test says so.
 pub struct Scene<F: Fixture> {
     /// Its database.
     pub fixture: F,
-    /// Who is in the store's way.
-    pub meddler: Arc<Meddler>,
+    /// What goes wrong with its store.
+    pub faults: Arc<Faults>,
     /// Its clock.
     pub dial: Dial,
 }
@@ -29,18 +32,18 @@ impl<F: Fixture> Scene<F> {
     pub async fn new(orders: i64) -> Self {
         let fixture = F::fresh().await;
         send_orders(&fixture, orders).await;
-        Scene { fixture, meddler: Arc::default(), dial: Dial::only_for(THIRD) }
+        Scene { fixture, faults: Arc::default(), dial: Dial::only_for(HEARTBEAT) }
     }
 
     /// A process on it, without an action yet.
-    pub fn process(&self) -> Process<Meddled<F::Store>> {
-        let store = Meddled::new(self.fixture.store(), self.meddler.clone());
+    pub fn process(&self) -> Process<FaultyStore<F::Store>> {
+        let store = FaultyStore::new(self.fixture.store(), self.faults.clone());
         Process::new(store).lease(LEASE).poll(LEASE).check(LEASE).clock(self.dial.clone())
     }
 
     /// Runs until nothing is unprocessed.
-    pub async fn drain(&self, process: Process<Meddled<F::Store>>) {
-        let ended = in_time(process.drain().run(), "a message is out of circulation: nothing ends the process").await;
+    pub async fn drain(&self, process: Process<FaultyStore<F::Store>>) {
+        let ended = in_time("the drain ends: no message is out of circulation", process.drain().run()).await;
         assert_eq!(ended.unwrap(), 0);
     }
 
@@ -71,7 +74,7 @@ impl Running {
 
     /// Resolves when it has come to its end, with success.
     pub async fn ends(self) {
-        let ended = in_time(self.ended, "the process does not come to its end").await;
+        let ended = in_time("the process ends", self.ended).await;
         assert_eq!(ended.unwrap().unwrap(), 0);
     }
 }
@@ -93,7 +96,7 @@ pub fn orders() -> Pool {
 ///
 /// # Errors
 /// What the database said.
-pub async fn one_line<F: Fixture>(cx: &mut Context<Meddled<F::Store>>, _: Order) -> Result<Outcome> {
+pub async fn one_line<F: Fixture>(cx: &mut Context<FaultyStore<F::Store>>, _: Order) -> Result<Outcome> {
     let message = cx.message()?.clone();
     effect::<F>(cx.tx().await?, &message).await?;
     Ok(Outcome::Done)

@@ -1,4 +1,4 @@
-//! The store that a [`Meddler`] stands in the way of: every verb is the inner store's.
+//! The store whose verbs [`Faults`] decide about: every verb is the inner store's.
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
@@ -7,23 +7,23 @@ use ichido::{
     ProcessId, Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
 };
 
-use super::{Meddler, Verb};
+use super::{Faults, Verb};
 
-/// A real store with somebody in its way.
+/// A real store that fails when the test says so.
 #[derive(Clone)]
-pub struct Meddled<S> {
+pub struct FaultyStore<S> {
     inner: S,
-    meddler: Arc<Meddler>,
+    faults: Arc<Faults>,
 }
 
-impl<S: Store> Meddled<S> {
-    /// This store, with this meddler.
-    pub fn new(inner: S, meddler: Arc<Meddler>) -> Self {
-        Meddled { inner, meddler }
+impl<S: Store> FaultyStore<S> {
+    /// This store, with these faults.
+    pub fn new(inner: S, faults: Arc<Faults>) -> Self {
+        FaultyStore { inner, faults }
     }
 }
 
-impl<S: Store> Store for Meddled<S> {
+impl<S: Store> Store for FaultyStore<S> {
     type Tx = S::Tx;
     type Connection = S::Connection;
 
@@ -40,7 +40,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     fn apart(&self) -> Self {
-        Meddled { inner: self.inner.apart(), meddler: self.meddler.clone() }
+        FaultyStore { inner: self.inner.apart(), faults: self.faults.clone() }
     }
 
     // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
@@ -50,7 +50,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn ping(&self) -> Result<()> {
-        self.meddler.meddle(Verb::Ping, None, self.inner.ping()).await
+        self.faults.apply(Verb::Ping, None, self.inner.ping()).await
     }
 
     fn admits(&self, terms: &Terms) -> Result<()> {
@@ -58,7 +58,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn begin_on(&self, terms: Terms) -> Result<S::Tx> {
-        self.meddler.meddle(Verb::Begin, None, self.inner.begin_on(terms)).await
+        self.faults.apply(Verb::Begin, None, self.inner.begin_on(terms)).await
     }
 
     async fn complete(&self, tx: &mut S::Tx, done: &[Delivery]) -> Result<()> {
@@ -74,23 +74,23 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn decide_files(&self, set: FileSetId) -> Result<bool> {
-        self.meddler.meddle(Verb::Decide, None, self.inner.decide_files(set)).await
+        self.faults.apply(Verb::Decide, None, self.inner.decide_files(set)).await
     }
 
     async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
-        self.meddler.meddle(Verb::Forget, None, self.inner.forget_files(stage, number)).await
+        self.faults.apply(Verb::Forget, None, self.inner.forget_files(stage, number)).await
     }
 
     async fn commit(&self, tx: S::Tx) -> Result<()> {
-        self.meddler.meddle(Verb::Commit, None, self.inner.commit(tx)).await
+        self.faults.apply(Verb::Commit, None, self.inner.commit(tx)).await
     }
 
     async fn rollback(&self, tx: S::Tx) -> Result<()> {
-        self.meddler.meddle(Verb::Rollback, None, self.inner.rollback(tx)).await
+        self.faults.apply(Verb::Rollback, None, self.inner.rollback(tx)).await
     }
 
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
-        self.meddler.meddle(Verb::Probe, None, self.inner.is_claimed(delivery)).await
+        self.faults.apply(Verb::Probe, None, self.inner.is_claimed(delivery)).await
     }
 
     async fn send(
@@ -103,7 +103,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
-        self.meddler.meddle(Verb::Claim, Some(Vec::new()), self.inner.claim(process, queue, count)).await
+        self.faults.apply(Verb::Claim, Some(Vec::new()), self.inner.claim(process, queue, count)).await
     }
 
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
@@ -111,11 +111,11 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
-        self.meddler.meddle(Verb::Release, None, self.inner.release(deliveries)).await
+        self.faults.apply(Verb::Release, None, self.inner.release(deliveries)).await
     }
 
     async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        self.meddler.meddle(Verb::Park, None, self.inner.park(delivery, failure)).await
+        self.faults.apply(Verb::Park, None, self.inner.park(delivery, failure)).await
     }
 
     async fn guard(&self, queue: &str) -> Result<Guard> {
@@ -176,7 +176,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        self.meddler.meddle(Verb::Drained, Some(None), self.inner.undrained(queues)).await
+        self.faults.apply(Verb::Drained, Some(None), self.inner.undrained(queues)).await
     }
 
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
@@ -184,33 +184,33 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn register(&self, process: &Registration) -> Result<()> {
-        self.meddler.meddle(Verb::Register, None, self.inner.register(process)).await
+        self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
 
     async fn beat(&self, process: ProcessId) -> Result<bool> {
-        self.meddler.meddle(Verb::Beat, Some(false), self.inner.beat(process)).await
+        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.beat(process)).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
-        self.meddler.meddle(Verb::Mark, None, self.inner.mark_running(process, suspect)).await
+        self.faults.apply(Verb::Mark, None, self.inner.mark_running(process, suspect)).await
     }
 
     async fn leave(&self, process: ProcessId) -> Result<()> {
-        self.meddler.meddle(Verb::Leave, None, self.inner.leave(process)).await
+        self.faults.apply(Verb::Deregister, None, self.inner.leave(process)).await
     }
 
     async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
         self.inner.quit(process, request_id).await
     }
 
-    /// There may always be something to return or to rescue: the meddler counts who looks.
+    /// There may always be something to return or to rescue: `Faults` counts who looks.
     async fn look_around(&self, by: &Registration) -> Result<Around> {
-        let around = self.meddler.meddle(Verb::Look, None, self.inner.look_around(by)).await?;
+        let around = self.faults.apply(Verb::LookAround, None, self.inner.look_around(by)).await?;
         Ok(Around { due: true, dead: true, ..around })
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {
-        self.meddler.meddle(Verb::Rescue, None, self.inner.rescue(by)).await
+        self.faults.apply(Verb::Rescue, None, self.inner.rescue(by)).await
     }
 
     async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
@@ -218,7 +218,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
-        self.meddler.meddle(Verb::Stats, None, self.inner.note_stats(process, minute, stats)).await
+        self.faults.apply(Verb::Stats, None, self.inner.note_stats(process, minute, stats)).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<()> {
@@ -226,7 +226,7 @@ impl<S: Store> Store for Meddled<S> {
     }
 
     async fn return_due(&self, by: &Registration) -> Result<u64> {
-        self.meddler.meddle(Verb::Return, None, self.inner.return_due(by)).await
+        self.faults.apply(Verb::Return, None, self.inner.return_due(by)).await
     }
 
     async fn tidy(&self, by: &Registration) -> Result<()> {

@@ -1,0 +1,56 @@
+//! What the cases of `ichido-testkit` need of a database, on a private MariaDB: each case has a database of its own.
+
+use ichido::{ProcessId, Queue, Result};
+use ichido_mysql::MySql;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::{Fixture, TABLES};
+use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
+
+pub(crate) struct OnMariaDb {
+    url: String,
+    outside: MySqlPool,
+}
+
+impl Fixture for OnMariaDb {
+    type Store = MySql;
+    const ENDING: &'static [&'static str] = &[];
+
+    async fn empty() -> Self {
+        let fixture = OnMariaDb::at(&servers::MariaDb::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture
+    }
+
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn at(place: &str) -> Self {
+        OnMariaDb { url: place.to_owned(), outside: MySqlPool::connect(place).await.unwrap() }
+    }
+
+    fn store_with(&self, queues: Vec<Queue>) -> MySql {
+        MySql::new(&self.url, None, 6, false, queues).unwrap()
+    }
+
+    async fn sql(&self, statements: &str) {
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&self.outside).await.unwrap();
+    }
+
+    async fn number(&self, query: &str) -> i64 {
+        sqlx::query(AssertSqlSafe(query)).fetch_one(&self.outside).await.unwrap().get(0)
+    }
+
+    async fn through(connection: &mut MySqlConnection, statement: String) -> Result<()> {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Its last heartbeat was long ago.
+    async fn die(&self, _: MySql, process: ProcessId) {
+        let expire = format!(
+            "update ichido_process set heartbeat_at = utc_timestamp(6) - interval 1 hour where id = '{process}'"
+        );
+        self.sql(&expire).await;
+    }
+}

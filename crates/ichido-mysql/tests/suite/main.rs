@@ -1,0 +1,8 @@
+//! The tests of this crate, on a private MariaDB.
+
+mod conformance;
+mod fixture;
+mod guards;
+mod large;
+mod locks;
+mod races;

@@ -1,0 +1,55 @@
+//! What the cases of `ichido-testkit` need of a database, on a private `PostgreSQL`: each case has a database of its own.
+
+use ichido::{ProcessId, Queue, Result};
+use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::fixture::{Fixture, TABLES};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+
+pub(crate) struct OnPostgres {
+    url: String,
+    outside: PgPool,
+}
+
+impl Fixture for OnPostgres {
+    type Store = Postgres;
+    const ENDING: &'static [&'static str] = &["insert into only_one (id) values (1), (1)"];
+
+    async fn empty() -> Self {
+        let fixture = OnPostgres::at(&servers::Postgres::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture
+    }
+
+    fn place(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn at(place: &str) -> Self {
+        OnPostgres { url: place.to_owned(), outside: PgPool::connect(place).await.unwrap() }
+    }
+
+    fn store_with(&self, queues: Vec<Queue>) -> Postgres {
+        Postgres::new(&self.url, None, 6, queues).unwrap()
+    }
+
+    async fn sql(&self, statements: &str) {
+        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&self.outside).await.unwrap();
+    }
+
+    async fn number(&self, query: &str) -> i64 {
+        sqlx::query(AssertSqlSafe(query)).fetch_one(&self.outside).await.unwrap().get(0)
+    }
+
+    async fn through(connection: &mut PgConnection, statement: String) -> Result<()> {
+        sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
+        Ok(())
+    }
+
+    /// Its last heartbeat was long ago.
+    async fn die(&self, _: Postgres, process: ProcessId) {
+        let expire =
+            format!("update ichido_process set heartbeat_at = now() - interval '1 hour' where id = '{process}'");
+        self.sql(&expire).await;
+    }
+}

@@ -1,0 +1,11 @@
+//! The tests of this crate, on a private `PostgreSQL`.
+
+mod conformance;
+mod dropped_passes;
+mod fixture;
+mod guards;
+mod large;
+mod notify;
+mod pooler;
+mod races;
+mod sessions;

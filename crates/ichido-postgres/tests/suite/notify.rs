@@ -1,0 +1,144 @@
+//! Waking other hosts by NOTIFY, and what a process costs that has nothing to do.
+
+use std::time::Duration;
+
+use ichido::{CancellationToken, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
+use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::{eventually, in_time};
+use sqlx::{
+    ConnectOptions, Connection, PgConnection, Row,
+    postgres::{PgConnectOptions, PgListener},
+};
+use tokio::sync::mpsc;
+
+fn store(url: &str) -> Postgres {
+    Postgres::new(url, None, 6, vec![Queue::managed("mail")]).unwrap()
+}
+
+async fn migrated() -> String {
+    let url = servers::Postgres::shared().fresh_database();
+    store(&url).migrate().await.unwrap();
+    url
+}
+
+async fn send(store: &Postgres, number: u32) {
+    let mut tx = store.begin().await.unwrap();
+    Client::new(store.clone()).queue("mail").send(Postgres::connection(&mut tx), &number).await.unwrap();
+    store.commit(tx).await.unwrap();
+}
+
+struct Tell(mpsc::UnboundedSender<u32>);
+
+impl ichido::Action<Postgres> for Tell {
+    type Message = u32;
+
+    async fn handle(&self, _: &mut Context<Postgres>, number: u32) -> Result<Outcome> {
+        let _ = self.0.send(number);
+        Ok(Outcome::Done)
+    }
+}
+
+/// A process that polls once an hour; what it has seen is told.
+fn start(store: Postgres) -> (CancellationToken, tokio::task::JoinHandle<Result<i32>>, mpsc::UnboundedReceiver<u32>) {
+    let (tell, seen) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let process = Process::new(store).poll(Duration::from_hours(1)).stop_on(stop.clone());
+    (stop, tokio::spawn(process.action(Pool::new("mail"), Tell(tell)).run()), seen)
+}
+
+async fn listeners(connection: &mut PgConnection) -> i64 {
+    let listening = sqlx::query(
+        "select count(*) from pg_stat_activity where datname = current_database() and query like 'LISTEN%'",
+    );
+    listening.fetch_one(connection).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_on_another_host_wakes_an_idle_process() {
+    let url = migrated().await;
+    let (stop, ended, mut seen) = start(store(&url));
+    let mut outside = PgConnection::connect(&url).await.unwrap();
+    eventually("it listens", async || listeners(&mut outside).await > 0).await;
+    // By another name of the server: no signal on this host leads from one to the other.
+    let elsewhere = url.replace("127.0.0.1", "localhost");
+    assert_ne!(elsewhere, url);
+    let elsewhere = store(&elsewhere);
+    for number in 1..=3 {
+        send(&elsewhere, number).await;
+        assert_eq!(in_time("it hears of what was sent", seen.recv()).await, Some(number));
+    }
+    stop.cancel();
+    assert_eq!(ended.await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sends_are_few_notifications_and_none_if_switched_off() {
+    let url = migrated().await;
+    let mut listener = PgListener::connect(&url).await.unwrap();
+    listener.listen("ichido").await.unwrap();
+    let quiet = store(&url).without_notify();
+    let (stop, ended, _) = start(quiet.clone());
+    send(&quiet, 0).await;
+    let loud = store(&url);
+    let began = std::time::Instant::now();
+    for number in 1..=300 {
+        send(&loud, number).await;
+    }
+    let most = 12 + began.elapsed().as_millis() / 50;
+    let mut heard = 0;
+    // The last ring of a send comes well before a second has passed.
+    while let Ok(told) = tokio::time::timeout(Duration::from_secs(2), listener.recv()).await {
+        assert_eq!(told.unwrap().payload(), "mail");
+        heard += 1;
+    }
+    assert!(heard > 0 && heard <= most, "{heard} notifications, at most {most} are due");
+    let mut outside = PgConnection::connect(&url).await.unwrap();
+    assert_eq!(listeners(&mut outside).await, 1, "only ours: a process that is switched off does not listen");
+    stop.cancel();
+    assert_eq!(ended.await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_no_write() {
+    let url = migrated().await;
+    let options: PgConnectOptions = url.parse().unwrap();
+    let database = options.get_database().unwrap().to_owned();
+    let mut elsewhere = options.database("postgres").connect().await.unwrap();
+    let stop = CancellationToken::new();
+    let (tell, _seen) = mpsc::unbounded_channel();
+    let process = Process::new(store(&url)).stop_on(stop.clone()).action(Pool::new("mail"), Tell(tell));
+    let ended = tokio::spawn(process.run());
+    let mut look = async || {
+        let look = "select xact_commit + xact_rollback, tup_inserted + tup_updated + tup_deleted from pg_stat_database where datname = $1";
+        let row = sqlx::query(look).bind(&database).fetch_one(&mut elsewhere).await.unwrap();
+        (row.get::<i64, _>(0), row.get::<i64, _>(1))
+    };
+    let mut inside = PgConnection::connect(&url).await.unwrap();
+    let registered = "select count(*) from ichido_process";
+    eventually("it is registered", async || {
+        sqlx::query(registered).fetch_one(&mut inside).await.unwrap().get::<i64, _>(0) > 0
+    })
+    .await;
+    inside.close().await.unwrap();
+    // The server's counts come a second late or two: what is counted is a stretch of time in the middle of idleness, when
+    // the writes of the start have been counted.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut before = look().await;
+    let began = loop {
+        let written = before.1;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        before = look().await;
+        if before.1 == written {
+            break std::time::Instant::now();
+        }
+    };
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let (after, seconds) = (look().await, i64::try_from(began.elapsed().as_secs()).unwrap());
+    stop.cancel();
+    assert_eq!(ended.await.unwrap().unwrap(), 0);
+    let (queries, writes) = (after.0 - before.0, after.1 - before.1);
+    assert!(queries >= seconds - 2, "it looks at its queue: {queries} in {seconds} s");
+    assert!(queries <= (seconds + 2) * 2 + 2, "{queries} queries in {seconds} s");
+    assert!(writes <= 2, "{writes} writes; a sign of life is one");
+}

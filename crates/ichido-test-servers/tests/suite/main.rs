@@ -1,0 +1,4 @@
+//! The servers and the proxy that other tests rely on.
+
+mod proxy;
+mod servers;

@@ -1,0 +1,182 @@
+//! The cases that hold for every protocol. `cases!` makes a test of each of
+//! them for a database.
+
+use ichido_test_servers::proxy::Cut;
+use sqlx::Connection as _;
+use tokio::task::JoinSet;
+
+use super::bench::{Bench, Database, TIMES, insert, insert_prepared};
+
+macro_rules! cases {
+    ($database:ty) => {
+        $crate::proxy::cases::cases!($database: [
+            cut_before_commit_nothing_is_committed,
+            cut_after_commit_everything_is_committed_when_the_client_sees_the_error,
+            a_prepared_commit_is_cut_when_it_runs_not_when_it_is_parsed,
+            every_third_commit_is_cut_on_one_connection_too,
+            with_many_clients_as_many_errors_as_cuts,
+            severed_clients_see_an_error_and_may_come_back,
+            what_is_held_arrives_when_it_is_resumed,
+            a_held_client_can_be_severed_and_a_new_one_is_held,
+            new_clients_are_refused_and_old_ones_stay,
+            a_dropped_proxy_has_closed_its_connections,
+        ]);
+    };
+    ($database:ty: [$($case:ident),* $(,)?]) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::proxy::cases::$case::<$database>().await;
+            }
+        )*
+    };
+}
+pub(crate) use cases;
+
+pub(crate) async fn cut_before_commit_nothing_is_committed<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    bench.proxy.cut_commits(Cut::BeforeCommit, 1, TIMES);
+    for _ in 0..TIMES {
+        insert::<D>(&bench.url).await.expect_err("cut");
+        assert_eq!(bench.effects().await, 0);
+    }
+    bench.proxy.all_cut().await;
+    assert_eq!(bench.proxy.cuts(), TIMES);
+    insert::<D>(&bench.url).await.expect("no more cuts");
+    assert_eq!(bench.effects().await, 1);
+}
+
+pub(crate) async fn cut_after_commit_everything_is_committed_when_the_client_sees_the_error<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    bench.proxy.cut_commits(Cut::AfterCommit, 1, TIMES);
+    for round in 1..=TIMES {
+        insert::<D>(&bench.url).await.expect_err("cut");
+        assert_eq!(bench.effects().await, i64::from(round));
+    }
+    bench.proxy.all_cut().await;
+    assert_eq!(bench.proxy.cuts(), TIMES);
+    insert::<D>(&bench.url).await.expect("no more cuts");
+}
+
+pub(crate) async fn a_prepared_commit_is_cut_when_it_runs_not_when_it_is_parsed<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    bench.proxy.cut_commits(Cut::BeforeCommit, 1, TIMES);
+    for _ in 0..TIMES {
+        insert_prepared::<D>(&bench.url).await.expect_err("cut");
+        assert_eq!(bench.effects().await, 0);
+    }
+    bench.proxy.cut_commits(Cut::AfterCommit, 1, TIMES);
+    for round in 1..=TIMES {
+        insert_prepared::<D>(&bench.url).await.expect_err("cut");
+        assert_eq!(bench.effects().await, i64::from(round));
+    }
+    insert_prepared::<D>(&bench.url).await.expect("no more cuts");
+}
+
+pub(crate) async fn every_third_commit_is_cut_on_one_connection_too<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    bench.proxy.cut_commits(Cut::BeforeCommit, 3, 2);
+    let mut client = bench.client().await;
+    let mut errors = Vec::new();
+    for round in 1..=10 {
+        if D::insert(&mut client).await.is_err() {
+            errors.push(round);
+            client = bench.client().await;
+        }
+    }
+    assert_eq!(errors, [3, 6]);
+    assert_eq!(bench.effects().await, 8);
+}
+
+pub(crate) async fn with_many_clients_as_many_errors_as_cuts<D: Database>() {
+    for (cut, effects) in [(Cut::BeforeCommit, 300), (Cut::AfterCommit, 400)] {
+        let mut bench = Bench::<D>::new().await;
+        bench.proxy.cut_commits(cut, 3, TIMES);
+        let mut clients = JoinSet::new();
+        for _ in 0..8 {
+            let url = bench.url.clone();
+            clients.spawn(async move {
+                let mut errors = 0;
+                for _ in 0..50 {
+                    errors += u32::from(insert::<D>(&url).await.is_err());
+                }
+                errors
+            });
+        }
+        let errors: u32 = clients.join_all().await.into_iter().sum();
+        bench.proxy.all_cut().await;
+        assert_eq!(errors, TIMES);
+        assert_eq!(bench.effects().await, effects);
+    }
+}
+
+pub(crate) async fn severed_clients_see_an_error_and_may_come_back<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    for round in 1..=TIMES {
+        let (mut one, mut other) = (bench.client().await, bench.client().await);
+        D::insert(&mut one).await.expect("connected");
+        bench.proxy.sever_all();
+        D::insert(&mut one).await.expect_err("severed");
+        D::insert(&mut other).await.expect_err("severed, though idle");
+        assert_eq!(bench.effects().await, i64::from(round));
+    }
+}
+
+pub(crate) async fn what_is_held_arrives_when_it_is_resumed<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    let mut client = bench.client().await;
+    for round in 1..=TIMES {
+        bench.proxy.hold();
+        let held = tokio::spawn(async move {
+            D::insert(&mut client).await.expect("in the end");
+            client
+        });
+        bench.proxy.holding().await;
+        assert_eq!(bench.effects().await, i64::from(round - 1));
+        assert!(!held.is_finished());
+        bench.proxy.resume();
+        client = held.await.expect("a client");
+        assert_eq!(bench.effects().await, i64::from(round));
+    }
+}
+
+pub(crate) async fn a_held_client_can_be_severed_and_a_new_one_is_held<D: Database>() {
+    let bench = Bench::<D>::new().await;
+    for _ in 0..TIMES {
+        let mut client = bench.client().await;
+        bench.proxy.hold();
+        let held = tokio::spawn(async move { D::insert(&mut client).await });
+        bench.proxy.holding().await;
+        bench.proxy.sever_all();
+        held.await.expect("no panic").expect_err("severed");
+        let url = bench.url.clone();
+        let new = tokio::spawn(async move { D::Client::connect(&url).await });
+        bench.proxy.holding().await;
+        assert!(!new.is_finished());
+        bench.proxy.resume();
+        new.await.expect("no panic").expect("connected in the end");
+    }
+}
+
+pub(crate) async fn new_clients_are_refused_and_old_ones_stay<D: Database>() {
+    let bench = Bench::<D>::new().await;
+    let mut old = bench.client().await;
+    for _ in 0..TIMES {
+        bench.proxy.refuse(true);
+        let refused = D::Client::connect(&bench.url).await;
+        refused.expect_err("refused");
+        D::insert(&mut old).await.expect("still connected");
+        bench.proxy.refuse(false);
+        bench.client().await.close().await.expect("no longer refused");
+    }
+}
+
+pub(crate) async fn a_dropped_proxy_has_closed_its_connections<D: Database>() {
+    let bench = Bench::<D>::new().await;
+    let mut client = bench.client().await;
+    let url = bench.url.clone();
+    drop(bench);
+    client.ping().await.expect_err("no proxy");
+    let refused = D::Client::connect(&url).await;
+    refused.expect_err("no proxy");
+}

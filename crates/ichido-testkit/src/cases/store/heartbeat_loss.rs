@@ -1,0 +1,171 @@
+//! A process whose heartbeat fails or comes late: when it may declare others dead, when it claims, and what it still hands
+//! out under a new id. Time passes only when the test says so.
+
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use ichido::{Action, Context, Handler, Next, Outcome, Result, Scope, Store};
+use tokio::sync::Notify;
+
+use crate::{
+    faults::{Fault, FaultyStore, HEARTBEAT, LEASE, Order, Running, Scene, Verb, one_line, orders},
+    fixture::{Fixture, effects},
+};
+
+/// Rescues only after a lease without a gap, counted from `scene`'s now on.
+async fn rescues_after_a_lease<F: Fixture>(scene: &Scene<F>) {
+    for _ in 0..2 {
+        scene.dial.tick(HEARTBEAT).await;
+        assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it rescues too early");
+    }
+    scene.dial.tick(HEARTBEAT).await;
+    assert_eq!(scene.faults.begun(Verb::Rescue), 1);
+}
+
+pub async fn the_first_rescue_waits_for_a_lease<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(HEARTBEAT).await;
+    scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
+    scene.dial.tick(HEARTBEAT).await;
+    scene.dial.tick(HEARTBEAT).await;
+    assert_eq!(scene.faults.begun(Verb::Rescue), 0, "nobody is buried during an outage");
+    // The first heartbeat after the outage is the beginning of the new wait.
+    scene.dial.tick(HEARTBEAT).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_a_failed_look_around_the_rescue_wait_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(HEARTBEAT).await;
+    scene.faults.inject(Verb::LookAround, Fault::Unreachable, 1);
+    scene.dial.tick(HEARTBEAT).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_a_long_sleep_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(2 * LEASE).await;
+    assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(HEARTBEAT).await;
+    scene.faults.hold(Verb::Return);
+    let before = scene.dial.wake(HEARTBEAT).await;
+    scene.faults.has_begun(Verb::Return, 2).await;
+    scene.dial.pass(LEASE);
+    scene.faults.resume(Verb::Return);
+    scene.dial.asleep_after(before).await;
+    assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
+    scene.dial.tick(HEARTBEAT).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn after_a_failed_heartbeat_without_a_gap_the_wait_begins_anew<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.dial.tick(HEARTBEAT).await;
+    let before = scene.dial.slept();
+    scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 1);
+    // A claim that is refused is a reason to write a heartbeat at once.
+    scene.faults.inject(Verb::Claim, Fault::ClaimLost, 1);
+    scene.dial.asleep_after(before).await;
+    rescues_after_a_lease(&scene).await;
+    running.stop().await;
+}
+
+pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.faults.has_begun(Verb::Claim, 1).await;
+    scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
+    scene.dial.tick(HEARTBEAT).await;
+    scene.dial.tick(HEARTBEAT).await;
+    let before = scene.faults.begun(Verb::Claim);
+    scene.dial.naps(20).await;
+    let claims = scene.faults.begun(Verb::Claim) - before;
+    assert!(claims <= 1, "one may have been on its way, {claims} were seen");
+    scene.dial.tick(HEARTBEAT).await;
+    scene.faults.has_begun(Verb::Claim, before + 2).await;
+    running.stop().await;
+}
+
+/// Counts the runs of each order; the very first one waits until the test lets it go on.
+struct Counted<F> {
+    runs: Arc<Mutex<BTreeMap<i64, u32>>>,
+    first: AtomicBool,
+    begun: Arc<Notify>,
+    go_on: Arc<Notify>,
+    _fixture: PhantomData<fn(F)>,
+}
+
+impl<F: Fixture> Action<FaultyStore<F::Store>> for Counted<F> {
+    type Message = Order;
+
+    async fn handle(&self, cx: &mut Context<FaultyStore<F::Store>>, order: Order) -> Result<Outcome> {
+        *self.runs.lock().unwrap().entry(order.id).or_default() += 1;
+        if self.first.swap(false, Ordering::SeqCst) {
+            self.begun.notify_one();
+            self.go_on.notified().await;
+        }
+        one_line::<F>(cx, order).await
+    }
+}
+
+/// Takes its time between two messages, so that everybody else sees what the first has left.
+struct Lingers;
+
+impl<S: Store> Handler<S> for Lingers {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+        let outcome = next.run(cx).await;
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        outcome
+    }
+}
+
+pub async fn what_was_claimed_under_an_old_id_is_not_handed_out<F: Fixture>() {
+    let scene = Scene::<F>::new(2).await;
+    let (runs, begun, go_on) = (Arc::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let action = Counted::<F> {
+        runs: Arc::clone(&runs),
+        first: AtomicBool::new(true),
+        begun: begun.clone(),
+        go_on: go_on.clone(),
+        _fixture: PhantomData,
+    };
+    let process = scene.process().action(orders(), action).drain();
+    let process = process.handlers(|queue| queue.before(Scope::Worker, "read", Lingers));
+    let running = Running::start(process);
+    begun.notified().await;
+    scene.faults.inject(Verb::Heartbeat, Fault::WrongReply, 1);
+    scene.dial.tick(HEARTBEAT).await;
+    go_on.notify_one();
+    running.ends().await;
+    assert_eq!(*runs.lock().unwrap(), BTreeMap::from([(1, 2), (2, 1)]), "only what had begun runs in vain");
+    assert_eq!((effects(&scene.fixture).await, scene.done().await), (2, 2));
+}

@@ -1,0 +1,35 @@
+//! What a store must do.
+
+pub mod batches;
+pub mod callbacks;
+pub mod claims;
+pub mod completion;
+pub mod delays;
+pub mod drain;
+pub mod file_obstacles;
+pub mod files;
+pub mod flags;
+pub mod groups;
+pub mod handlers;
+pub mod heartbeat_loss;
+pub mod inbox;
+pub mod interference;
+pub mod lanes;
+pub mod migrations;
+pub mod mutex;
+pub mod outages;
+pub mod parking;
+pub mod processes;
+pub mod publications;
+pub mod reconciler;
+pub mod relay;
+pub mod rescue;
+pub mod retries;
+pub mod sending;
+pub mod stats;
+pub mod stop;
+pub mod testing;
+pub mod transactions;
+pub mod unique;
+pub mod wakeups;
+pub mod worker_loop;

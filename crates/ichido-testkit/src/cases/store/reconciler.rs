@@ -1,0 +1,76 @@
+//! The reconciler: what a broker has lost is published again, by whichever relay has the turn, and whatever lies among the dead
+//! letters.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ichido::{CancellationToken, Depths, Failure, Guarded, NewMessage, Queue, Relay, Store};
+use tokio::sync::mpsc;
+
+use super::publications::Told;
+use crate::cases::broker_rows::{publish_all, send_all};
+use crate::{
+    LIMIT,
+    fixture::{Fixture, Player},
+};
+
+/// A relay looks after twice that time.
+const RELAY_AFTER: Duration = Duration::from_millis(300);
+
+fn paid() -> Vec<Queue> {
+    let mut rules = Guarded::new("", "paid").lease();
+    rules.relay_after = RELAY_AFTER;
+    vec![Queue::broker("paid", rules)]
+}
+
+/// The ids of what relays publish at a broker with these depths; each relay starts some time after the one before it.
+async fn published<F: Fixture>(fixture: &F, depths: Depths, relays: u32, ids: usize) -> BTreeSet<String> {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let mut running = Vec::new();
+    for _ in 0..relays {
+        let broker = Told { tell: tell.clone(), depths: Some(depths) };
+        let relay = Relay::new(fixture.store_with(paid())).broker("paid", broker).poll(Duration::from_millis(20));
+        running.push(tokio::spawn(relay.run(stop.clone())));
+        // Time itself: the relays look at different moments.
+        tokio::time::sleep(2 * RELAY_AFTER / relays).await;
+    }
+    let mut all = BTreeSet::new();
+    let heard = async {
+        while all.len() < ids {
+            all.insert(told.recv().await.expect("relays run").id);
+        }
+    };
+    let heard = tokio::time::timeout(LIMIT, heard).await;
+    stop.cancel();
+    for relay in running {
+        relay.await.unwrap();
+    }
+    assert!(heard.is_ok(), "nobody publishes it again");
+    all
+}
+
+/// Of three relays each has the turn at every other of its looks, at most.
+pub async fn of_several_relays_one_notices_what_the_broker_has_lost<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store_with(paid());
+    let sent = send_all(&store, "paid", &vec![NewMessage::new("{}"); 5]).await;
+    publish_all(&store, "paid").await;
+    let nothing = Depths { unacknowledged: Some(0), ..Depths::default() };
+    let again = published(&fixture, nothing, 3, 5).await;
+    assert_eq!(again, sent.iter().map(|key| key.columns()[0].clone()).collect());
+}
+
+pub async fn dead_letters_of_what_has_failed_hide_nothing_that_is_lost<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let player = Player::<F>::join_with(fixture.store_with(paid()), &["paid"]).await;
+    let sent = send_all(&player.store, "paid", &vec![NewMessage::new("{}"); 6]).await;
+    publish_all(&player.store, "paid").await;
+    let (failed, lost) = sent.split_at(4);
+    for key in failed {
+        let delivery = player.take("paid", key).await;
+        assert!(player.store.park(&delivery, &Failure::dead("no", 1)).await.unwrap());
+    }
+    let dead = Depths { unacknowledged: Some(0), dead: 4, ..Depths::default() };
+    let again = published(&fixture, dead, 1, 2).await;
+    assert_eq!(again, lost.iter().map(|key| key.columns()[0].clone()).collect());
+}

@@ -1,0 +1,145 @@
+//! Death: what a dead process had goes back into circulation, and what killed it does not for ever.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ichido::{Inspect, ParkedFilter, Registration, Rescued, Store};
+
+use crate::fixture::{Fixture, Player, assert_lost, effects, send_orders};
+
+pub async fn what_a_dead_process_had_becomes_suspect_without_an_attempt<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 3).await;
+    let victim = Player::join(&fixture).await;
+    victim.finish(&victim.claim_one("orders").await).await.unwrap();
+    assert_eq!(victim.claim("orders", 5).await.len(), 2);
+    victim.die(&fixture).await;
+    let other = Player::join(&fixture).await;
+    let rescued = other.store.rescue(&other.registration).await.unwrap();
+    assert_eq!(rescued, Rescued { processes: 1, messages: 2, parked: 0 });
+    let again = other.claim("orders", 5).await;
+    assert_eq!(
+        again.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(),
+        [(1, true); 2]
+    );
+    for delivery in &again {
+        other.finish(delivery).await.unwrap();
+    }
+    assert_eq!(effects(&fixture).await, 3);
+    assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0);
+    assert_eq!(fixture.number("select count(*) from ichido_process").await, 1);
+    assert_eq!(other.store.rescue(&other.registration).await.unwrap(), Rescued::default());
+}
+
+pub async fn a_death_under_the_mark_spends_an_attempt<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 2).await;
+    let victim = Player::join(&fixture).await;
+    let claimed = victim.claim("orders", 2).await;
+    victim.store.mark_running(victim.registration.id, Some(&claimed[1].message.id())).await.unwrap();
+    victim.die(&fixture).await;
+    let other = Player::join(&fixture).await;
+    other.store.rescue(&other.registration).await.unwrap();
+    let attempts: BTreeMap<_, _> = other
+        .claim("orders", 2)
+        .await
+        .iter()
+        .map(|delivery| (delivery.message.key.to_string(), delivery.attempt))
+        .collect();
+    assert_eq!(attempts, BTreeMap::from([("1".to_owned(), 1), ("2".to_owned(), 2)]));
+}
+
+pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let medic = Player::join(&fixture).await;
+    let mut deaths = 0;
+    let parked = loop {
+        let victim = Player::join(&fixture).await;
+        let delivery = victim.claim_one("orders").await;
+        if delivery.is_suspect() {
+            victim.store.mark_running(victim.registration.id, Some(&delivery.message.id())).await.unwrap();
+        }
+        victim.die(&fixture).await;
+        deaths += 1;
+        let rescued = medic.store.rescue(&medic.registration).await.unwrap();
+        assert_eq!(rescued.processes, 1);
+        if rescued.parked > 0 {
+            break medic.store.parked(&ParkedFilter::default()).await.unwrap().remove(0);
+        }
+    };
+    assert_eq!(deaths, 4, "once as a bystander, then three times as a suspect");
+    assert_eq!((parked.attempts, parked.error.as_str()), (3, ichido::DIED_RUNNING));
+    assert_eq!(fixture.number("select count(*) from received_order where status = '2'").await, 1);
+}
+
+pub async fn a_live_process_keeps_its_messages<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let (owner, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
+    let delivery = owner.claim_one("orders").await;
+    assert_eq!(other.store.rescue(&other.registration).await.unwrap(), Rescued::default());
+    owner.finish(&delivery).await.unwrap();
+}
+
+pub async fn a_rescued_message_cannot_be_completed_by_its_old_owner<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let (old, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
+    let stale = old.claim_one("orders").await;
+    let id = old.registration.id;
+    old.die(&fixture).await;
+    other.store.rescue(&other.registration).await.unwrap();
+    let zombie = Player::<F> { store: fixture.store(), registration: other.registration.clone() };
+    assert_eq!(stale.claim.as_ref().map(|claim| claim.owner), Some(id), "the stale delivery is the dead process's");
+    assert_lost(&zombie.finish(&stale).await);
+    other.finish(&other.claim_one("orders").await).await.unwrap();
+    assert_lost(&zombie.finish(&stale).await);
+    assert_eq!(effects(&fixture).await, 1);
+}
+
+pub async fn a_queue_that_the_rescuer_does_not_serve_is_left_alone<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let victim = Player::join(&fixture).await;
+    victim.claim_one("orders").await;
+    victim.die(&fixture).await;
+    let store = fixture.store();
+    let stranger = Registration::new("mail only", Duration::from_mins(20), BTreeMap::from([("mail".into(), 3)]));
+    store.register(&stranger).await.unwrap();
+    assert_eq!(store.rescue(&stranger).await.unwrap().messages, 0);
+    assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 1);
+    let friend = Player::join(&fixture).await;
+    assert_eq!(
+        friend.store.rescue(&friend.registration).await.unwrap(),
+        Rescued { processes: 1, messages: 1, parked: 0 }
+    );
+}
+
+pub async fn of_two_rescuers_each_message_is_freed_once<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 40).await;
+    let victim = Player::join(&fixture).await;
+    assert_eq!(victim.claim("orders", 40).await.len(), 40);
+    victim.die(&fixture).await;
+    let (one, two) = (Player::join(&fixture).await, Player::join(&fixture).await);
+    let (first, second) = tokio::join!(one.store.rescue(&one.registration), two.store.rescue(&two.registration));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first.messages + second.messages, 40);
+    assert!(first.processes + second.processes <= 1);
+    assert_eq!(one.claim("orders", 50).await.len(), 40);
+}
+
+pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 3).await;
+    let leaver = Player::join(&fixture).await;
+    assert_eq!(leaver.claim("orders", 3).await.len(), 3);
+    leaver.store.leave(leaver.registration.id).await.unwrap();
+    assert_eq!(fixture.number("select count(*) from ichido_process").await, 0);
+    let other = Player::join(&fixture).await;
+    let claimed = other.claim("orders", 3).await;
+    assert_eq!(
+        claimed.iter().map(|delivery| (delivery.attempt, delivery.is_suspect())).collect::<Vec<_>>(),
+        [(1, false); 3]
+    );
+}
