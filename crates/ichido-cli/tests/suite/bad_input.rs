@@ -27,11 +27,13 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
         ),
         ("url = \"", "url = \"ftp://", &["database.url"]),
     ];
+    let all: [&[&str]; 6] =
+        [&["check"], &["run"], &["send", "orders", "{}"], &["status"], &["failed", "list"], &["migrate"]];
+    // The file is read before anybody knows which database it is: one of them has every command, the others two.
+    let commands = if kind == Kind::Sqlite { &all[..] } else { &all[..2] };
     for (from, to, parts) in changes {
         env.configure(|config| config.replacen(from, to, 1));
-        for command in
-            [&["check"][..], &["run"], &["send", "orders", "{}"], &["status"], &["failed", "list"], &["migrate"]]
-        {
+        for command in commands {
             env.run(command).await.assert_refused(127, parts);
         }
     }

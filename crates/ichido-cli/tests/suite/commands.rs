@@ -106,10 +106,17 @@ async fn check_warns_of_what_can_cost_work(kind: Kind) {
         Kind::Postgres => assert!(before.contains("fsync is off"), "{before}"),
         Kind::MariaDb => assert!(before.contains("innodb_flush_log_at_trx_commit is not 1"), "{before}"),
     }
-    env.slow_down(if kind == Kind::Sqlite { 8000 } else { 1200 });
-    env.send_orders(1..=1).await;
-    env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
-    let after = warnings().await;
+    // What SQLite is slowed down with takes less time on a faster machine: then again, and more of it.
+    let mut after = String::new();
+    for (order, milliseconds) in [(1, 1200), (2, 2400), (3, 4800), (4, 9600)] {
+        env.slow_down(milliseconds);
+        env.send_orders([order]).await;
+        env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
+        after = warnings().await;
+        if after.contains("queue `orders` took") {
+            break;
+        }
+    }
     assert!(after.contains("queue `orders` took") && after.contains("longer than the lease of 1s"), "{after}");
     env.configure(|config| config.replace("concurrency = 4", "concurrency = 50"));
     assert_eq!(warnings().await.contains("50 workers share 14 connections"), kind != Kind::Sqlite);
@@ -137,7 +144,7 @@ async fn the_demo_is_exact() {
         assert_eq!(result[key].as_i64(), Some(expected), "{key}: {line}");
     }
     assert!(result["rescued"].as_i64().is_some_and(|rescued| rescued > 0), "{line}");
-    env.ok(&["demo", "--orders", "1000", "--keep", "kept"]).await;
+    env.ok(&["demo", "--orders", "200", "--keep", "kept"]).await;
     let readme = include_str!("../../../../README.md");
     let shown = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     assert_eq!(

@@ -112,7 +112,7 @@ async fn a_connection_cut_just_after_commit_does_not_run_it_again(kind: Kind) {
 
 /// Every third COMMIT is cut, a hundred times in the full size; each effect is there once, and no attempt is spent.
 async fn cut(kind: Kind, cut: Cut) {
-    let times = size(30, 100);
+    let times = size(15, 100);
     let orders = times * 4;
     let env = Env::new(kind).await;
     env.send_orders(1..=orders).await;

@@ -47,7 +47,7 @@ async fn one_message_in_ten_fails_and_the_pool_never_restarts(kind: Kind) {
             .replace("attempts = 3", "attempts = 1")
             .replace("sql         = [", "sql         = [\"insert into picky (id) values (:id)\", ")
     });
-    let orders = ichido_testkit::size(1_000, 10_000);
+    let orders = ichido_testkit::size(300, 10_000);
     let (bad, good) = (i64::from(orders / 10), i64::from(orders - orders / 10));
     env.send_orders(1..=orders).await;
     let mut process = env.start("log", &["run", "ProjectCreation/R1", "--drain"]);

@@ -209,8 +209,7 @@ async fn progress_is_told_while_there_is_any(kind: Kind) {
     env.send_orders(1..=100).await;
     idle.until_logged("seconds_left").await;
     env.until("select count(*) from received_order where status = '1'", 100).await;
-    idle.signal("-TERM").await;
-    assert_eq!(idle.exit_code().await, 0);
+    idle.stop().await;
     let log = idle.log();
     let progress: Vec<Value> = log
         .lines()

@@ -79,7 +79,7 @@ async fn groups_keep_their_order_over_four_processes_with_failures(kind: Kind) {
 }
 
 async fn groups_keep_their_order_when_processes_are_killed(kind: Kind) {
-    let (each, teams) = (size(40, 200), 10);
+    let (each, teams) = (size(24, 200), 10);
     let env = world(kind, true).await;
     let rows: Vec<_> = (1..=each * teams).map(|id| format!("({id}, 't{}', {id})", id % teams)).collect();
     for part in rows.chunks(500) {
@@ -157,8 +157,7 @@ async fn a_delayed_message_runs_when_it_is_due(kind: Kind) {
         waiting.contains("orders/1") && waiting.contains("orders/3") && waiting.contains("2096-01-01"),
         "{waiting}"
     );
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     // A future delay is nothing that a drain waits for.
     env.ok(&["run", "ProjectCreation", "--drain"]).await;
 }
@@ -207,8 +206,7 @@ async fn a_send_wakes_an_idle_process(kind: Kind) {
         env.until("select count(*) from project", id.into()).await;
     }
     env.assert_exact(3).await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
 }
 
 async fn what_cannot_be_sent_is_refused_with_the_reason(kind: Kind) {

@@ -1,6 +1,6 @@
 //! Operators stop, pause and look: flags of a request id that every process follows, and one process per request id.
 
-use std::time::Duration;
+use ichido_testkit::eventually;
 
 use crate::testenv::{Ended, Env, Kind, Process};
 
@@ -90,10 +90,10 @@ async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind
         "R1 is paused, until `ichido resume R1`; one live process serves it\n"
     );
     process.until_logged("`R1` is paused").await;
-    let claimed = "select 1 - count(*) from received_order where process_id is not null";
-    env.until(claimed, 1).await;
+    env.until_none("received_order where process_id is not null").await;
     let done = env.done().await;
     assert!(done < 100, "it paused in the middle");
+    let killed = process.pid();
     process.kill().await;
     // The flag is in the database: it outlives the process.
     let mut again = env.start("again", RUN);
@@ -106,12 +106,11 @@ async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind
     assert_eq!(env.number("select count(distinct made_by) from project").await, 2, "the paused one did nothing");
     env.send_orders(101..=110).await;
     assert_eq!((env.number(FREE).await, state(&env, "R1").await["paused"].as_bool()), (10, Some(true)));
-    env.until("select 2 - count(*) from ichido_process", 1).await; // the killed one is forgotten
+    env.until_none(&format!("ichido_process where pid = {killed}")).await; // it is forgotten
     assert_eq!(told(&env, &["resume", "R1"]).await, "R1 goes on; one live process serves it\n");
     env.until("select count(*) from received_order where status = '1'", 110).await;
     env.assert_exact(110).await;
-    again.signal("-TERM").await;
-    assert_eq!(again.exit_code().await, 0, "{}", again.log());
+    again.stop().await;
 }
 
 async fn of_all_actions_in_one_process_the_one_that_is_stopped_ends(kind: Kind) {
@@ -124,7 +123,7 @@ async fn of_all_actions_in_one_process_the_one_that_is_stopped_ends(kind: Kind) 
     env.until(LIVING, 1).await;
     env.ok(&["health", "Mail"]).await;
     env.ok(&["stop", "Mail"]).await;
-    env.until("select 1 - count(*) from ichido_process_request where request_id = 'Mail'", 1).await;
+    env.until_none("ichido_process_request where request_id = 'Mail'").await;
     env.ok(&["send", "mail", r#"{"n":7}"#]).await;
     env.send_orders(1..=5).await;
     env.until("select count(*) from received_order where status = '1'", 5).await;
@@ -160,8 +159,7 @@ async fn the_flags_of_an_id_that_nobody_serves_are_kept_and_bad_ids_are_refused(
     let mut process = env.start("process", RUN);
     env.until(LIVING, 1).await;
     assert_eq!(env.ok(&["health", "R1"]).await, "one live process serves R1\n");
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0);
+    process.stop().await;
     assert_eq!(env.run(&["health", "R1"]).await.code, Some(1));
 }
 
@@ -188,8 +186,7 @@ async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_n
     let mut exempt = env.start("exempt", RUN);
     env.until(LIVING, 3).await;
     for process in [&mut other_id, &mut exempt] {
-        process.signal("-TERM").await;
-        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+        process.stop().await;
     }
     let by_name = r#"{ name = "single", after = "context", options = { exit = 51, exempt = "R8, R9" } }"#;
     env.configure(|config| config.replace("[process]", &format!("[process]\nhandlers = [{by_name}]")));
@@ -206,36 +203,34 @@ async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_n
     if kind == Kind::Sqlite {
         assert_eq!(successor.exit_code().await, 14, "{}", successor.log());
         next.signal("-CONT").await;
-        next.signal("-TERM").await;
-        assert_eq!(next.exit_code().await, 0, "{}", next.log());
+        next.stop().await;
     } else {
         successor.until_logged("process starts").await;
         next.signal("-CONT").await;
         assert_eq!(next.exit_code().await, 14, "{}", next.log());
-        successor.signal("-TERM").await;
-        assert_eq!(successor.exit_code().await, 0, "{}", successor.log());
+        successor.stop().await;
     }
 }
 
 async fn of_processes_that_start_at_the_same_moment_one_runs(kind: Kind) {
     let env = Env::new(kind).await;
     single(&env, "");
+    lease(&env, 30);
     let mut processes: Vec<_> = (0..5).map(|number| env.start(&number.to_string(), RUN)).collect();
-    let mut refused = 0;
-    while refused < 4 {
-        for at in (0..processes.len()).rev() {
-            if let Some(code) = processes[at].code_so_far() {
-                assert_eq!(code, 14, "{}", processes[at].log());
-                processes.remove(at);
-                refused += 1;
+    eventually("four of five are refused", async || {
+        processes.retain_mut(|process| match process.ended() {
+            None => true,
+            Some(status) => {
+                assert_eq!(status.code(), Some(14), "{}", process.log());
+                false
             }
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        });
+        processes.len() <= 1
+    })
+    .await;
     let [last] = &mut processes[..] else { panic!("all were refused") };
     env.send_orders(1..=5).await;
     env.until("select count(*) from received_order where status = '1'", 5).await;
     assert_eq!(env.number(LIVING).await, 1);
-    last.signal("-TERM").await;
-    assert_eq!(last.exit_code().await, 0, "{}", last.log());
+    last.stop().await;
 }

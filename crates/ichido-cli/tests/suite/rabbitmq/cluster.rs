@@ -1,7 +1,7 @@
 //! A cluster of three nodes under load: one is killed, and another one when the first is back. Every order has its effect once, and
 //! consumers go on. The full size has both kinds of replicated queues.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ichido_test_servers::RabbitMqCluster;
 use ichido_testkit::size;
@@ -11,11 +11,6 @@ use crate::{
     rabbitmq::world::{QUEUE, World},
     testenv::Kind,
 };
-
-/// Consumers go on within this time; a busy machine gets more.
-fn limit() -> Duration {
-    Duration::from_secs(size(60, 10).into())
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_node_is_killed_every_order_is_done_once() {
@@ -44,17 +39,18 @@ async fn run(cluster: &RabbitMqCluster, kind: &str) {
         let first = (round + 1) * each + 1;
         world.send(first..first + each).await;
         world.env.until(&format!("select count(*) from project where id >= {first}"), 1).await;
-        assert!(killed.elapsed() < limit(), "{kind}: consumers went on after {:?}", killed.elapsed());
+        // Time itself, at the full size, which has the machine to itself.
+        let late = size(0, 1) == 1 && killed.elapsed().as_secs() >= 10;
+        assert!(!late, "{kind}: consumers went on after {:?}", killed.elapsed());
         block_in_place(|| {
             node.start_again();
             cluster.is_whole();
         });
     }
     world.shipped(orders).await;
-    world.env.until("select 1 - count(*) from ichido_mutex", 1).await;
+    world.env.until_none("ichido_mutex").await;
     for process in &mut processes {
-        process.signal("-TERM").await;
-        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+        process.stop().await;
     }
     let double = "select count(*) from (select 1 from project group by id having count(*) > 1) d";
     let (effects, double) = (world.env.number("select count(*) from project").await, world.env.number(double).await);

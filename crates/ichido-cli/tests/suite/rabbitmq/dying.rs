@@ -6,6 +6,7 @@ use std::{process::Stdio, time::Duration};
 
 use ichido::{ClaimBy, Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy};
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_testkit::LIMIT;
 use serde::Deserialize;
 use tokio::process::Command;
 
@@ -87,7 +88,7 @@ async fn supervise(world: &World<'_>, claim: &str) -> u32 {
         child.args(["--ignored", "--exact", "rabbitmq::dying::child"]);
         child.env(DATABASE, &url).env(BROKER, &world.url).env(CLAIM, claim);
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-        let ended = tokio::time::timeout(Duration::from_mins(2), child.wait()).await;
+        let ended = tokio::time::timeout(LIMIT, child.wait()).await;
         if ended.unwrap_or_else(|_| panic!("after {deaths} deaths it does not end")).unwrap().success() {
             return deaths;
         }
@@ -115,8 +116,7 @@ async fn a_message_that_kills_its_process_ends_alone(kind: Kind) {
         world.settles_at(DEAD, 1).await;
         world.settles_at(QUEUE, 0).await;
         world.settles_at(BUSY, 0).await;
-        process.signal("-TERM").await;
-        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+        process.stop().await;
         assert_eq!(world.env.number(effects).await, i64::from(ORDERS) - 1, "{claim}");
         let shown = world.env.ok(&["failed", "list", "--json"]).await;
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -129,23 +129,20 @@ async fn what_a_process_had_that_was_stopped_for_three_leases_is_done_once(kind:
     for claim in claims(kind) {
         let world = World::new(kind).await;
         world.configure_queue(&format!("claim = \"{claim}\""));
-        let slow = world.env.slow(30);
+        let slow = world.env.slow(if kind == Kind::Sqlite { 10 } else { 30 });
         world.env.reconfigure(|config| config.replace("'broker')\"]", &format!("'broker')\"{slow}]")));
-        world.send(1..=80).await;
         let [mut sleeper, mut other] = world.start(["sleeper", "other"], &[]);
+        world.env.until("select count(*) from ichido_process", 2).await;
+        world.send(1..=80).await;
         world.shipped(5).await;
-        sleeper.signal("-STOP").await;
-        // Three leases; nothing else can show that a stopped process stayed stopped.
-        tokio::time::sleep(Duration::from_millis(3500)).await;
-        sleeper.signal("-CONT").await;
+        sleeper.stand_still(&world.env).await;
         world.shipped(80).await;
-        world.env.until("select 1 - count(*) from ichido_mutex", 1).await;
+        world.env.until_none("ichido_mutex").await;
         world.send(81..=100).await;
         world.shipped(100).await;
-        world.env.until("select 1 - count(*) from ichido_mutex", 1).await;
+        world.env.until_none("ichido_mutex").await;
         for process in [&mut sleeper, &mut other] {
-            process.signal("-TERM").await;
-            assert_eq!(process.exit_code().await, 0, "{}", process.log());
+            process.stop().await;
         }
         world.assert_exact(100).await;
         assert_eq!(world.env.number("select count(*) from ichido_parked").await, 0, "nothing has failed");

@@ -20,8 +20,7 @@ pub(crate) async fn fail(world: &World<'_>) -> String {
     world.env.until("select count(*) from ichido_parked where state = 'dead'", 1).await;
     world.settles_at(DEAD, 1).await;
     world.comes_to_rest().await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     id
 }
 
@@ -54,8 +53,7 @@ async fn what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate(kind:
     world.publish(&[world.copy(&id, 1).await]).await;
     let [mut process] = world.start(["process"], &[]);
     world.comes_to_rest().await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     assert_eq!(world.env.number("select count(*) from project").await, 0);
     world.settles_at(DEAD, 1).await;
 }

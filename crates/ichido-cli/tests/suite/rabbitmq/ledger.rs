@@ -137,6 +137,7 @@ pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedRec
             payload: World::order(order).into_bytes(),
         };
         let copy = [Envelope::of(&copy).expect("short names")];
+        // The broker is away or cuts us off; it tells nobody when it is back. How long that may take is the storm's to say.
         while publisher.publish(&copy).await.iter().any(Result::is_err) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -14,26 +14,25 @@ crate::on_all!(
 
 async fn three_processes_share_the_work_and_do_each_order_once(kind: Kind) {
     let world = World::new(kind).await;
-    world.send(1..=300).await;
+    world.send(1..=150).await;
     let mut processes = world.start(["one", "two", "three"], &["--drain"]);
     for process in &mut processes {
         assert_eq!(process.exit_code().await, 0, "{}", process.log());
     }
-    world.assert_exact(300).await;
+    world.assert_exact(150).await;
 }
 
 async fn what_a_killed_process_had_is_done_by_others(kind: Kind) {
     let world = World::new(kind).await;
     world.slow_down(5);
-    world.send(1..=200).await;
+    world.send(1..=120).await;
     let [victim, mut other] = world.start(["victim", "other"], &[]);
-    world.shipped(40).await;
+    world.shipped(20).await;
     victim.kill().await;
-    world.shipped(200).await;
+    world.shipped(120).await;
     world.comes_to_rest().await;
-    other.signal("-TERM").await;
-    assert_eq!(other.exit_code().await, 0, "{}", other.log());
-    world.assert_exact(200).await;
+    other.stop().await;
+    world.assert_exact(120).await;
     assert_eq!(world.env.number("select count(*) from ichido_parked").await, 0, "nothing failed");
 }
 
@@ -61,8 +60,7 @@ async fn what_is_published_twice_runs_once_and_is_counted(kind: Kind) {
     let [mut process] = world.start(["process"], &[]);
     world.shipped(10).await;
     world.comes_to_rest().await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     world.assert_exact(10).await;
     let status: serde_json::Value = serde_json::from_str(&world.env.ok(&["status", "--json"]).await).unwrap();
     let measured = &status["measured"][0];

@@ -4,7 +4,6 @@
 use std::net::TcpListener;
 
 use ichido_rabbitmq::{Broker, Topology};
-use ichido_test_servers::RabbitMq;
 
 use crate::{
     rabbitmq::world::{DEAD, QUEUE, World},
@@ -61,8 +60,7 @@ async fn a_broker_that_is_away_is_told_by_its_address_alone(kind: Kind) {
     assert!(all.code == Some(20) && !all.stderr.contains("s3cret"), "{all:?}");
     let mut process = world.env.start("run", &["run", "-vv"]);
     process.until_logged("going on without it").await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     assert!(!process.log().contains("s3cret"), "{}", process.log());
 }
 
@@ -130,14 +128,13 @@ async fn what_a_broker_does_not_have_is_named(kind: Kind) {
 /// AMQP does not tell who else is bound; the management API does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_api_tells() {
-    let node = RabbitMq::start_managed(&[]);
-    let world = World::at(Kind::Sqlite, &node).await;
+    let world = World::managed(Kind::Sqlite).await;
     let mut audit = Topology::new("audit");
     audit.bindings = vec![("amq.topic".to_owned(), "order.*".to_owned())];
     audit.declare(&Broker::new([&world.url]).unwrap()).await.unwrap();
     let route = "exchange = \"amq.topic\", routing_key = \"order.new\"";
     let managed = |url: &str| format!("{route}, management = \"{url}\"");
-    world.configure_queue(&managed(&node.management_url()));
+    world.configure_queue(&managed(&world.node.management_url()));
     for args in COMMANDS {
         refused_by_broker(
             &world.env.run(args).await,
@@ -153,8 +150,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     let mut relay = world.env.start("relay", &["relay"]);
     relay.until_logged("going on without it").await;
     relay.until_logged("relaying `orders`").await;
-    relay.signal("-TERM").await;
-    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    relay.stop().await;
     world.configure_queue(route);
     world.env.ok(&["check"]).await;
 }

@@ -1,6 +1,6 @@
 //! From the transaction to the broker: at once, or later by whoever runs, and nothing is lost while the broker is away.
 
-use std::time::Duration;
+use ichido_testkit::eventually;
 
 use crate::{
     rabbitmq::world::{QUEUE, World},
@@ -57,8 +57,7 @@ async fn what_is_sent_while_the_broker_is_away_is_committed_and_published_by_a_r
     proxy.refuse(false);
     world.settles_at(QUEUE, 1).await;
     world.env.until("select count(*) from ichido_outbox where published_at is not null", 1).await;
-    relay.signal("-TERM").await;
-    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    relay.stop().await;
     assert!(relay.log().contains("what is being published comes to its end"), "{}", relay.log());
     let text = world.env.ok(&["status"]).await;
     assert!(!text.contains("not sent:"), "{text}");
@@ -93,8 +92,7 @@ async fn a_process_publishes_what_others_send(kind: Kind) {
     process.until_logged("ichido starts").await;
     send_without_a_broker(&world, 1..=20).await;
     world.settles_at(QUEUE, 20).await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
 }
 
 async fn what_nobody_takes_is_seen_in_status_and_published_when_somebody_does(kind: Kind) {
@@ -107,15 +105,8 @@ async fn what_nobody_takes_is_seen_in_status_and_published_when_somebody_does(ki
     world.configure(|config| config);
     let mut relay = world.env.start("relay", &["relay"]);
     world.settles_at(QUEUE, 1).await;
-    tokio::time::timeout(Duration::from_mins(1), async {
-        while world.unpublished().await > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await
-    .expect("noted");
-    relay.signal("-TERM").await;
-    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    world.env.until_none("ichido_outbox where published_at is null").await;
+    relay.stop().await;
 }
 
 async fn keys_and_groups_are_for_managed_queues(kind: Kind) {
@@ -161,13 +152,10 @@ async fn queues_of_one_broker_are_published_over_one_connection(kind: Kind) {
         world.settles_at(queue, 1).await;
     }
     // Those of the sends may have ended a moment ago.
-    tokio::time::timeout(Duration::from_mins(1), async {
-        while world.connections() > 1 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    eventually("one connection for three queues", async || match world.connections() {
+        1 => Ok(()),
+        other => Err(other),
     })
-    .await
-    .expect("one for three queues");
-    relay.signal("-TERM").await;
-    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    .await;
+    relay.stop().await;
 }

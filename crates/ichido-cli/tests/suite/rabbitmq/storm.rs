@@ -2,29 +2,23 @@
 //! senders that roll back; all at a time. Each order that was committed has had its effect once, no other one has had any, and
 //! nothing is left anywhere.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, time::Instant};
 
 use ichido::{ClaimBy, Guarded, Queue};
 use ichido_test_servers::{
     RabbitMq,
     proxy::{Cut, Proxy},
 };
-use ichido_testkit::size;
+use ichido_testkit::{LIMIT, eventually, size};
 use tokio::{sync::mpsc::unbounded_channel, task::block_in_place, time::timeout};
 
 use crate::{
     rabbitmq::{
         ledger::{self, Orders, Random, Written},
-        world::{BUSY, DEAD, Depth, QUEUE, World},
+        world::{BUSY, DEAD, EMPTY, QUEUE, World},
     },
     testenv::{Env, Kind, Process, database::Database},
 };
-
-/// Longer than anything takes, however busy the machine is.
-const LIMIT: Duration = Duration::from_mins(3);
 
 const CONSUMERS: usize = 4;
 
@@ -175,15 +169,6 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Until a query gives nothing but 0.
-    async fn until_none(&self, what: &str, query: &str) {
-        let since = Instant::now();
-        while self.world.env.number(query).await > 0 {
-            assert!(since.elapsed() < LIMIT, "{what} stays: {}", self.state().await);
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-
     async fn state(&self) -> String {
         let mut state = String::new();
         for table in ["received_order", "project", "ichido_mutex", "ichido_outbox", "ichido_parked"] {
@@ -193,39 +178,45 @@ impl<'a> Storm<'a> {
         for queue in [QUEUE, BUSY, DEAD] {
             write!(state, "{queue} {:?}, ", self.world.depth(queue)).expect("to a string");
         }
-        let tail = |log: String| log.lines().rev().take(30).collect::<Vec<_>>().join("\n");
-        self.consumers.iter().fold(state, |state, consumer| state + "\n" + &tail(consumer.log()))
+        state
     }
 
     /// What is sent and done is so in the end, whatever happened.
     async fn ends_well(&mut self) {
-        self.until_none("LOST", LOST).await;
-        for table in ["ichido_mutex", "ichido_outbox"] {
-            self.until_none(table, &format!("select count(*) from {table}")).await;
+        for rows in [LOST, "ichido_mutex", "ichido_outbox"] {
+            self.world.env.until_none(rows).await;
         }
-        let since = Instant::now();
-        while [QUEUE, BUSY, DEAD].iter().any(|queue| self.world.depth(queue) != EMPTY) {
-            assert!(since.elapsed() < LIMIT, "the queues do not get empty: {}", self.state().await);
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        eventually("all queues are empty at one look", async || {
+            let depths = [QUEUE, BUSY, DEAD].map(|queue| self.world.depth(queue));
+            if depths == [EMPTY; 3] { Ok(()) } else { Err(format!("{depths:?}")) }
+        })
+        .await;
         for consumer in &mut self.consumers {
-            consumer.signal("-TERM").await;
-            assert_eq!(consumer.exit_code().await, 0, "{}", consumer.log());
+            consumer.stop().await;
         }
         assert_eq!(self.world.env.number("select count(*) from ichido_parked").await, 0, "nothing has failed");
     }
 }
 
-const EMPTY: Depth = Depth { ready: 0, unacknowledged: 0 };
+/// A storm that ends badly tells what its consumers said last.
+impl Drop for Storm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for log in self.consumers.iter().map(Process::log) {
+                let lines: Vec<_> = log.lines().collect();
+                println!("...\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+            }
+        }
+    }
+}
 
-const LOST: &str = "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)";
-const DOUBLE: &str = "select count(*) from (select 1 from project group by id having count(*) > 1) d";
-const GHOST: &str =
-    "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)";
+const LOST: &str = "received_order o where not exists (select 1 from project p where p.id = o.id)";
+const DOUBLE: &str = "(select 1 from project group by id having count(*) > 1) d";
+const GHOST: &str = "project p where not exists (select 1 from received_order o where o.id = p.id)";
 
 async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl FnOnce(&str, Vec<Queue>) -> S) {
     let (since, mut random) = (Instant::now(), Random::seeded(kind));
-    let node = RabbitMq::start(&[]);
+    let node = block_in_place(|| RabbitMq::start(&[]));
     let mut scene = Storm::new(kind, &node, random.clone()).await;
     let mut rules = Guarded::new("", QUEUE);
     rules.claim = claim(kind);
@@ -254,8 +245,8 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl Fn
     let twice = timeout(LIMIT, copying).await.expect("copied in time").expect("no panic");
     scene.ends_well().await;
     let mut ledger = Vec::new();
-    for query in [LOST, DOUBLE, GHOST] {
-        ledger.push(scene.world.env.number(query).await);
+    for rows in [LOST, DOUBLE, GHOST] {
+        ledger.push(scene.world.env.number(&format!("select count(*) from {rows}")).await);
     }
     let line = format!("LOST {}, DOUBLE {}, GHOST {}", ledger[0], ledger[1], ledger[2]);
     println!(
@@ -270,17 +261,17 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl Fn
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_postgres() {
     let store = |url: &str, queues| ichido_postgres::Postgres::new(url, None, 2, queues).unwrap();
-    storm(Kind::Postgres, size(2000, 20_000), size(1, 5), store).await;
+    storm(Kind::Postgres, size(1000, 20_000), size(1, 5), store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_mariadb() {
     let store = |url: &str, queues| ichido_mysql::MySql::new(url, None, 2, false, queues).unwrap();
-    storm(Kind::MariaDb, size(2000, 20_000), size(1, 5), store).await;
+    storm(Kind::MariaDb, size(1000, 20_000), size(1, 5), store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_sqlite() {
     let store = |url: &str, queues| ichido_sqlite::Sqlite::new(url, queues).unwrap();
-    storm(Kind::Sqlite, size(500, 5000), size(1, 3), store).await;
+    storm(Kind::Sqlite, size(400, 5000), size(1, 3), store).await;
 }

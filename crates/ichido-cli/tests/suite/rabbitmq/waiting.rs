@@ -4,7 +4,6 @@
 use std::time::Instant;
 
 use ichido::{ClaimBy, Client, Guarded, Queue};
-use ichido_test_servers::RabbitMq;
 
 use crate::{
     rabbitmq::{
@@ -55,39 +54,35 @@ async fn what_a_sender_committed_before_it_died_is_published_by_whoever_runs(kin
     let begun = Instant::now();
     let mut relay = world.env.start("relay", &["relay"]);
     world.settles_at(QUEUE, 10).await;
-    relay.signal("-TERM").await;
-    assert_eq!(relay.exit_code().await, 0, "{}", relay.log());
+    relay.stop().await;
     commit(&world, 11..=20).await;
     let [mut process] = world.start(["process"], &[]);
     world.shipped(20).await;
     println!("{kind:?}: a relay and a process published what others had committed, {:?}", begun.elapsed());
-    world.env.until("select 1 - count(*) from ichido_outbox", 1).await;
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    world.env.until_none("ichido_outbox").await;
+    process.stop().await;
     world.assert_exact(20).await;
 }
 
-/// The broker takes the delivery back, and closes the channel that it came by; two seconds, and it looks twice a second.
+/// The broker takes the delivery back, and closes the channel that it came by.
 async fn an_action_that_takes_longer_than_the_broker_waits_has_one_effect(kind: Kind) {
-    let node = RabbitMq::start(&[("consumer_timeout", "2000")]);
-    node.eval("application:set_env(rabbit, channel_tick_interval, 500)");
-    let world = World::at(kind, &node).await;
-    world.slow_down(if kind == Kind::Sqlite { 10_000 } else { 6000 });
+    let world = World::impatient(kind).await;
+    world.slow_down(if kind == Kind::Sqlite { 8000 } else { 5000 });
     let [mut process] = world.start(["process"], &[]);
     // Twice: the same consumer is back.
     for order in 1..=2 {
         world.send([order]).await;
         world.shipped(order).await;
-        world.env.until("select 1 - count(*) from ichido_mutex", 1).await;
+        world.env.until_none("ichido_mutex").await;
         // The copy that the broker handed out again is a duplicate now.
         for queue in [QUEUE, BUSY, DEAD] {
             world.settles_at(queue, 0).await;
         }
     }
-    let log = std::fs::read_to_string(node.folder().join("log")).expect("the node's log");
-    let late = log.matches("has timed out waiting for delivery acknowledgement").count();
+    let log = std::fs::read_to_string(world.node.folder().join("log")).expect("the node's log");
+    let closed = log.split("Channel error on connection").filter(|error| error.contains(world.vhost()));
+    let late = closed.filter(|error| error.contains("delivery acknowledgement on channel")).count();
     assert!(late >= 2, "the broker has waited:\n{log}");
-    process.signal("-TERM").await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    process.stop().await;
     world.assert_exact(2).await;
 }

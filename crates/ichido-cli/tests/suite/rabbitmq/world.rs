@@ -1,13 +1,13 @@
 //! A test's own world with a broker: a database, a vhost, and the configuration of a queue between them. Several binaries may
 //! run in it at a time, through a proxy if the test wants to cut them off; the broker is looked at from outside.
 
-#![allow(dead_code, reason = "what tests of consumers need is here too")]
-
-use std::time::{Duration, Instant};
+use std::{sync::OnceLock, time::Duration};
 
 use ichido::{Headers, Outgoing};
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
 use ichido_test_servers::{RabbitMq, proxy::Proxy};
+use ichido_testkit::eventually;
+use tokio::task::block_in_place;
 
 use crate::testenv::{Env, Kind, Process};
 
@@ -43,6 +43,8 @@ pub(crate) struct Depth {
     pub(crate) unacknowledged: u32,
 }
 
+pub(crate) const EMPTY: Depth = Depth { ready: 0, unacknowledged: 0 };
+
 pub(crate) struct World<'a> {
     pub(crate) env: Env,
     pub(crate) node: &'a RabbitMq,
@@ -55,19 +57,30 @@ impl World<'static> {
     pub(crate) async fn new(kind: Kind) -> Self {
         World::at(kind, RabbitMq::shared()).await
     }
+
+    /// A vhost of a node that waits two seconds for an acknowledgement, and looks four times a second.
+    pub(crate) async fn impatient(kind: Kind) -> Self {
+        static IMPATIENT: OnceLock<RabbitMq> = OnceLock::new();
+        let start = || {
+            let node = RabbitMq::start(&[("consumer_timeout", "2000")]);
+            node.eval("application:set_env(rabbit, channel_tick_interval, 250)");
+            node
+        };
+        World::at(kind, block_in_place(|| IMPATIENT.get_or_init(start))).await
+    }
+
+    /// A vhost of the node with the management API that tests share.
+    pub(crate) async fn managed(kind: Kind) -> Self {
+        static MANAGED: OnceLock<RabbitMq> = OnceLock::new();
+        let node = block_in_place(|| MANAGED.get_or_init(|| RabbitMq::start_managed(&[])));
+        World::at(kind, node).await
+    }
 }
 
 impl<'a> World<'a> {
     /// A vhost of a node that the test may stop and kill.
     pub(crate) async fn at(kind: Kind, node: &'a RabbitMq) -> Self {
         let world = World { env: Env::new(kind).await, node, url: node.fresh_vhost() };
-        world.configure(|config| config);
-        world
-    }
-
-    /// Another database at the same vhost: another service.
-    pub(crate) async fn beside(&self, kind: Kind) -> Self {
-        let world = World { env: Env::new(kind).await, node: self.node, url: self.url.clone() };
         world.configure(|config| config);
         world
     }
@@ -139,9 +152,13 @@ impl<'a> World<'a> {
         Envelope::of(&outgoing).expect("short names")
     }
 
+    pub(crate) fn vhost(&self) -> &str {
+        self.url.rsplit_once('/').unwrap().1
+    }
+
     /// Evaluates Erlang about a queue `Q` of the vhost.
     pub(crate) fn eval(&self, queue: &str, erlang: &str, otherwise: &str) -> String {
-        let vhost = self.url.rsplit_once('/').unwrap().1;
+        let vhost = self.vhost();
         let name = format!(r#"rabbit_misc:r(<<"{vhost}">>, queue, <<"{queue}">>)"#);
         let found = format!("case rabbit_amqqueue:lookup({name}) of {{ok, Q}} -> {erlang}; _ -> {otherwise} end");
         self.node.eval(&found)
@@ -149,13 +166,13 @@ impl<'a> World<'a> {
 
     /// How many connections the vhost has.
     pub(crate) fn connections(&self) -> u32 {
-        let vhost = self.url.rsplit_once('/').unwrap().1;
+        let vhost = self.vhost();
         self.node.eval(&format!(r#"length(rabbit_connection_tracking:list(<<"{vhost}">>))"#)).parse().expect("a number")
     }
 
-    /// What an operator does by hand.
-    pub(crate) fn purge(&self, queue: &str) {
-        self.eval(queue, "rabbit_amqqueue:purge(Q), ok", "no_such_queue");
+    /// What an operator does by hand; says how many messages are gone.
+    pub(crate) fn purge(&self, queue: &str) -> u32 {
+        self.eval(queue, "element(2, rabbit_amqqueue:purge(Q))", "no_such_queue").parse().expect("a number")
     }
 
     pub(crate) fn has_queue(&self, queue: &str) -> bool {
@@ -164,11 +181,7 @@ impl<'a> World<'a> {
 
     /// Waits until somebody has declared the queue.
     pub(crate) async fn until_declared(&self) {
-        let since = Instant::now();
-        while !self.has_queue(QUEUE) || !self.has_queue(DEAD) {
-            assert!(since.elapsed() < Duration::from_mins(1), "nobody declares the queue");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        eventually("the queue is declared", async || self.has_queue(QUEUE) && self.has_queue(DEAD)).await;
     }
 
     /// How many messages are in a queue, by the node's own word.
@@ -181,29 +194,35 @@ impl<'a> World<'a> {
     }
 
     /// Waits until a queue has so many messages ready and none out.
-    pub(crate) async fn settles_at(&self, queue: &str, ready: u32) {
-        self.settles_with(queue, ready, 0).await;
+    #[track_caller]
+    pub(crate) fn settles_at(&self, queue: &str, ready: u32) -> impl Future<Output = ()> {
+        self.settles_with(queue, ready, 0)
     }
 
     /// Waits until a queue has so many messages ready and so many out; only looking tells.
-    pub(crate) async fn settles_with(&self, queue: &str, ready: u32, unacknowledged: u32) {
-        let (since, wanted) = (Instant::now(), Depth { ready, unacknowledged });
-        while self.depth(queue) != wanted {
-            assert!(since.elapsed() < Duration::from_mins(1), "{queue} stays at {:?}", self.depth(queue));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    #[track_caller]
+    pub(crate) fn settles_with(&self, queue: &str, ready: u32, unacknowledged: u32) -> impl Future<Output = ()> {
+        let wanted = Depth { ready, unacknowledged };
+        eventually(format!("{queue} with {wanted:?}"), async move || {
+            let depth = self.depth(queue);
+            if depth == wanted { Ok(()) } else { Err(format!("{depth:?}")) }
+        })
     }
 
     /// Waits until nothing is on its way any more, also not back from the busy queue. The node counts five times a second, so one
     /// look is not enough.
     pub(crate) async fn comes_to_rest(&self) {
-        let (since, mut empty) = (Instant::now(), 0);
-        while empty < 3 {
+        let mut empty = 0;
+        eventually("nothing in the busy queue nor in the queue, three times", async || {
+            if empty > 0 {
+                // Time itself: longer than the node takes to count again.
+                tokio::time::sleep(Duration::from_millis(210)).await;
+            }
             let depths = [BUSY, QUEUE].map(|queue| self.depth(queue));
-            empty = if depths == [Depth { ready: 0, unacknowledged: 0 }; 2] { empty + 1 } else { 0 };
-            assert!(since.elapsed() < Duration::from_mins(1), "busy queue and queue stay at {depths:?}");
-            tokio::time::sleep(Duration::from_millis(250)).await;
-        }
+            empty = if depths == [EMPTY; 2] { empty + 1 } else { 0 };
+            if empty == 3 { Ok(()) } else { Err(format!("{depths:?}")) }
+        })
+        .await;
     }
 
     /// Waits until so many orders have had their effect.

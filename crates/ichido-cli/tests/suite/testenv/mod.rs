@@ -1,25 +1,24 @@
 //! A folder with an `ichido.toml`, a database with the classic tables, and the binary: what every test of the command line
 //! needs. Each test runs for every database through [`on_all`].
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+#![allow(unreachable_pub, reason = "a part of the tests' world")]
 
 pub mod database;
+mod process;
 pub mod server;
 
-use std::{
-    path::Path,
-    process::{Output, Stdio},
-    time::{Duration, Instant},
-};
+use std::{panic::Location, path::Path, process::Stdio, time::Duration};
 
 use ichido_test_servers::{self as servers, proxy::Proxy};
-use ichido_testkit::size;
+use ichido_testkit::eventually;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
     sqlite::SqliteConnectOptions,
 };
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
+
+pub use process::{Ended, Process};
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,12 +161,12 @@ impl Env {
 
     /// Runs the binary to its end.
     pub async fn run(&self, args: &[&str]) -> Ended {
-        Ended::of(output(args, &mut self.command(args)).await)
+        Ended::run(args, &mut self.command(args)).await
     }
 
     /// Runs the binary with these variables in its environment.
     pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
-        Ended::of(output(args, self.command(args).envs(variables.iter().copied())).await)
+        Ended::run(args, self.command(args).envs(variables.iter().copied())).await
     }
 
     /// Runs the binary with this standard input.
@@ -175,13 +174,13 @@ impl Env {
         let file = self.folder().join("input");
         std::fs::write(&file, input).unwrap();
         let mut command = self.command(args);
-        Ended::of(output(args, command.stdin(std::fs::File::open(file).unwrap())).await)
+        Ended::run(args, command.stdin(std::fs::File::open(file).unwrap())).await
     }
 
     /// Runs the binary and expects success.
     #[track_caller]
     pub fn ok<'a>(&'a self, args: &'a [&'a str]) -> impl Future<Output = String> + 'a {
-        let caller = std::panic::Location::caller();
+        let caller = Location::caller();
         async move {
             let ended = self.run(args).await;
             assert_eq!(ended.code, Some(0), "{caller}: ichido {args:?}: {ended:?}");
@@ -198,7 +197,7 @@ impl Env {
     pub fn start_program(&self, program: &Path, name: &str, args: &[&str]) -> Process {
         let log = std::fs::File::create(self.folder().join(name)).unwrap();
         let child = self.command_of(program, args).stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        Process { child, log: self.folder().join(name) }
+        Process::new(child, self.folder().join(name))
     }
 
     /// Runs statements from outside, as an operator would.
@@ -257,16 +256,26 @@ impl Env {
         self.number("select count(*) from received_order where status = '1'").await
     }
 
-    /// Waits until a query gives at least this number; a test that waits too long fails.
-    pub async fn until(&self, query: &str, least: i64) {
-        let since = Instant::now();
-        loop {
-            let now = self.number(query).await;
-            if now >= least {
-                return;
-            }
-            assert!(since.elapsed() < Duration::from_mins(2), "`{query}` stays at {now}, below {least}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    /// Waits until a query gives at least this number; a test fails when the number does not grow for as long as nothing takes.
+    #[track_caller]
+    pub fn until(&self, query: &str, least: i64) -> impl Future<Output = ()> {
+        self.grown(Location::caller(), query.to_owned(), least)
+    }
+
+    /// Waits until there is no such row any more: a table, with a condition or without.
+    #[track_caller]
+    pub fn until_none(&self, rows: &str) -> impl Future<Output = ()> {
+        self.grown(Location::caller(), format!("select 0 - count(*) from {rows}"), 0)
+    }
+
+    async fn grown(&self, caller: &Location<'_>, query: String, least: i64) {
+        let mut seen = self.number(&query).await;
+        while seen < least {
+            let more = eventually(format!("{caller}: `{query}` at {least}, or above {seen}"), async || {
+                let now = self.number(&query).await;
+                if now > seen { Ok(now) } else { Err(now) }
+            });
+            seen = more.await;
         }
     }
 
@@ -293,104 +302,9 @@ impl Env {
     }
 }
 
-/// Connects; a server that still has to bury the connections of a process that has ended may refuse for a moment.
+/// Connects; a server that is still closing the connections of a process that has ended may refuse for a moment.
 async fn connected<C: Connection>(url: &str) -> C {
-    let since = Instant::now();
-    loop {
-        match C::connect(url).await {
-            Ok(connection) => return connection,
-            Err(error) => assert!(since.elapsed() < Duration::from_secs(20), "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// Runs a command to its end; one that does not come to it is killed, and the test fails.
-async fn output(args: &[&str], command: &mut Command) -> Output {
-    let ended = tokio::time::timeout(Duration::from_mins(size(3, 15).into()), command.output()).await;
-    ended.unwrap_or_else(|_| panic!("ichido {args:?} does not end")).unwrap()
-}
-
-/// A running binary.
-pub struct Process {
-    child: Child,
-    log: std::path::PathBuf,
-}
-
-impl Process {
-    pub fn pid(&self) -> u32 {
-        self.child.id().expect("the process has not been waited for")
-    }
-
-    pub async fn signal(&self, signal: &str) {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
-    }
-
-    /// Kills it with SIGKILL.
-    pub async fn kill(mut self) {
-        self.child.kill().await.unwrap();
-    }
-
-    /// Waits for its end.
-    pub async fn exit_code(&mut self) -> i32 {
-        let ended = tokio::time::timeout(Duration::from_mins(3), self.child.wait()).await;
-        let status = ended.unwrap_or_else(|_| panic!("it does not end:\n{}", self.log())).unwrap();
-        status.code().unwrap_or_else(|| panic!("ended by a signal:\n{}", self.log()))
-    }
-
-    /// How it has ended, if it has.
-    pub fn code_so_far(&mut self) -> Option<i32> {
-        self.child.try_wait().unwrap()?.code()
-    }
-
-    /// Waits until it has logged this text.
-    pub async fn until_logged(&self, text: &str) {
-        let since = Instant::now();
-        while !self.log().contains(text) {
-            assert!(since.elapsed() < Duration::from_mins(1), "`{text}` is not logged:\n{}", self.log());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// What it has logged so far.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-/// What a command left behind.
-#[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Ended {
-    pub fn of(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
-    }
-
-    /// Asserts that the command line itself was refused.
-    #[track_caller]
-    pub fn assert_refused_by_clap(&self) {
-        assert_eq!(self.code, Some(127), "{self:?}");
-        assert!(self.stdout.is_empty() && self.stderr.contains("Usage") || self.stderr.contains("--help"), "{self:?}");
-    }
-
-    /// Asserts a refusal: the code, one message that has all of this in it, no backtrace.
-    #[track_caller]
-    pub fn assert_refused(&self, code: i32, parts: &[&str]) {
-        assert_eq!(self.code, Some(code), "{self:?}");
-        for part in parts {
-            assert!(self.stderr.contains(part), "`{part}` is not in: {}", self.stderr);
-        }
-        assert!(!self.stderr.contains("panicked") && !self.stderr.contains("backtrace"), "{}", self.stderr);
-        assert!(self.stdout.is_empty(), "{}", self.stdout);
-        assert!(self.stderr.lines().count() <= 3, "one message, not many: {}", self.stderr);
-    }
+    eventually(format!("a connection to {url}"), async || C::connect(url).await).await
 }
 
 /// Makes a test for each database.
