@@ -51,7 +51,7 @@ async fn every_250th_message_fails_alone_and_the_others_are_exact(kind: Kind) {
 async fn a_process_that_is_killed_in_the_middle_of_its_batches_costs_nothing(kind: Kind) {
     let orders = size(400, 5000);
     let env = Env::new(kind).await;
-    env.slow_down(if kind == Kind::Sqlite { 1 } else { 15 });
+    env.slow_down(if kind == Kind::Sqlite { size(3, 1) } else { size(30, 15) });
     env.set(&format!("commit_interval = {}", size(25, 100)));
     env.send_orders(1..=orders).await;
     let (one, two) = (env.start("one", RUN), env.start("two", RUN));

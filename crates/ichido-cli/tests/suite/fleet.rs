@@ -50,7 +50,7 @@ fn assert_within(seconds: u64, since: Instant, what: &str) {
 async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind) {
     let orders = size(300, 3000);
     let env = Env::new(kind).await;
-    env.slow_down(if kind == Kind::Sqlite { 2 } else { size(50, 2) });
+    env.slow_down(if kind == Kind::Sqlite { 2 } else { size(100, 2) });
     env.send_orders(1..=orders).await;
     // Alone at first, so that it has something; and nobody ends before it is killed, however late that is.
     let victim = env.start("victim", SERVE);

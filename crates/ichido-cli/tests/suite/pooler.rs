@@ -28,9 +28,9 @@ impl Env {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_processes_share_the_work_and_what_a_killed_one_had_is_done_by_the_others() {
-    let orders = size(300, 5000);
+    let orders = size(600, 5000);
     let env = Env::behind(PgBouncer::shared(), "worker").await;
-    env.slow_down(size(50, 2));
+    env.slow_down(size(100, 2));
     env.go_through(PgBouncer::shared(), "worker");
     env.send_orders(1..=orders).await;
     // Alone at first, so that it has something; and nobody ends before it is killed, however late that is.

@@ -45,7 +45,7 @@ async fn state(env: &Env, request_id: &str) -> serde_json::Value {
 
 async fn a_stop_ends_all_processes_of_its_request_id_and_keeps_others_from_starting(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(if kind == Kind::Sqlite { 150 } else { 500 });
+    env.slow_down(if kind == Kind::Sqlite { 150 } else { 1000 });
     quick_check(&env);
     lease(&env, 30);
     env.send_orders(1..=300).await;
@@ -79,7 +79,7 @@ async fn a_stop_ends_all_processes_of_its_request_id_and_keeps_others_from_start
 
 async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(if kind == Kind::Sqlite { 50 } else { 300 });
+    env.slow_down(if kind == Kind::Sqlite { 50 } else { 500 });
     quick_check(&env);
     lease(&env, 5);
     env.send_orders(1..=100).await;

@@ -3,8 +3,9 @@
 
 use std::{path::Path, process::Stdio};
 
+use ichido_testkit::LIMIT;
 use serde_json::{Value, json};
-use tokio::{io::AsyncWriteExt as _, process::Command};
+use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
 use crate::{
     rabbitmq::world::{DEAD, QUEUE, World},
@@ -33,7 +34,7 @@ async fn other_client(world: &World<'_>, args: &[&str], input: &[Value]) -> Vec<
     let mut client = client.kill_on_drop(true).spawn().expect("python3 starts");
     let lines = input.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     client.stdin.take().unwrap().write_all(lines.as_bytes()).await.unwrap();
-    let ended = client.wait_with_output().await.unwrap();
+    let ended = timeout(LIMIT, client.wait_with_output()).await.expect("the other client ends").unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     String::from_utf8(ended.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -111,6 +112,7 @@ async fn another_client_consumes_what_ichido_has_sent(kind: Kind) {
     let ids = world.send(1..=3).await;
     let origin = world.env.text("select id from ichido_origin").await;
     let seen = other_client(&world, &["consume", QUEUE, "3"], &[]).await;
+    assert_eq!(seen.len(), 3, "{seen:?}");
     for ((id, order), message) in ids.iter().zip(1..).zip(&seen) {
         let id = id.strip_prefix("orders/").unwrap();
         assert_eq!(message["headers"]["x-message-mutex"], id, "{message}");
