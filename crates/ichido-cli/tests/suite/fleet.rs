@@ -87,7 +87,7 @@ async fn a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_g
     env.until("select count(*) from project", 1).await;
     let mut other = env.start("other", SERVE);
     env.until("select count(*) from project", 5).await;
-    sleeper.stand_still(&env).await;
+    sleeper.stand_still().await;
     env.until("select count(*) from received_order where status = '1'", 80).await;
     env.assert_exact(80).await;
     other.stop().await;

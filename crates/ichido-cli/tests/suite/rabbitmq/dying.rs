@@ -135,7 +135,7 @@ async fn what_a_process_had_that_was_stopped_for_three_leases_is_done_once(kind:
         world.env.until("select count(*) from ichido_process", 2).await;
         world.send(1..=80).await;
         world.shipped(5).await;
-        sleeper.stand_still(&world.env).await;
+        sleeper.stand_still().await;
         world.shipped(80).await;
         world.env.until_none("ichido_mutex").await;
         world.send(81..=100).await;

@@ -12,8 +12,6 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Env, Kind};
-
 /// Nothing takes so long to end, however busy the machine is and whatever it has to drain.
 fn limit() -> Duration {
     Duration::from_mins(size(10, 15).into())
@@ -61,14 +59,11 @@ impl Process {
         }
     }
 
-    /// Lets it stand still for longer than its lease, and go on. Where there is a server, it has been forgotten then; in SQLite's file its
-    /// lock says that it is alive, so that only time tells: three leases.
-    pub async fn stand_still(&self, env: &Env) {
+    /// Lets it stand still for three leases of a second, and go on. Time itself: what it holds in open transactions nobody can rescue, so that
+    /// no condition tells when it counts as dead.
+    pub async fn stand_still(&self) {
         self.signal("-STOP").await;
-        match env.kind {
-            Kind::Sqlite => tokio::time::sleep(Duration::from_millis(3500)).await,
-            _ => env.until_none(&format!("ichido_process where pid = {}", self.pid())).await,
-        }
+        tokio::time::sleep(Duration::from_millis(3500)).await;
         self.signal("-CONT").await;
     }
 
