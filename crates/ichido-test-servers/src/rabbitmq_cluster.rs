@@ -27,7 +27,7 @@ const SETTINGS: [(&str, &str); 1] = [("cluster_partition_handling", "pause_minor
 /// So many nodes run, and this is one of them.
 const STATE: &str = "{length(rabbit_nodes:all_running()), rabbit_boot_state:get()}";
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// A cluster of this test process.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use super::guardian::Guardian;
 use super::port::free_port;
 use super::processes::{has_ended, look_again};
 
-const START_LIMIT: Duration = Duration::from_mins(1);
+/// No server takes so long, however busy the machine is.
+const START_LIMIT: Duration = Duration::from_mins(5);
 const PORTS: u32 = 5;
 
 /// A server that can be started.

@@ -1,0 +1,32 @@
+//! The tests of the command line: each runs the binary, or a program of the user's own, from outside, against real servers. One
+//! module per topic; they are one binary, so that they are linked once and share their servers. What they all need is in
+//! `testenv`.
+
+#[macro_use]
+mod testenv;
+
+mod adopt;
+mod adopt_refusals;
+mod bad_input;
+mod batching;
+mod commands;
+mod examples;
+mod exec;
+mod faults;
+mod fleet;
+mod handler_queue;
+mod http;
+mod lanes;
+mod log_programs;
+mod logs;
+mod measuring;
+mod outage;
+mod papers;
+mod pooler;
+mod programs;
+mod rabbitmq;
+mod rolling;
+mod schemas;
+mod sending;
+mod stopping;
+mod typed;

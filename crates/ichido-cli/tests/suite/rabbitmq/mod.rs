@@ -1,0 +1,16 @@
+//! Queues that RabbitMQ keeps, through the command line: what is refused, what a relay does alone, what a broker that is away
+//! costs, and several processes that receive. On all three databases.
+
+mod cluster;
+mod doctor;
+mod dying;
+mod failing;
+mod interop;
+mod ledger;
+mod purged;
+mod receiving;
+mod refusing;
+mod relaying;
+mod storm;
+mod waiting;
+mod world;

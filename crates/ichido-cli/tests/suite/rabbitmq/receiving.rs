@@ -1,0 +1,70 @@
+//! From the broker to the business tables: several processes on one database and one vhost.
+
+use crate::{
+    rabbitmq::world::{QUEUE, World},
+    testenv::Kind,
+};
+
+crate::on_all!(
+    three_processes_share_the_work_and_do_each_order_once,
+    what_a_killed_process_had_is_done_by_others,
+    the_prefetch_is_what_the_configuration_says,
+    what_is_published_twice_runs_once_and_is_counted,
+);
+
+async fn three_processes_share_the_work_and_do_each_order_once(kind: Kind) {
+    let world = World::new(kind).await;
+    world.send(1..=150).await;
+    let mut processes = world.start(["one", "two", "three"], &["--drain"]);
+    for process in &mut processes {
+        assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    }
+    world.assert_exact(150).await;
+}
+
+async fn what_a_killed_process_had_is_done_by_others(kind: Kind) {
+    let world = World::new(kind).await;
+    world.slow_down(5);
+    world.send(1..=120).await;
+    let [victim, mut other] = world.start(["victim", "other"], &[]);
+    world.shipped(20).await;
+    victim.kill().await;
+    world.shipped(120).await;
+    world.comes_to_rest().await;
+    other.stop().await;
+    world.assert_exact(120).await;
+    assert_eq!(world.env.number("select count(*) from ichido_parked").await, 0, "nothing failed");
+}
+
+async fn the_prefetch_is_what_the_configuration_says(kind: Kind) {
+    let world = World::new(kind).await;
+    world.slow_down(if kind == Kind::Sqlite { 40_000 } else { 20_000 });
+    world.env.reconfigure(|config| config.replace("relay_after =", "prefetch = 3, relay_after ="));
+    world.send(1..=20).await;
+    let [mut process] = world.start(["process"], &[]);
+    world.settles_with(QUEUE, 17, 3).await;
+    process.signal("-TERM").await;
+    process.until_logged("stopping").await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 128 + 15);
+    world.settles_at(QUEUE, 20).await;
+    assert_eq!(world.env.number("select count(*) from project").await, 0);
+}
+
+async fn what_is_published_twice_runs_once_and_is_counted(kind: Kind) {
+    let world = World::new(kind).await;
+    let ids = world.send(1..=10).await;
+    for (id, order) in ids.iter().zip(1..=3) {
+        world.publish(&[world.copy(id, order).await]).await;
+    }
+    let [mut process] = world.start(["process"], &[]);
+    world.shipped(10).await;
+    world.comes_to_rest().await;
+    process.stop().await;
+    world.assert_exact(10).await;
+    let status: serde_json::Value = serde_json::from_str(&world.env.ok(&["status", "--json"]).await).unwrap();
+    let measured = &status["measured"][0];
+    assert!(measured["duplicates"] == 3 && measured["found_busy"].is_u64(), "{status}");
+    let text = world.env.ok(&["status"]).await;
+    assert!(text.contains("DUPLICATES  FOUND BUSY"), "{text}");
+}

@@ -1,0 +1,340 @@
+//! A folder with an `ichido.toml`, a database with the classic tables, and the binary: what every test of the command line
+//! needs. Each test runs for every database through [`on_all`].
+
+#![allow(unreachable_pub, reason = "a part of the tests' world")]
+
+pub mod database;
+mod process;
+pub mod server;
+
+use std::{panic::Location, path::Path, process::Stdio, time::Duration};
+
+use ichido_test_servers::{self as servers, proxy::Proxy};
+use ichido_testkit::eventually;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
+    sqlite::SqliteConnectOptions,
+};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+pub use process::{Ended, Process};
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+    MariaDb,
+}
+
+/// A test's own world.
+pub struct Env {
+    pub kind: Kind,
+    pub url: String,
+    folder: TempDir,
+}
+
+/// `project` has no unique key, so that a double effect is counted and not refused.
+const TABLES: &str = "
+create table received_order (id integer primary key, name varchar(100) not null, status char(1) default '0' not null, process_id char(36));
+create index received_order_claim on received_order CLAIM;
+create table project (id integer not null, name varchar(100) not null, made_by varchar(36) not null);
+create table burnt (n integer);
+";
+
+/// The configuration of spec.md section 6, with settings for tests.
+const CONFIG: &str = r#"
+[database]
+url = "URL"
+
+[process]
+lease = "1s"
+poll  = "50ms"
+retry = { count = 20, interval = "200ms", window = "10m" }
+
+[queues.orders]
+table  = "received_order"
+key    = ["id"]
+status = { column = "status", new = "0", done = "1", failed = "2" }
+owner  = "process_id"
+
+[queues.mail]
+
+[actions.ProjectCreation]
+from        = "orders"
+concurrency = 4
+retry       = { attempts = 3, first = "10ms", max = "50ms" }
+sql         = ["insert into project (id, name, made_by) values (:id, :name, :process_id)"SLOW]
+"#;
+
+impl Env {
+    /// A world with business tables and ichido's own.
+    pub async fn new(kind: Kind) -> Self {
+        let env = Env::bare(kind).await;
+        env.ok(&["migrate"]).await;
+        env
+    }
+
+    /// A world without ichido's own tables.
+    pub async fn bare(kind: Kind) -> Self {
+        let url = match kind {
+            Kind::Sqlite => "sqlite://test.db".to_owned(),
+            Kind::Postgres => servers::Postgres::shared().fresh_database(),
+            Kind::MariaDb => servers::MariaDb::shared().fresh_database(),
+        };
+        Env::with_url(kind, url).await
+    }
+
+    /// A world on this database, without ichido's own tables.
+    pub async fn with_url(kind: Kind, url: String) -> Self {
+        let env = Env { kind, url, folder: tempfile::tempdir().unwrap() };
+        env.configure(|config| config);
+        let claim = match kind {
+            Kind::MariaDb => "(status, process_id, id)",
+            _ => "(id) where status = '0' and process_id is null",
+        };
+        env.sql(&TABLES.replace("CLAIM", claim)).await;
+        env
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes `ichido.toml` anew.
+    pub fn configure(&self, change: impl FnOnce(String) -> String) {
+        let config = change(CONFIG.replace("URL", &self.url).replace("SLOW", ""));
+        std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
+    }
+
+    /// Writes `ichido.toml` anew, so that everything goes through a proxy to the server that the tests share.
+    pub fn behind_a_proxy(&self) -> Proxy {
+        let proxy = match self.kind {
+            Kind::MariaDb => Proxy::start_mysql(servers::MariaDb::shared().address()),
+            _ => Proxy::start(servers::Postgres::shared().address()),
+        };
+        self.configure(|config| config.replace(&self.url, &proxy.url(&self.url)));
+        proxy
+    }
+
+    /// Changes `ichido.toml` as it is.
+    pub fn reconfigure(&self, change: impl FnOnce(String) -> String) {
+        let file = self.folder().join("ichido.toml");
+        let config = change(std::fs::read_to_string(&file).unwrap());
+        std::fs::write(file, config).unwrap();
+    }
+
+    /// Makes each message take some milliseconds in its transaction.
+    pub fn slow_down(&self, milliseconds: u32) {
+        let slow = self.slow(milliseconds);
+        let config = CONFIG.replace("URL", &self.url).replace("SLOW", &slow);
+        std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
+    }
+
+    /// A statement more, which takes some milliseconds.
+    pub fn slow(&self, milliseconds: u32) -> String {
+        match self.kind {
+            Kind::Postgres => format!(r#", "select pg_sleep({})""#, f64::from(milliseconds) / 1000.0),
+            Kind::MariaDb => format!(r#", "select sleep({})""#, f64::from(milliseconds) / 1000.0),
+            Kind::Sqlite => {
+                let count = milliseconds * 4000;
+                let burn = format!("with recursive c(n) as (select 1 union all select n + 1 from c where n < {count})");
+                format!(r#", "insert into burnt {burn} select max(n) from c where n < 0""#)
+            }
+        }
+    }
+
+    /// The binary, to be run.
+    pub fn command(&self, args: &[&str]) -> Command {
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_ichido")), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.folder()).stdin(Stdio::null()).kill_on_drop(true);
+        for name in ["ICHIDO_CONFIG", "ICHIDO_DATABASE_URL", "ICHIDO_LOG"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub async fn run(&self, args: &[&str]) -> Ended {
+        Ended::run(args, &mut self.command(args)).await
+    }
+
+    /// Runs the binary with these variables in its environment.
+    pub async fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
+        Ended::run(args, self.command(args).envs(variables.iter().copied())).await
+    }
+
+    /// Runs the binary with this standard input.
+    pub async fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ended {
+        let file = self.folder().join("input");
+        std::fs::write(&file, input).unwrap();
+        let mut command = self.command(args);
+        Ended::run(args, command.stdin(std::fs::File::open(file).unwrap())).await
+    }
+
+    /// Runs the binary and expects success.
+    #[track_caller]
+    pub fn ok<'a>(&'a self, args: &'a [&'a str]) -> impl Future<Output = String> + 'a {
+        let caller = Location::caller();
+        async move {
+            let ended = self.run(args).await;
+            assert_eq!(ended.code, Some(0), "{caller}: ichido {args:?}: {ended:?}");
+            ended.stdout
+        }
+    }
+
+    /// Starts the binary; its log goes to a file.
+    pub fn start(&self, name: &str, args: &[&str]) -> Process {
+        self.start_program(Path::new(env!("CARGO_BIN_EXE_ichido")), name, args)
+    }
+
+    /// The same for another program.
+    pub fn start_program(&self, program: &Path, name: &str, args: &[&str]) -> Process {
+        let log = std::fs::File::create(self.folder().join(name)).unwrap();
+        let child = self.command_of(program, args).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        Process::new(child, self.folder().join(name))
+    }
+
+    /// Runs statements from outside, as an operator would.
+    pub async fn sql(&self, statements: &str) {
+        let statements = AssertSqlSafe(statements);
+        match self.kind {
+            Kind::Sqlite => sqlx::raw_sql(statements).execute(&mut self.sqlite().await).await.map(|_| ()).unwrap(),
+            Kind::Postgres => sqlx::raw_sql(statements).execute(&mut self.postgres().await).await.map(|_| ()).unwrap(),
+            Kind::MariaDb => sqlx::raw_sql(statements).execute(&mut self.mariadb().await).await.map(|_| ()).unwrap(),
+        }
+    }
+
+    /// The single number that a query gives.
+    pub async fn number(&self, query: &str) -> i64 {
+        let query = AssertSqlSafe(query);
+        match self.kind {
+            Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
+            Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
+            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
+        }
+    }
+
+    /// The single text that a query gives.
+    pub async fn text(&self, query: &str) -> String {
+        let query = AssertSqlSafe(query);
+        match self.kind {
+            Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
+            Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
+            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
+        }
+    }
+
+    async fn sqlite(&self) -> SqliteConnection {
+        let options = SqliteConnectOptions::new().filename(self.folder().join("test.db")).create_if_missing(true);
+        options.busy_timeout(Duration::from_secs(30)).connect().await.unwrap()
+    }
+
+    async fn postgres(&self) -> PgConnection {
+        connected(&self.url).await
+    }
+
+    async fn mariadb(&self) -> MySqlConnection {
+        connected(&self.url).await
+    }
+
+    /// Sends orders with these ids through the binary.
+    pub async fn send_orders(&self, ids: impl IntoIterator<Item = u32>) {
+        let lines: Vec<_> = ids.into_iter().map(|id| format!(r#"{{"id":{id},"name":"order {id}"}}"#)).collect();
+        let lines = lines.join("\n");
+        let sent = self.run_with_input(&["send", "orders", "--file", "-"], lines.as_bytes()).await;
+        assert_eq!(sent.code, Some(0), "{sent:?}");
+    }
+
+    /// Orders that are done.
+    pub async fn done(&self) -> i64 {
+        self.number("select count(*) from received_order where status = '1'").await
+    }
+
+    /// Waits until a query gives at least this number; a test fails when the number does not grow for as long as nothing takes.
+    #[track_caller]
+    pub fn until(&self, query: &str, least: i64) -> impl Future<Output = ()> {
+        self.grown(Location::caller(), query.to_owned(), least)
+    }
+
+    /// Waits until there is no such row any more: a table, with a condition or without.
+    #[track_caller]
+    pub fn until_none(&self, rows: &str) -> impl Future<Output = ()> {
+        self.grown(Location::caller(), format!("select 0 - count(*) from {rows}"), 0)
+    }
+
+    async fn grown(&self, caller: &Location<'_>, query: String, least: i64) {
+        let mut seen = self.number(&query).await;
+        while seen < least {
+            let more = eventually(format!("{caller}: `{query}` at {least}, or above {seen}"), async || {
+                let now = self.number(&query).await;
+                if now > seen { Ok(now) } else { Err(now) }
+            });
+            seen = more.await;
+        }
+    }
+
+    /// The ledger rule: nothing lost, nothing double, no ghost, every row as a done row must be.
+    pub async fn assert_exact(&self, orders: i64) {
+        let ledger = [
+            ("DONE", "select count(*) from received_order where status = '1' and process_id is null", orders),
+            ("EFFECTS", "select count(*) from project", orders),
+            (
+                "LOST",
+                "select count(*) from received_order o where not exists (select 1 from project p where p.id = o.id)",
+                0,
+            ),
+            ("DOUBLE", "select count(*) from (select 1 from project group by id having count(*) > 1) d", 0),
+            (
+                "GHOST",
+                "select count(*) from project p where not exists (select 1 from received_order o where o.id = p.id)",
+                0,
+            ),
+        ];
+        for (what, query, expected) in ledger {
+            assert_eq!(self.number(query).await, expected, "{what} on {:?}", self.kind);
+        }
+    }
+}
+
+/// Connects; a server that is still closing the connections of a process that has ended may refuse for a moment.
+async fn connected<C: Connection>(url: &str) -> C {
+    eventually(format!("a connection to {url}"), async || C::connect(url).await).await
+}
+
+/// Makes a test for each database.
+#[macro_export]
+macro_rules! on_all {
+    ($($name:ident),* $(,)?) => {
+        $crate::on_all!(@ sqlite, Sqlite, [$($name),*]);
+        $crate::on_all!(@ postgres, Postgres, [$($name),*]);
+        $crate::on_all!(@ mariadb, MariaDb, [$($name),*]);
+    };
+    (@ $module:ident, $kind:ident, [$($name:ident),*]) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name($crate::testenv::Kind::$kind).await;
+                }
+            )*
+        }
+    };
+}
+
+/// Makes a test for each database that has a server.
+#[macro_export]
+macro_rules! on_servers {
+    ($($name:ident),* $(,)?) => {
+        mod on_servers {
+            use super::{$($name),*};
+            $crate::on_all!(@ postgres, Postgres, [$($name),*]);
+            $crate::on_all!(@ mariadb, MariaDb, [$($name),*]);
+        }
+    };
+}

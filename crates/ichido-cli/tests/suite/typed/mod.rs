@@ -1,0 +1,5 @@
+//! Values between databases, JSON and the built-in actions, on all three databases.
+
+mod copied;
+mod met;
+mod shown;
