@@ -31,7 +31,7 @@ sql         = ["insert into letter (n) values (:n)"]
 "#;
 
 /// How many messages may wait: a load, and not a backlog that takes longer than the test.
-const BACKLOG: i64 = 400;
+const BACKLOG: i64 = 1000;
 
 async fn migrating_under_load_loses_nothing_again_and_again(kind: Kind) {
     let rounds = size(4, 100);
@@ -73,6 +73,8 @@ async fn migrate_often(env: &Env, rounds: u32) -> u32 {
             let at = (round / 4 % 2) as usize;
             stop(&mut processes[at]).await;
             processes[at] = env.start(&format!("after {round}"), RUN);
+            let serves = format!("select count(*) from ichido_process where pid = {}", processes[at].pid());
+            env.until(&serves, 1).await;
         }
     }
     for process in &mut processes {
@@ -91,7 +93,7 @@ async fn stop(process: &mut Process) {
     }
 }
 
-const PER_ROUND: u32 = 20;
+const PER_ROUND: u32 = 100;
 
 /// Orders and mails, every other time in a group, for as long as it is migrated; says how many of each.
 async fn send(env: &Env, migrated: &CancellationToken) -> i64 {
