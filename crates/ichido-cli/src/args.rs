@@ -129,6 +129,9 @@ pub(crate) struct Migrate {
     /// Only print what would be run
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// How long to wait, in total, for tables that other transactions have locked
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = crate::config::parse_duration)]
+    pub(crate) wait: Duration,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -20,7 +20,8 @@ impl MySql {
             }
         }
         for request_id in &process.request_ids {
-            let insert = format!("insert into {} values (?, ?)", self.shared.schema.process_request);
+            let insert =
+                format!("insert into {} (process, request_id) values (?, ?)", self.shared.schema.process_request);
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(request_id.as_bytes());
             insert.execute(&mut *tx).await?;
         }

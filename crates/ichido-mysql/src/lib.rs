@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `connect` | pools: one for business transactions, one for ichido's own work |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
+//! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
 //! | `statements` | every statement about a queue's rows, built once per queue |
 //! | `transaction` | begin, complete, commit, roll back |
@@ -35,6 +36,7 @@ mod groups;
 mod inbox;
 mod inspect;
 mod messages;
+mod migrate;
 mod mutex;
 mod outbox;
 mod parked;

@@ -25,7 +25,8 @@ impl MySql {
         let insert = insert.bind(ichido::host()).bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
-            let insert = format!("insert into {} values (?, ?, ?)", self.shared.schema.process_queue);
+            let insert =
+                format!("insert into {} (process, queue, place) values (?, ?, ?)", self.shared.schema.process_queue);
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
             insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
         }

@@ -2,28 +2,25 @@
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
 use ichido::{
-    Error, Migration, Result,
+    Result, Version,
     backend::{self, Migrations},
 };
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, connect::setup_error, quote};
+use crate::{connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
 pub const VERSION: u32 = 6;
 
-/// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 6] = [
-    (1, 1, include_str!("migrations/0001.sql")),
-    (2, 2, include_str!("migrations/0002.sql")),
-    (3, 2, include_str!("migrations/0003.sql")),
-    (4, 3, include_str!("migrations/0004.sql")),
-    (5, 4, include_str!("migrations/0005.sql")),
-    (6, 5, include_str!("migrations/0006.sql")),
+/// Each version with the oldest binary that still works with it.
+static VERSIONS: [Version; 6] = [
+    Version::new(1, 1, include_str!("migrations/0001.sql")),
+    Version::new(2, 2, include_str!("migrations/0002.sql")),
+    Version::new(3, 2, include_str!("migrations/0003.sql")),
+    Version::new(4, 3, include_str!("migrations/0004.sql")),
+    Version::new(5, 4, include_str!("migrations/0005.sql")),
+    Version::new(6, 5, include_str!("migrations/0006.sql")),
 ];
-
-/// Migrations of one database wait for each other, so many seconds.
-const PATIENCE: u32 = 60;
 
 /// Where ichido's own tables are.
 pub(crate) struct Schema {
@@ -83,10 +80,9 @@ impl Schema {
     }
 
     /// The version in the database and the oldest binary that works with it; zeros if there is none.
-    async fn version(&self, connection: &mut MySqlConnection) -> Result<(u32, u32)> {
+    pub(crate) async fn version(&self, connection: &mut MySqlConnection) -> Result<(u32, u32)> {
         let there = "select count(*) from information_schema.tables where table_schema = coalesce(?, database()) and table_name = 'ichido_schema'";
-        let bare = self.name.as_ref().map(|name| name.trim_matches('`').replace("``", "`"));
-        let there = sqlx::query(there).bind(bare).fetch_one(&mut *connection).await.map_err(setup_error)?;
+        let there = sqlx::query(there).bind(self.database()).fetch_one(&mut *connection).await.map_err(setup_error)?;
         if there.try_get::<i64, _>(0)? == 0 {
             return Ok((0, 0));
         }
@@ -96,41 +92,39 @@ impl Schema {
         Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
     }
 
-    fn migrations(&self) -> Migrations {
+    /// The way to the newest version. Its statements name tables without their schema: who runs them says which it is.
+    pub(crate) fn migrations(&self) -> Migrations {
         let version = &self.version;
-        let table = format!(
+        let (mut session, mut table) = (vec!["set session lock_wait_timeout = 1".to_owned()], Vec::new());
+        if let Some(schema) = &self.name {
+            session.push(format!("create database if not exists {schema}"));
+            session.push(format!("use {schema}"));
+        }
+        table.push(format!(
             "create table if not exists {version} (version int primary key, oldest int not null, applied_at timestamp(6) not null default current_timestamp(6)) engine = InnoDB"
-        );
-        let table = match &self.name {
-            Some(schema) => format!("create database if not exists {schema}; use {schema}; {table}"),
-            None => table,
-        };
-        Migrations { table, name: version.clone(), versions: &MIGRATIONS }
+        ));
+        Migrations { session, table, name: version.clone(), versions: &VERSIONS }
+    }
+
+    /// The database that our tables are in, if it is another than the connection's.
+    pub(crate) fn database(&self) -> Option<String> {
+        self.name.as_ref().map(|name| name.trim_matches('`').replace("``", "`"))
     }
 }
 
-impl MySql {
-    /// What [`MySql::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-        let (from, _) = self.shared.schema.version(&mut connection).await?;
-        Ok(self.shared.schema.migrations().from(from))
-    }
+#[cfg(test)]
+mod tests {
+    use ichido::MigrateOptions;
 
-    /// Creates or upgrades ichido's tables, one process at a time. DDL commits by itself here: a migration that was cut off
-    /// is begun anew, so its statements must bear it. The connection is not used again: it holds the lock until it closes.
-    pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?.detach();
-        let lock = sqlx::query("select coalesce(get_lock(concat('ichido ', database()), ?), 0)").bind(PATIENCE);
-        if lock.fetch_one(&mut connection).await?.try_get::<i64, _>(0)? != 1 {
-            return Err(Error::Setup(format!("another process has been migrating for {PATIENCE} s")));
+    use super::*;
+
+    /// Whoever holds the lock on one table while it waits for another can be in a deadlock with processes at work.
+    #[test]
+    fn each_step_locks_one_table_at_most() {
+        let steps = Schema::new(None).unwrap().migrations().steps(0, &MigrateOptions::default());
+        assert_eq!(steps.last().map(|step| step.version), Some(VERSION));
+        for step in steps {
+            assert!(step.locks().len() <= 1, "{:?} are locked by:\n{}", step.locks(), step.sql);
         }
-        let (from, _) = self.shared.schema.version(&mut connection).await?;
-        let migration = self.shared.schema.migrations().from(from);
-        for step in &migration.statements {
-            let step = step.replace("create table ichido_", "create table if not exists ichido_");
-            sqlx::raw_sql(AssertSqlSafe(step)).execute(&mut connection).await.map_err(setup_error)?;
-        }
-        Ok(migration)
     }
 }

@@ -20,7 +20,10 @@ impl Postgres {
             }
         }
         for request_id in &process.request_ids {
-            let insert = format!("insert into {} values ($1::text::uuid, $2)", self.shared.schema.process_request);
+            let insert = format!(
+                "insert into {} (process, request_id) values ($1::text::uuid, $2)",
+                self.shared.schema.process_request
+            );
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**request_id);
             insert.execute(&mut *tx).await?;
         }

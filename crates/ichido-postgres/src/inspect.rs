@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Flag, Inspect, MessageId, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked, ParkedFilter, ProcessId,
-    ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
+    Flag, Inspect, MessageId, MigrateOptions, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked,
+    ParkedFilter, ProcessId, ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -200,8 +200,8 @@ impl Postgres {
 }
 
 impl Operate for Postgres {
-    async fn migrate(&self) -> Result<Migration> {
-        self.migrate_schema().await
+    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
+        self.migrate_schema(&options).await
     }
 
     async fn pending(&self) -> Result<Migration> {

@@ -7,6 +7,7 @@
 //! | `session` | connections that business transactions have one after the other |
 //! | `pooler` | a pool, also behind a transaction pooler such as pgbouncer |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
+//! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
 //! | `statements` | every statement about a queue's rows, built once per queue |
 //! | `transaction` | begin, complete, commit, roll back |
@@ -38,6 +39,7 @@ mod groups;
 mod inbox;
 mod inspect;
 mod messages;
+mod migrate;
 mod mutex;
 mod notify;
 mod outbox;

@@ -23,7 +23,10 @@ impl Postgres {
         let insert = insert.bind(i64::from(std::process::id())).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
-            let insert = format!("insert into {} values ($1::text::uuid, $2, $3)", self.shared.schema.process_queue);
+            let insert = format!(
+                "insert into {} (process, queue, place) values ($1::text::uuid, $2, $3)",
+                self.shared.schema.process_queue
+            );
             let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(&**queue);
             insert.bind(&self.queue(queue).await?.rows.place).execute(&mut *tx).await?;
         }

@@ -2,28 +2,25 @@
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
 use ichido::{
-    Migration, Result,
+    Result, Version,
     backend::{self, Migrations},
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{Postgres, connect::setup_error, quote};
+use crate::{connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
 pub const VERSION: u32 = 6;
 
-/// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 6] = [
-    (1, 1, include_str!("migrations/0001.sql")),
-    (2, 2, include_str!("migrations/0002.sql")),
-    (3, 2, include_str!("migrations/0003.sql")),
-    (4, 3, include_str!("migrations/0004.sql")),
-    (5, 4, include_str!("migrations/0005.sql")),
-    (6, 5, include_str!("migrations/0006.sql")),
+/// Each version with the oldest binary that still works with it.
+static VERSIONS: [Version; 6] = [
+    Version::new(1, 1, include_str!("migrations/0001.sql")),
+    Version::new(2, 2, include_str!("migrations/0002.sql")),
+    Version::new(3, 2, include_str!("migrations/0003.sql")),
+    Version::new(4, 3, include_str!("migrations/0004.sql")),
+    Version::new(5, 4, include_str!("migrations/0005.sql")),
+    Version::new(6, 5, include_str!("migrations/0006.sql")),
 ];
-
-/// Any number that nobody else uses: migrations of one database wait for each other.
-const LOCK: i64 = 0x6963_6869_646f;
 
 /// Where ichido's own tables are.
 pub(crate) struct Schema {
@@ -83,7 +80,7 @@ impl Schema {
     }
 
     /// The version in the database and the oldest binary that works with it; zeros if there is none.
-    async fn version(&self, connection: &mut PgConnection) -> Result<(u32, u32)> {
+    pub(crate) async fn version(&self, connection: &mut PgConnection) -> Result<(u32, u32)> {
         let there = sqlx::query("select to_regclass($1) is not null").bind(&self.version);
         if !there.fetch_one(&mut *connection).await.map_err(setup_error)?.try_get::<bool, _>(0)? {
             return Ok((0, 0));
@@ -94,37 +91,44 @@ impl Schema {
         Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
     }
 
-    fn migrations(&self) -> Migrations {
+    /// The way to the newest version. Its statements name tables without their schema: who runs them sets the search path.
+    pub(crate) fn migrations(&self) -> Migrations {
         let version = &self.version;
-        let table = format!(
+        let (mut session, mut table) = (vec!["set lock_timeout = '1s'".to_owned()], Vec::new());
+        if let Some(schema) = &self.name {
+            session.push(format!("set search_path to {schema}"));
+            table.push(format!("create schema if not exists {schema}"));
+        }
+        table.push(format!(
             "create table if not exists {version} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())"
-        );
-        let table = match &self.name {
-            Some(schema) => format!("create schema if not exists {schema}; set local search_path to {schema}; {table}"),
-            None => table,
-        };
-        Migrations { table, name: version.clone(), versions: &MIGRATIONS }
+        ));
+        Migrations { session, table, name: version.clone(), versions: &VERSIONS }
+    }
+
+    /// A table of ours with its schema.
+    pub(crate) fn qualified(&self, table: &str) -> String {
+        self.name.as_ref().map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"))
+    }
+
+    /// Makes names without a schema mean ours, until the transaction ends.
+    pub(crate) fn search_path(&self) -> Option<String> {
+        self.name.as_ref().map(|schema| format!("set local search_path to {schema}"))
     }
 }
 
-impl Postgres {
-    /// What [`Postgres::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
-        let mut look = self.begin_look().await?;
-        let (from, _) = self.shared.schema.version(&mut look).await?;
-        Ok(self.shared.schema.migrations().from(from))
-    }
+#[cfg(test)]
+mod tests {
+    use ichido::MigrateOptions;
 
-    /// Creates or upgrades ichido's tables, all in one transaction, one process at a time.
-    pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
-        let mut tx = self.begin_migration().await?;
-        sqlx::query("select pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *tx).await?;
-        let (from, _) = self.shared.schema.version(&mut tx).await?;
-        let migration = self.shared.schema.migrations().from(from);
-        for step in &migration.statements {
-            sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+    use super::*;
+
+    /// Whoever holds the lock on one table while it waits for another can be in a deadlock with processes at work.
+    #[test]
+    fn each_step_locks_one_table_at_most() {
+        let steps = Schema::new(None).unwrap().migrations().steps(0, &MigrateOptions::default());
+        assert_eq!(steps.last().map(|step| step.version), Some(VERSION));
+        for step in steps {
+            assert!(step.locks().len() <= 1, "{:?} are locked by:\n{}", step.locks(), step.sql);
         }
-        tx.commit().await?;
-        Ok(migration)
     }
 }

@@ -20,7 +20,8 @@ impl Sqlite {
             }
         }
         for request_id in &process.request_ids {
-            let insert = sqlx::query("insert into ichido_process_request values (?, ?)").bind(process.id.to_string());
+            let insert = sqlx::query("insert into ichido_process_request (process, request_id) values (?, ?)")
+                .bind(process.id.to_string());
             insert.bind(&**request_id).execute(&mut *tx).await?;
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! | `connect` | one connection that writes, a few that read |
 //! | `turn`, `alive` | locks on files beside the database: whose turn it is to write, and who is alive |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
+//! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
 //! | `statements` | every statement about a queue's rows, built once per queue |
 //! | `transaction` | begin, complete, commit, roll back; the guard that lets nobody else commit |
@@ -41,6 +42,7 @@ mod groups;
 mod inbox;
 mod inspect;
 mod messages;
+mod migrate;
 mod mutex;
 mod outbox;
 mod parked;

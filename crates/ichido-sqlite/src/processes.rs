@@ -36,7 +36,8 @@ impl Sqlite {
         insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
         for queue in process.queues.keys() {
             let place = self.queue(queue).await?.rows.place.clone();
-            let insert = sqlx::query("insert into ichido_process_queue values (?, ?, ?)").bind(process.id.to_string());
+            let insert = sqlx::query("insert into ichido_process_queue (process, queue, place) values (?, ?, ?)")
+                .bind(process.id.to_string());
             insert.bind(&**queue).bind(place).execute(tx.connection()).await?;
         }
         self.serve_requests(tx.connection(), process).await?;

@@ -2,24 +2,24 @@
 //! with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
 use ichido::{
-    Migration, Result,
+    Result, Version,
     backend::{self, Migrations},
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection};
 
-use crate::{Sqlite, connect::setup_error};
+use crate::connect::setup_error;
 
 /// The version of the schema that this binary was written for.
 pub const VERSION: u32 = 6;
 
-/// Each version's statements, and the oldest binary that still works with it.
-const MIGRATIONS: [(u32, u32, &str); 6] = [
-    (1, 1, include_str!("migrations/0001.sql")),
-    (2, 2, include_str!("migrations/0002.sql")),
-    (3, 2, include_str!("migrations/0003.sql")),
-    (4, 3, include_str!("migrations/0004.sql")),
-    (5, 4, include_str!("migrations/0005.sql")),
-    (6, 5, include_str!("migrations/0006.sql")),
+/// Each version with the oldest binary that still works with it.
+static VERSIONS: [Version; 6] = [
+    Version::new(1, 1, include_str!("migrations/0001.sql")),
+    Version::new(2, 2, include_str!("migrations/0002.sql")),
+    Version::new(3, 2, include_str!("migrations/0003.sql")),
+    Version::new(4, 3, include_str!("migrations/0004.sql")),
+    Version::new(5, 4, include_str!("migrations/0005.sql")),
+    Version::new(6, 5, include_str!("migrations/0006.sql")),
 ];
 
 const TABLE: &str = "create table if not exists ichido_schema (version integer primary key, oldest integer not null, \
@@ -32,7 +32,7 @@ pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.
-async fn version(connection: &mut SqliteConnection) -> Result<(u32, u32)> {
+pub(crate) async fn version(connection: &mut SqliteConnection) -> Result<(u32, u32)> {
     let there = sqlx::query("select 1 from sqlite_schema where type = 'table' and name = 'ichido_schema'");
     if there.fetch_optional(&mut *connection).await.map_err(setup_error)?.is_none() {
         return Ok((0, 0));
@@ -42,34 +42,7 @@ async fn version(connection: &mut SqliteConnection) -> Result<(u32, u32)> {
     Ok((row.try_get(0)?, row.try_get(1)?))
 }
 
-fn migrations() -> Migrations {
-    Migrations { table: TABLE.into(), name: "ichido_schema".into(), versions: &MIGRATIONS }
-}
-
-impl Sqlite {
-    /// What [`Sqlite::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
-        let from = if self.path().exists() {
-            let mut connection = self.readers.acquire().await.map_err(|error| self.unreachable(error))?;
-            version(&mut connection).await?.0
-        } else {
-            0
-        };
-        Ok(migrations().from(from))
-    }
-
-    /// Creates the file and ichido's tables, or upgrades them, all in one transaction, one process at a time.
-    pub(crate) async fn migrate_schema(&self) -> Result<Migration> {
-        let _turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
-        let mut connection = self.creating().connect().await.map_err(|error| self.unreachable(error))?;
-        let mut tx = connection.begin_with("begin immediate").await.map_err(|error| self.unreachable(error))?;
-        let (from, _) = version(&mut tx).await?;
-        let migration = migrations().from(from);
-        for step in &migration.statements {
-            sqlx::raw_sql(AssertSqlSafe(step.clone())).execute(&mut *tx).await.map_err(setup_error)?;
-        }
-        tx.commit().await?;
-        connection.close().await?;
-        Ok(migration)
-    }
+/// The way to the newest version.
+pub(crate) fn migrations() -> Migrations {
+    Migrations { session: Vec::new(), table: vec![TABLE.into()], name: "ichido_schema".into(), versions: &VERSIONS }
 }

@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use crate::{Flag, MessageId, MutexRow, Mutexes, Orphan, Outbox, RequestState, Result, Store, stat::StatRow};
+use crate::{
+    Flag, MessageId, MigrateOptions, Migration, MutexRow, Mutexes, Orphan, Outbox, RequestState, Result, Store,
+    stat::StatRow,
+};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
@@ -43,8 +46,14 @@ pub trait Inspect: Store {
 
 /// Repairing.
 pub trait Operate: Inspect {
-    /// Creates or upgrades ichido's tables; safe from several processes at once.
-    fn migrate(&self) -> impl Future<Output = Result<Migration>> + Send;
+    /// Creates or upgrades ichido's tables; safe from several processes at once, while others are at work, and again after it was
+    /// cut off.
+    fn migrate(&self) -> impl Future<Output = Result<Migration>> + Send {
+        self.migrate_with(MigrateOptions::default())
+    }
+
+    /// The same with other options.
+    fn migrate_with(&self, options: MigrateOptions) -> impl Future<Output = Result<Migration>> + Send;
 
     /// What `migrate` would do.
     fn pending(&self) -> impl Future<Output = Result<Migration>> + Send;
@@ -325,26 +334,6 @@ pub struct Statement {
     pub verb: &'static str,
     /// Its text.
     pub sql: String,
-}
-
-/// What a migration did or would do.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct Migration {
-    /// The schema's version before; 0: there was none.
-    pub from: u32,
-    /// The schema's version after.
-    pub to: u32,
-    /// What is run, in order.
-    pub statements: Vec<String>,
-}
-
-impl Migration {
-    /// From one version to another by these statements.
-    #[must_use]
-    pub fn new(from: u32, to: u32, statements: Vec<String>) -> Self {
-        Migration { from, to, statements }
-    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ mod life;
 mod limited;
 mod masks;
 mod message;
+mod migration;
 mod nearest;
 mod new_message;
 mod order;
@@ -102,12 +103,13 @@ pub use self::{
     guard::{Found, Guard, Outbox, Publication, Standing, Unsent},
     handler::{Handler, HandlerQueue, Next, Rest},
     inspect::{
-        DIED_RUNNING, HISTORY, Inspect, Migration, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
+        DIED_RUNNING, HISTORY, Inspect, Operate, Overview, Parked, ParkedFilter, ParkedState, PastFailure,
         ProcessState, QueueCounts, Statement, history, shape,
     },
     journal::{ANALYSIS, MONITOR},
     masks::{Hidden, MASK, Masks},
     message::{FieldKind, Headers, Key, Kinds, Message, MessageId},
+    migration::{MigrateOptions, Migration, Version},
     nearest::{nearest, suggestion},
     new_message::{Due, NewMessage},
     outcome::Outcome,

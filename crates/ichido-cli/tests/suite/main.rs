@@ -20,6 +20,7 @@ mod lanes;
 mod log_programs;
 mod logs;
 mod measuring;
+mod migrating;
 mod outage;
 mod papers;
 mod pooler;

@@ -2,31 +2,26 @@
 //! the old ones are stopped one by one with SIGTERM.
 //!
 //! In the full size the newer version is built: this source with one more migration and the next schema number. In the small
-//! size the tables are changed by hand as that migration does, and the processes that follow are of the same version: what is shown
-//! then is that a version works, and starts, on tables one version newer.
+//! size this version migrates to the next one, as it would if it knew it, and the processes that follow are of the same version:
+//! what is shown then is that a version works, and starts, on tables one version newer.
 
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
 };
 
-use ichido::CancellationToken;
+use ichido::{CancellationToken, MigrateOptions};
 use ichido_testkit::size;
 use tokio::{process::Command, sync::OnceCell};
 
-use crate::testenv::{Env, Kind, Process};
+use crate::testenv::{Env, Kind, Process, next};
 
 on_all!(a_rolling_deploy_loses_nothing_doubles_nothing_and_fails_nothing);
 
 const RUN: &[&str] = &["run"];
 
-/// What a newer version may do to tables that an older one still uses: it only adds.
-const MIGRATION: &str = "
-alter table ichido_message add column of_the_next_version integer;
-alter table ichido_process add column of_the_next_version integer;
-alter table ichido_parked add column of_the_next_version integer;
-create table ichido_next_version (id integer primary key);
-";
+/// What the next version adds.
+const NAME: &str = "of_the_next_version";
 
 /// `letter` is the ledger of the managed queue.
 const MAIL: &str = r#"
@@ -127,8 +122,10 @@ async fn next_version(env: &Env) -> PathBuf {
 async fn migrate(env: &Env, next: &Path) {
     let known = env.number("select count(*) from ichido_schema").await;
     if size(0, 1) == 0 {
-        let note = format!("insert into ichido_schema (version, oldest) values ({}, {known})", known + 1);
-        return env.sql(&format!("{MIGRATION}{note}")).await;
+        let options = MigrateOptions::default().next(next::next_version(env.kind, NAME));
+        let migrated = next::migrate(env, options).await.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(i64::from(migrated.to), known + 1);
+        return;
     }
     let run = async |word| Command::new(next).arg(word).current_dir(env.folder()).output().await.unwrap();
     let version = run("--version").await;
@@ -152,8 +149,8 @@ async fn built_next_version(known: i64) -> &'static Path {
             let copied = Command::new("cp").args(["-r", "-p"]).arg(workspace.join(part)).arg(&source).status();
             assert!(copied.await.unwrap().success());
         }
-        for store in ["sqlite", "postgres", "mysql"] {
-            add_migration(&source.join("crates").join(format!("ichido-{store}")).join("src"), known);
+        for (store, kind) in [("sqlite", Kind::Sqlite), ("postgres", Kind::Postgres), ("mysql", Kind::MariaDb)] {
+            add_version(&source.join("crates").join(format!("ichido-{store}")).join("src"), kind, known);
         }
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "-p", "ichido-cli", "--target-dir"]).arg(own.join("target"));
@@ -165,15 +162,15 @@ async fn built_next_version(known: i64) -> &'static Path {
 }
 
 /// One version more in a store's `schema.rs`.
-fn add_migration(store: &Path, known: i64) {
+fn add_version(store: &Path, kind: Kind, known: i64) {
     let (file, next) = (store.join("schema.rs"), known + 1);
     let text = std::fs::read_to_string(&file).unwrap();
-    let start = text.find("const MIGRATIONS").expect("a store has its migrations there");
+    let start = text.find("static VERSIONS").expect("a store has its versions there");
     let end = start + text[start..].find("\n];").expect("they end");
-    let line = format!("\n    ({next}, {known}, include_str!(\"migrations/next.sql\")),");
+    let line = format!("\n    Version::new({next}, {known}, include_str!(\"migrations/next.sql\")),");
     let changed = format!("{}{line}{}", &text[..end], &text[end..])
         .replace(&format!("VERSION: u32 = {known};"), &format!("VERSION: u32 = {next};"))
-        .replace(&format!("&str); {known}]"), &format!("&str); {next}]"));
-    std::fs::write(store.join("migrations/next.sql"), MIGRATION).unwrap();
+        .replace(&format!("[Version; {known}]"), &format!("[Version; {next}]"));
+    std::fs::write(store.join("migrations/next.sql"), next::additions(kind, NAME)).unwrap();
     std::fs::write(&file, changed).unwrap();
 }

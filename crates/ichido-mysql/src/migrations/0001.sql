@@ -1,5 +1,5 @@
 -- Processes and their sign of life. `running` names the suspect that the process runs now.
-create table ichido_process (
+create table if not exists ichido_process (
     id           char(36) character set ascii collate ascii_bin primary key,
     request_id   varchar(255) not null,
     host         varchar(255) not null,
@@ -12,7 +12,7 @@ create table ichido_process (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- What a process serves, so that only a process that knows a dead one's queues frees them.
-create table ichido_process_queue (
+create table if not exists ichido_process_queue (
     process char(36) character set ascii collate ascii_bin not null,
     queue   varchar(64) character set ascii collate ascii_bin not null,
     place   varchar(2000) not null,
@@ -20,7 +20,7 @@ create table ichido_process_queue (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- The messages of managed queues. A row that is there is unprocessed; done rows are deleted.
-create table ichido_message (
+create table if not exists ichido_message (
     id      bigint auto_increment primary key,
     queue   varchar(64) character set ascii collate ascii_bin not null,
     owner   char(36) character set ascii collate ascii_bin,
@@ -32,7 +32,7 @@ create table ichido_message (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- What is known about messages that have failed; keys are compared as bytes.
-create table ichido_parked (
+create table if not exists ichido_parked (
     queue     varchar(64) character set ascii collate ascii_bin not null,
     `key`     varbinary(1000) not null,
     state     varchar(10) character set ascii collate ascii_bin not null,
@@ -46,7 +46,7 @@ create table ichido_parked (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- What operators did by hand.
-create table ichido_audit (
+create table if not exists ichido_audit (
     id     bigint auto_increment primary key,
     at     timestamp(6) not null default current_timestamp(6),
     verb   varchar(20) not null,
@@ -56,7 +56,7 @@ create table ichido_audit (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- The longest time that a message of a queue has taken.
-create table ichido_longest (
+create table if not exists ichido_longest (
     queue      varchar(64) character set ascii collate ascii_bin primary key,
     longest_us bigint not null,
     at         timestamp(6) not null default current_timestamp(6)

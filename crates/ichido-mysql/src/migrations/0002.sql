@@ -1,4 +1,5 @@
 -- Unique keys and groups of managed messages. `freed_key` is the unique key that a failed message had.
+-- Skipped if this column is there: ichido_message.group_key
 alter table ichido_message
     add column group_key  varchar(255) character set utf8mb4 collate utf8mb4_bin,
     add column unique_key varbinary(255),
@@ -10,7 +11,7 @@ alter table ichido_message
 
 -- Groups that are held: by a process while it has their first message claimed, or by a message that has failed, until an
 -- operator has decided about it; then `owner` is nobody's and `key` says which.
-create table ichido_group (
+create table if not exists ichido_group (
     queue     varchar(64) character set ascii collate ascii_bin not null,
     group_key varbinary(1000) not null,
     owner     char(36) character set ascii collate ascii_bin not null,

@@ -1,5 +1,5 @@
 -- What operators ask of request ids, compared as bytes. Who must serve one alone locks its row while it registers.
-create table ichido_request (
+create table if not exists ichido_request (
     request_id varbinary(1020) primary key,
     stopped    tinyint not null default 0,
     paused     tinyint not null default 0,
@@ -7,7 +7,7 @@ create table ichido_request (
 ) engine = InnoDB default charset = utf8mb4;
 
 -- Which processes serve which request ids.
-create table ichido_process_request (
+create table if not exists ichido_process_request (
     process    char(36) character set ascii collate ascii_bin not null,
     request_id varbinary(1020) not null,
     primary key (process, request_id),

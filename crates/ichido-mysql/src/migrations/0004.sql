@@ -1,5 +1,5 @@
 -- Which files belong to which transaction: whoever finds them after a crash asks here whether it was committed.
-create table ichido_files (
+create table if not exists ichido_files (
     stage    char(36) character set ascii collate ascii_bin not null,
     number   bigint not null,
     revoked  tinyint not null,

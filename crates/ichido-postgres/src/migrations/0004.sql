@@ -1,5 +1,5 @@
 -- Which files belong to which transaction: whoever finds them after a crash asks here whether it was committed.
-create table ichido_files (
+create table if not exists ichido_files (
     stage    uuid not null,
     number   bigint not null,
     revoked  boolean not null,

@@ -1,5 +1,5 @@
 -- What each process has counted, per minute and queue. Histograms are text, `bucket:count` with spaces between.
-create table ichido_stat (
+create table if not exists ichido_stat (
     minute       bigint not null,
     queue        text collate "C" not null,
     level        text collate "C" not null,

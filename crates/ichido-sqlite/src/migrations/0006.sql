@@ -2,7 +2,7 @@
 create table ichido_origin (
     id text primary key not null
 ) strict, without rowid;
-insert into ichido_origin values (lower(format('%s-%s-4%s-8%s-%s', hex(randomblob(4)), hex(randomblob(2)),
+insert into ichido_origin (id) values (lower(format('%s-%s-4%s-8%s-%s', hex(randomblob(4)), hex(randomblob(2)),
     substr(hex(randomblob(2)), 2), substr(hex(randomblob(2)), 2), hex(randomblob(6)))));
 
 -- A row is there while a message that a broker carries is not done. Consumers own it; nobody else touches it.

@@ -7,6 +7,7 @@ mod claim_index;
 mod drained;
 mod groups;
 mod mapping;
+mod migrations;
 mod mutex;
 mod past;
 mod refuse;
@@ -14,6 +15,7 @@ mod requests;
 mod sample;
 mod sent;
 mod stats;
+mod waiting;
 mod warn;
 
 pub use self::{
@@ -23,6 +25,7 @@ pub use self::{
     drained::{first_undrained, none_unpublished},
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
+    migrations::{Migrations, Step},
     mutex::{
         LONGEST_ID, broker_for, broker_queues, found, inbox_id, new_id, no_broker, payload_hash, refuse_publications,
     },
@@ -37,37 +40,9 @@ pub use self::{
     stats::{
         MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, STAT_VALUES, StatCells, forgotten_before, stat_assignments, stat_columns,
     },
+    waiting::Waiting,
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
 };
 
-use crate::Migration;
-
 /// A backlog is counted up to here: for a progress line that is enough.
 pub const MOST_COUNTED: u64 = 100_000;
-
-/// The steps from one version of ichido's own tables to another.
-pub struct Migrations {
-    /// Makes the table of versions, if it is not there.
-    pub table: String,
-    /// The name of that table.
-    pub name: String,
-    /// Each version, the oldest binary that still works with it, and its statements.
-    pub versions: &'static [(u32, u32, &'static str)],
-}
-
-impl Migrations {
-    /// What leads from this version to the newest one; nothing if it is as new or newer.
-    #[must_use]
-    pub fn from(&self, version: u32) -> Migration {
-        let newest = self.versions.last().map_or(0, |(newest, ..)| *newest);
-        let mut steps = Vec::new();
-        for (number, oldest, sql) in self.versions.iter().filter(|(number, ..)| *number > version) {
-            if steps.is_empty() {
-                steps.push(self.table.clone());
-            }
-            steps.push((*sql).to_owned());
-            steps.push(format!("insert into {} (version, oldest) values ({number}, {oldest})", self.name));
-        }
-        Migration::new(version, newest.max(version), steps)
-    }
-}

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a part of the tests' world")]
 
 pub mod database;
+pub mod next;
 mod process;
 pub mod server;
 

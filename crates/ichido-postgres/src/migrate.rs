@@ -1,0 +1,179 @@
+//! `migrate`: brings ichido's own tables to the newest version while processes are at work. Each step is a transaction of its own
+//! that locks one table and waits shortly for it, so that it is in no deadlock and holds nobody up for long; a step that found its
+//! table in use is tried again. A migration that was cut off is begun anew: steps can be repeated.
+//!
+//! One migration at a time: the first lock is held for all of it, in a transaction that does nothing else, for behind a pooler
+//! there are no sessions that could hold it. Should that transaction be lost, the second lock, which each step takes, and the
+//! version, which each step reads again, keep two migrations apart.
+
+use std::time::{Duration, Instant};
+
+use ichido::{
+    Error, MigrateOptions, Migration, Result,
+    backend::{Step, Waiting},
+};
+use sqlx::{AssertSqlSafe, Row, Transaction};
+
+use crate::{Postgres, connect::setup_error, fault, pooler, pooler::Connections};
+
+/// Any numbers that nobody else uses: for a whole migration, and for a step.
+const LOCK: i64 = 0x6963_6869_646f;
+const STEP_LOCK: i64 = LOCK + 1;
+
+/// How soon to look again whether another migration has ended.
+const POLL: Duration = Duration::from_millis(100);
+
+/// The transaction that holds the lock: it has nothing to do for as long as the migration takes.
+const HOLD: &str = "begin isolation level read committed read only; set local idle_in_transaction_session_timeout = 0";
+
+impl Postgres {
+    /// What [`Postgres::migrate_schema`] would do.
+    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+        let (from, steps) = self.pending_steps(&MigrateOptions::default()).await?;
+        Ok(self.shared.schema.migrations().migration(from, &steps))
+    }
+
+    /// Creates or upgrades ichido's tables, one process at a time.
+    pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
+        let alone = self.alone().own;
+        let migrated = self.migrate_alone(&alone, options).await;
+        alone.close().await;
+        migrated
+    }
+
+    async fn migrate_alone(&self, alone: &Connections, options: &MigrateOptions) -> Result<Migration> {
+        let mut waiting = Waiting::new(options.wait);
+        let held = self.hold(alone, options, &mut waiting).await?;
+        let (from, steps) = self.pending_steps(options).await?;
+        for step in &steps {
+            self.run_step(step, &mut waiting).await?;
+        }
+        drop(held);
+        let mut migration = self.shared.schema.migrations().migration(from, &steps);
+        migration.retries = waiting.retries();
+        Ok(migration)
+    }
+
+    async fn pending_steps(&self, options: &MigrateOptions) -> Result<(u32, Vec<Step>)> {
+        let mut look = self.begin_look().await?;
+        let (from, _) = self.shared.schema.version(&mut look).await?;
+        look.commit().await?;
+        Ok((from, self.shared.schema.migrations().steps(from, options)))
+    }
+
+    /// Waits until no other migration is at work, without a connection that the other one may need; none if there is nothing to
+    /// do (any more).
+    async fn hold(
+        &self,
+        alone: &Connections,
+        options: &MigrateOptions,
+        waiting: &mut Waiting,
+    ) -> Result<Option<Transaction<'static, sqlx::Postgres>>> {
+        loop {
+            let began = Instant::now();
+            if self.pending_steps(options).await?.1.is_empty() {
+                return Ok(None);
+            }
+            let mut tx = alone.begin(HOLD).await.map_err(|error| self.unreachable(error))?;
+            let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await?;
+            if lock.try_get(0)? {
+                return Ok(Some(tx));
+            }
+            tx.rollback().await?;
+            match waiting.pause(began.elapsed(), POLL) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return Err(another_migration(waiting)),
+            }
+        }
+    }
+
+    /// Runs a step, again if its table is in use.
+    async fn run_step(&self, step: &Step, waiting: &mut Waiting) -> Result<()> {
+        waiting.begin();
+        loop {
+            let began = Instant::now();
+            match self.try_step(step, waiting.limit()).await {
+                Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
+                    Some(pause) => {
+                        tracing::info!("{} is in use ({error}); trying again in {pause:?}", in_use(step));
+                        tokio::time::sleep(pause).await;
+                    }
+                    None => return Err(self.still_in_use(step, waiting).await),
+                },
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_step(&self, step: &Step, limit: Duration) -> Result<()> {
+        let schema = &self.shared.schema;
+        let limit = limit.as_millis();
+        let mut begin = format!("{}; set local lock_timeout = {limit}; set local statement_timeout = 0", pooler::OWN);
+        if let Some(path) = schema.search_path() {
+            begin.push_str("; ");
+            begin.push_str(&path);
+        }
+        let mut tx = self.own.begin(&begin).await.map_err(|error| self.unreachable(error))?;
+        sqlx::query("select pg_advisory_xact_lock($1)").bind(STEP_LOCK).execute(&mut *tx).await?;
+        if schema.version(&mut tx).await?.0 < step.version {
+            sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+        }
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Who has the table, for whoever must decide about it.
+    async fn still_in_use(&self, step: &Step, waiting: &Waiting) -> Error {
+        let holders = self.holders(step).await.unwrap_or_default();
+        let who = if holders.is_empty() { String::new() } else { format!(": {}", holders.join("; ")) };
+        let text = format!(
+            "{} was in use by other transactions whenever its turn came, for {:?}{who}. Wait until they have ended, or end \
+             them with `select pg_terminate_backend(id)`, and run `ichido migrate` again: it goes on where it has stopped, \
+             and processes can work meanwhile",
+            in_use(step),
+            waiting.total()
+        );
+        Error::Failed(text.into())
+    }
+
+    /// The longest transactions that have locked the table of a step.
+    async fn holders(&self, step: &Step) -> Result<Vec<String>> {
+        let Some(table) = step.locks().first().map(|table| self.shared.schema.qualified(table)) else {
+            return Ok(Vec::new());
+        };
+        let holders = "select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, 'working'), \
+             coalesce(extract(epoch from clock_timestamp() - a.xact_start), 0)::bigint \
+             from pg_locks l join pg_stat_activity a on a.pid = l.pid and a.datname = current_database() \
+             where l.relation = to_regclass($1) and l.granted and a.pid <> pg_backend_pid() \
+             group by 1, 2, 3, 4, 5, a.xact_start order by a.xact_start limit 3";
+        let rows = self.own.fetch_all(sqlx::query(holders).bind(table)).await?;
+        let describe = |row: &sqlx::postgres::PgRow| {
+            let (pid, role): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
+            let (program, state): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
+            let age: i64 = row.try_get(4)?;
+            let program = if program.is_empty() { String::new() } else { format!(", program {program}") };
+            Ok(format!("id {pid} (role {role}{program}) is {state}, in a transaction since {age} s"))
+        };
+        rows.iter().map(describe).collect()
+    }
+}
+
+/// The table that a step must have for itself.
+fn in_use(step: &Step) -> String {
+    step.locks().first().map_or_else(|| "a table".to_owned(), |table| format!("the table {table}"))
+}
+
+fn another_migration(waiting: &Waiting) -> Error {
+    let text = format!(
+        "another `ichido migrate` has been at work on this database for {:?}; run it again when that one has ended",
+        waiting.total()
+    );
+    Error::Failed(text.into())
+}
+
+/// A lock timeout or a deadlock.
+fn is_contention(error: &Error) -> bool {
+    let Error::Failed(cause) = error else { return false };
+    let code = cause.downcast_ref::<sqlx::Error>().and_then(fault::code);
+    matches!(code.as_deref(), Some("55P03" | "40P01" | "40001"))
+}
