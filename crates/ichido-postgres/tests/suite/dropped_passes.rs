@@ -1,7 +1,7 @@
 //! Passes that are dropped at each point where they wait. sqlx 0.9.0 gives a connection back to the pool with its transaction
 //! open when `Pool::begin` is dropped half-way; here the server itself says whether a session is left like that.
 
-use std::{task::Poll, time::Duration};
+use std::task::Poll;
 
 use ichido::{
     Context, Handler, NewMessage, Next, Operate, Outcome, Pool, Process, Queue, Result, Scope, Status, Store, Table,

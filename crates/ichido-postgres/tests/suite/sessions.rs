@@ -1,7 +1,7 @@
 //! What is kept between transactions: a session that is left in the middle of its beginning, one in which an action has made
 //! prepared statements go away, and sessions that outlive their runtime.
 
-use std::{pin::pin, task::Poll, time::Duration};
+use std::{pin::pin, task::Poll};
 
 use ichido::{
     Claim, Delivery, Found, Guarded, Key, Message, NewMessage, Operate, ProcessId, Queue, Standing, Store, Terms,

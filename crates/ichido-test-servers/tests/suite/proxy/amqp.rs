@@ -3,7 +3,6 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::time::Duration;
 
 use futures_core::Stream as _;
 use ichido_test_servers::RabbitMq;

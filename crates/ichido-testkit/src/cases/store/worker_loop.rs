@@ -18,7 +18,6 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 
 use crate::{
-    eventually,
     faults::{Fault, Scene, Verb, one_line, orders as scene_orders},
     fixture::{Fixture, effect, effects, send_orders, until},
 };
@@ -135,7 +134,9 @@ impl<F: Fixture> ichido::Action<F::Store> for Aborting<F> {
         }
         self.second.notify_one();
         self.go.notified().await;
-        eventually("it is to stop", async || cx.stopping()).await;
+        while !cx.stopping() {
+            tokio::task::yield_now().await;
+        }
         let message = cx.message()?.clone();
         effect::<F>(cx.tx().await?, &message).await?;
         Ok(Outcome::Done)
