@@ -8,6 +8,8 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::features;
+
 /// Exactly-once work from your database tables.
 #[derive(Debug, Parser)]
 #[command(name = "ichido", version = version(), after_help = AFTER, arg_required_else_help = true)]
@@ -28,10 +30,12 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The version of the program and of the tables it knows.
+/// The version of the program and of the tables it knows, and what it was built with.
 fn version() -> &'static str {
-    static VERSION: LazyLock<String> =
-        LazyLock::new(|| format!("{} (schema {})", env!("CARGO_PKG_VERSION"), ichido_sqlite::VERSION));
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let (version, built) = (env!("CARGO_PKG_VERSION"), features::built().join(", "));
+        format!("{version} (schema {}) with {built}", features::SCHEMA)
+    });
     &VERSION
 }
 

@@ -1,5 +1,6 @@
 //! From the configuration to brokers: one for each queue that a broker keeps, all of a process's queues at the same broker over
-//! one publishing connection. `program` gives them to the process, `relay` and `send` to a relay; `check` asks them.
+//! one publishing connection. `program` gives them to the process, `relay` and `send` to a relay; `check` asks them. Without the feature
+//! `rabbitmq`, `no_brokers` stands in for this file.
 
 use std::time::Duration;
 
@@ -10,14 +11,10 @@ use crate::{
     config::{self, Config, Guard, RabbitMqType, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
-    program,
 };
 
 /// How long a start waits for a broker; who is not there by then comes later.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
-const ACK_TIMEOUT: Duration = Duration::from_mins(30);
 
 /// The brokers of a configuration, one for each of its queues that has one.
 #[derive(Clone)]
@@ -26,7 +23,7 @@ pub(crate) struct Brokers(Vec<Kept>);
 /// A queue that a broker keeps.
 #[derive(Clone)]
 pub(crate) struct Kept {
-    pub(crate) name: String,
+    name: String,
     urls: Vec<Url>,
     broker: Broker,
     rabbitmq: RabbitMq,
@@ -96,9 +93,10 @@ impl Brokers {
         Ok(())
     }
 
-    /// Looks at a queue's broker, and changes nothing there.
-    pub(crate) async fn look(&self, kept: &Kept) -> Result<Look, Failure> {
-        kept.look(&self.others(kept)).await
+    /// The broker's name with its version, and what is to be declared there; changes nothing.
+    pub(crate) async fn look(&self, kept: &Kept) -> Result<(String, Vec<String>), Failure> {
+        let found = kept.look(&self.others(kept)).await?;
+        Ok((format!("RabbitMQ {}", found.version), found.missing))
     }
 
     /// What else is declared at the same broker.
@@ -127,6 +125,11 @@ impl Kept {
     fn beside(&self, name: &str, queue: &config::RabbitMq) -> Self {
         let rabbitmq = self.rabbitmq.beside(topology(queue));
         Kept { name: name.to_owned(), rabbitmq, alone: alone(queue), prefetch: queue.prefetch, ..self.clone() }
+    }
+
+    /// The queue's name in the configuration.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The queue at the broker.
@@ -182,34 +185,6 @@ impl ichido::Broker for Kept {
     }
 }
 
-/// What an operator should know about queues at brokers.
-pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    let kept = config.rabbitmq().filter_map(|(name, queue)| {
-        let about = match queue.r#type {
-            RabbitMqType::Quorum => return None,
-            RabbitMqType::Mirrored if queue.management.is_some() => return None,
-            RabbitMqType::Classic => "a classic queue is on one node: what it holds is gone with that node's disk",
-            RabbitMqType::Mirrored => {
-                "that the policy `ha-mode` is set for the queue, nobody can see without `management`"
-            }
-        };
-        Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` is safe"))
-    });
-    let late = config.actions.iter().filter_map(|(name, action)| {
-        let (slots, timeout) = (program::workers(action, config).max(1), action.timeout?);
-        let at_broker = program::queues(action, config).into_iter().any(|queue| config.rabbitmq().any(|(at, _)| at == queue));
-        // What is read ahead waits for those before it.
-        let rounds = 1 + config.read_ahead(slots).div_ceil(slots);
-        (at_broker && timeout * rounds > ACK_TIMEOUT).then(|| {
-            format!(
-                "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after \
-                 {ACK_TIMEOUT:?} unless its `consumer_timeout` says otherwise; its effects are done once all the same"
-            )
-        })
-    });
-    kept.chain(late).collect()
-}
-
 fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
     (queue.mutex.guard == Guard::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
 }
@@ -227,40 +202,4 @@ fn topology(queue: &config::RabbitMq) -> Topology {
     topology.busy_delay = queue.mutex.busy_delay;
     topology.declare = queue.declare;
     topology
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn warned(queue: &str, action: &str) -> Vec<String> {
-        let text = format!(
-            "[queues.q]\nrabbitmq = {{ url = \"amqp://h\", queue = \"x\"{queue} }}\n[queues.m]\n\
-             [actions.A]\nsql = [\"select 1\"]\nconcurrency = 4\n{action}\n"
-        );
-        warnings(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
-    }
-
-    #[test]
-    fn what_takes_longer_than_the_broker_waits_is_worth_a_word() {
-        let from = |queue: &str, timeout: &str| format!("from = \"{queue}\"\ntimeout = \"{timeout}\"");
-        assert_eq!(warned("", "from = \"q\""), Vec::<String>::new());
-        assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
-        let long = warned("", &from("q", "16m"));
-        assert!(
-            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
-            "{long:?}"
-        );
-        assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
-    }
-
-    #[test]
-    fn a_queue_that_is_not_replicated_for_sure_is_worth_a_word() {
-        for (keys, part) in [(", type = \"classic\"", "on one node"), (", type = \"mirrored\"", "`ha-mode`")] {
-            let warned = warned(keys, "from = \"q\"");
-            assert!(warned.len() == 1 && warned[0].contains(part), "{warned:?}");
-        }
-        let managed = ", type = \"mirrored\", management = \"http://h:15672\"";
-        assert_eq!(warned(managed, "from = \"q\""), Vec::<String>::new());
-    }
 }

@@ -1,4 +1,4 @@
-//! How a command fails: one message for people, one exit code for scripts (spec.md, section 5).
+//! How a command fails: one message for people, one exit code for scripts (docs/contract.md, Exit codes).
 
 use ichido::{Error, Store};
 

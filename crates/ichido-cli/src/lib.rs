@@ -6,10 +6,15 @@
 
 mod actions;
 mod args;
+#[cfg(feature = "rabbitmq")]
+mod brokers;
+#[cfg(not(feature = "rabbitmq"))]
+#[path = "no_brokers.rs"]
 mod brokers;
 mod commands;
 pub mod config;
 mod failure;
+mod features;
 mod in_force;
 mod lanes;
 mod logging;
@@ -17,6 +22,7 @@ mod open;
 mod output;
 mod own;
 mod program;
+mod warnings;
 
 use std::{ffi::OsString, process::ExitCode};
 

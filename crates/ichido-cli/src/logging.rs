@@ -5,7 +5,7 @@ mod lines;
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::{EnvFilter, fmt::format::JsonFields};
+use tracing_subscriber::{filter::Targets, fmt::format::JsonFields, layer::SubscriberExt, util::SubscriberInitExt};
 
 use self::lines::Lines;
 use crate::{config::Log, failure::Failure, output};
@@ -28,10 +28,10 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> 
     let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error,lapin=off", log.level.as_str()));
     let filter = filter(&without_secrets(&wanted)).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(false);
-    let builder = builder.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
+    let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(false);
+    let layer = layer.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
-    let _ = builder.try_init();
+    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
     Ok(())
 }
 
@@ -41,11 +41,11 @@ fn without_secrets(wanted: &str) -> String {
     format!("{wanted}{frames},amq_protocol_tcp=off")
 }
 
-/// A word that is no level would be the name of a target, and everything else would be silent.
-fn filter(text: &str) -> Result<EnvFilter, String> {
+/// A word that is no level would be the name of a target, and everything else would be silent. Spans cannot be chosen.
+fn filter(text: &str) -> Result<Targets, String> {
     let word = text.split(',').map(str::trim).find(|part| {
         let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(part));
-        !part.is_empty() && !part.contains(['=', '[']) && !is_level
+        !part.is_empty() && (part.contains('[') || !part.contains('=') && !is_level)
     });
     if let Some(word) = word {
         let hint = ichido::suggestion(word, LEVELS);
@@ -54,7 +54,9 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
             LEVELS.join(", ")
         ));
     }
-    EnvFilter::try_new(text.replace(char::is_whitespace, "")).map_err(|why| format!("\"{text}\" cannot be read: {why}"))
+    let parts = text.split(',').map(|part| part.replace(char::is_whitespace, "")).filter(|part| !part.is_empty());
+    let targets = parts.collect::<Vec<_>>().join(",");
+    targets.parse().map_err(|why| format!("\"{text}\" cannot be read: {why}"))
 }
 
 #[cfg(test)]
@@ -76,7 +78,7 @@ mod tests {
             assert!(filter(good).is_ok(), "{good}");
         }
         assert!(filter("wran").unwrap_err().contains("`warn`"));
-        for bad in ["ichido", "info,sqlx", "sqlx=loud", "3,x"] {
+        for bad in ["ichido", "info,sqlx", "sqlx=loud", "3,x", "ichido[span]=info"] {
             assert!(filter(bad).is_err(), "{bad}");
         }
     }

@@ -1,13 +1,19 @@
-//! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all.
+//! From the configuration to a store. Commands are written once for every store; this is the only place that knows them all, each
+//! in a file of its own.
+
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 use ichido::{Guarded, Operate, Place, Queue, adopt::Adopt, sql::RunSql};
-use ichido_mysql::MySql;
-use ichido_postgres::Postgres;
-use ichido_sqlite::Sqlite;
 
 use crate::{
     config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
     failure::Failure,
+    features,
 };
 
 /// What the command line needs of a store; all three have it.
@@ -23,23 +29,16 @@ pub(crate) trait OnStore {
 
 /// Opens the store of the configuration and runs a command on it.
 pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
-    let url = config.database.url.as_str();
+    features::check(config)?;
     let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
-    let (schema, single_writer) = (config.database.schema.as_deref(), config.database.single_writer);
     match config.database.url.scheme() {
-        "sqlite" => {
-            let store = Sqlite::new(url, queues);
-            command.run(store.map_err(|error| Failure::of::<Sqlite>(&error))?, config).await
-        }
-        "mysql" | "mariadb" => {
-            let store = MySql::new(url, schema, config.pool(), single_writer, queues);
-            command.run(store.map_err(|error| Failure::of::<MySql>(&error))?, config).await
-        }
-        _ => {
-            let store = Postgres::new(url, schema, config.pool(), queues);
-            let store = store.map_err(|error| Failure::of::<Postgres>(&error))?;
-            command.run(if config.process.notify { store } else { store.without_notify() }, config).await
-        }
+        #[cfg(feature = "sqlite")]
+        "sqlite" => sqlite::run(config, queues, command).await,
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => mysql::run(config, queues, command).await,
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => postgres::run(config, queues, command).await,
+        scheme => unreachable!("`{scheme}` was refused above"),
     }
 }
 

@@ -94,7 +94,7 @@ impl MySql {
 
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
         // Without autocommit nothing that an action writes after its transaction has ended can commit by itself: a
-        // ROLLBACK takes it back (design.md, invariant 5).
+        // ROLLBACK takes it back (docs/invariants.md, "A COMMIT that returns Ok proves nothing").
         let free = Arc::new(Semaphore::new(business as usize));
         MySql { business: pool(business, &shared, false), free, own: pool(own, &shared, true), shared }
     }

@@ -1,5 +1,5 @@
 //! The process's own clock. It measures durations and wakes sleepers; it never decides about leases or due times, which
-//! are the database's (design.md, invariant 6). Tests put their own in its place.
+//! are the database's (docs/invariants.md, "Database time only"). Tests put their own in its place.
 
 use std::{
     fmt,

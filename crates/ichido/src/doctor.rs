@@ -1,5 +1,5 @@
-//! What a message's mutex row, its dead letters and its queue mean together, and what to do about it: the table of spec.md,
-//! section 4.4, without a database and without a broker. Stores say what a row is ([`MutexRow`]), the command line asks.
+//! What a message's mutex row, its dead letters and its queue mean together, and what to do about it: the table in
+//! docs/contract.md (The doctor), without a database and without a broker. Stores say what a row is ([`MutexRow`]), the command line asks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

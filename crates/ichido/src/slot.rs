@@ -1,5 +1,6 @@
 //! The place of a transaction in the context. It is begun at first use, in a task of its own, so that a caller that is
-//! dropped half-way leaks no open transaction into the pool (design.md, invariant 7); commit and rollback run in tasks too.
+//! dropped half-way leaks no open transaction into the pool; commit and rollback run in tasks too (docs/invariants.md, "No future
+//! that owns a transaction is dropped").
 
 use tokio::task::JoinHandle;
 use tracing::Instrument;

@@ -1,5 +1,5 @@
 //! The seam for databases. A store keeps queues, claims, parked messages and processes; one method is one verb of
-//! style.md section 4, guarded by claim and state, and obeys the row count. `ichido-sqlite`, `ichido-postgres` and
+//! ARCHITECTURE.md (Words), guarded by claim and state, and obeys the row count. `ichido-sqlite`, `ichido-postgres` and
 //! `ichido-mysql` implement it; `ichido-testkit` says what an implementation must do.
 
 use std::{
@@ -19,7 +19,10 @@ use crate::{
 };
 
 /// A database that holds the business tables and ichido's own.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not a store", note = "stores are `Sqlite` and `Postgres`")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
 pub trait Store: Clone + Send + Sync + 'static {
     /// An open business transaction, owned.
     type Tx: Send + 'static;

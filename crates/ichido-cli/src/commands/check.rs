@@ -69,7 +69,7 @@ impl OnStore for With<Check> {
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
         warnings.extend(program::masked_keys(config));
-        warnings.extend(crate::brokers::warnings(config));
+        warnings.extend(crate::warnings::about_brokers(config));
         let mut brokers = Vec::new();
         for kept in at_brokers.iter() {
             brokers.push(broker_line(&at_brokers, kept).await?);
@@ -88,9 +88,8 @@ impl OnStore for With<Check> {
 }
 
 async fn broker_line(brokers: &Brokers, kept: &Kept) -> Result<BrokerLine, Failure> {
-    let found = brokers.look(kept).await?;
-    let version = format!("RabbitMQ {}", found.version);
-    Ok(BrokerLine { queue: kept.name.clone(), broker: kept.addresses(), version, missing: found.missing })
+    let (version, missing) = brokers.look(kept).await?;
+    Ok(BrokerLine { queue: kept.name().to_owned(), broker: kept.addresses(), version, missing })
 }
 
 /// What an action does, without what may be secret.

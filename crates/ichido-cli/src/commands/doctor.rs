@@ -1,6 +1,10 @@
 //! `ichido doctor`: what is wrong with messages, and what to do about it. For queues at brokers it lays mutex rows, dead letters and
 //! the queue's depths beside each other (`exam`); for tables it looks for rows that belong to nobody.
 
+#[cfg(feature = "rabbitmq")]
+mod exam;
+#[cfg(not(feature = "rabbitmq"))]
+#[path = "doctor/no_exam.rs"]
 mod exam;
 mod report;
 
@@ -31,7 +35,7 @@ impl OnStore for Doctor {
         for kept in brokers.iter() {
             let published = Exam::of(&store, kept, self.fix, &mut report).await?.run().await?;
             if published {
-                publish(&store, brokers.clone().only(|name| name == kept.name), config).await;
+                publish(&store, brokers.clone().only(|name| name == kept.name()), config).await;
             }
         }
         for queue in config.queues.keys() {

@@ -2,6 +2,10 @@
 
 mod adopt;
 mod check;
+#[cfg(feature = "sqlite")]
+mod demo;
+#[cfg(not(feature = "sqlite"))]
+#[path = "no_demo.rs"]
 mod demo;
 mod doctor;
 mod failed;

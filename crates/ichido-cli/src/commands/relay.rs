@@ -26,12 +26,12 @@ impl OnStore for Relay {
         let stop = CancellationToken::new();
         stop_on_signals(stop.clone(), "what is being published comes to its end")?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
-        for warning in crate::brokers::warnings(config) {
+        for warning in crate::warnings::about_brokers(config) {
             tracing::warn!("{warning}");
         }
         brokers.declare().await?;
         for kept in brokers.iter() {
-            tracing::info!("relaying `{}` to {}", kept.name, kept.addresses());
+            tracing::info!("relaying `{}` to {}", kept.name(), kept.addresses());
         }
         brokers.relay(store, config).run(stop).await;
         Ok(0)

@@ -31,7 +31,7 @@ impl OnStore for With<Run> {
         let request = request(self.args, arguments);
         stop_on_signals(stop, "running messages come to their end, the rest is released")?;
         let warnings = program::few_connections(config).into_iter().chain(program::masked_keys(config));
-        for warning in warnings.chain(crate::brokers::warnings(config)) {
+        for warning in warnings.chain(crate::warnings::about_brokers(config)) {
             tracing::warn!("{warning}");
         }
         match program::check_statements(&checked, config).await {

@@ -12,8 +12,13 @@ use super::url::Url;
 pub(super) const RABBITMQ_KEYS: [&str; 8] =
     ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare"];
 const SQS_KEYS: [&str; 2] = ["url", "queue"];
-pub(super) const MUTEX_KEYS: [&str; 7] =
-    ["publish_deadline", "guard", "claim", "lock_timeout", "on_busy", "busy_delay", "relay_after"];
+pub(super) const MUTEX_KEYS: [&str; 6] = ["publish_deadline", "guard", "claim", "on_busy", "busy_delay", "relay_after"];
+
+/// Keys that earlier versions accepted, each with what is true in place of it.
+const REMOVED: [(&str, &str); 1] = [(
+    "lock_timeout",
+    "nobody waits for a row that another process holds; `on_busy` says what becomes of the delivery",
+)];
 
 /// A `RabbitMQ` queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,8 +63,6 @@ pub struct MutexRules {
     pub guard: Guard,
     /// How the row is held while the action runs, when it is written; `Config::claim` knows the default.
     pub claim: Option<Claim>,
-    /// How long a locked row is waited for.
-    pub lock_timeout: Duration,
     /// What happens to a delivery whose message is being worked on.
     pub on_busy: OnBusy,
     /// After what time a busy delivery comes back.
@@ -114,7 +117,7 @@ const ON_BUSY: [(&str, OnBusy); 2] = [("delay", OnBusy::Delay), ("dead-letter", 
 
 impl RabbitMq {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
-        let section = field.section()?.allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let section = field.section()?.without(&REMOVED)?.allow(&[&RABBITMQ_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         let queue = section.required("queue", broker_name)?;
         let exchange = section.or("exchange", String::new(), short_text)?;
         let routing_key = section.or("routing_key", queue.clone(), short_text)?;
@@ -140,7 +143,7 @@ impl RabbitMq {
 
 impl Sqs {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
-        let section = field.section()?.allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let section = field.section()?.without(&REMOVED)?.allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         Ok(Self {
             url: section.required("url", http)?,
             queue: section.required("queue", broker_name)?,
@@ -157,7 +160,6 @@ impl MutexRules {
             publish_deadline: section.or("publish_deadline", seconds(30), some_time)?,
             guard: section.or("guard", Guard::Mutex, |f| f.one_of(&GUARDS))?,
             claim: section.optional("claim", |f| f.one_of(&CLAIMS))?,
-            lock_timeout: section.or("lock_timeout", seconds(5), |f| f.duration(Duration::ZERO))?,
             on_busy: section.or("on_busy", OnBusy::Delay, |f| f.one_of(&ON_BUSY))?,
             busy_delay: section.or("busy_delay", seconds(5), some_time)?,
             relay_after: section.or("relay_after", seconds(5), some_time)?,

@@ -40,6 +40,14 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Refuses keys that earlier versions accepted; what is true in place of them is said with it.
+    pub(super) fn without(self, removed: &[(&str, &str)]) -> Result<Self, ConfigError> {
+        match removed.iter().find(|(key, _)| self.table.contains_key(*key)) {
+            None => Ok(self),
+            Some((key, instead)) => Err(self.invalid(key, format!("removed; delete this line: {instead}"))),
+        }
+    }
+
     /// The key, if it is written.
     pub(super) fn field(&self, key: &str) -> Option<Field<'a>> {
         self.table.get(key).map(|entry| Field {

@@ -51,7 +51,10 @@ async fn the_version_names_the_schema() {
     let env = Env::new(Kind::Sqlite).await;
     let schema = env.number("select max(version) from ichido_schema").await;
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(env.ok(&["--version"]).await, format!("ichido {version} (schema {schema})\n"));
+    assert_eq!(
+        env.ok(&["--version"]).await,
+        format!("ichido {version} (schema {schema}) with sqlite, postgres, mysql, rabbitmq\n")
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The built-in handlers, one file each, in the order of the minimal handler queue (spec.md, section 5).
+//! The built-in handlers, one file each, in the order of the minimal handler queue (docs/contract.md).
 
 mod availability;
 mod callbacks;
@@ -62,7 +62,7 @@ pub fn action() -> About {
     )
 }
 
-/// The minimal handler queue: the fourteen handlers of spec.md section 5, in order.
+/// The minimal handler queue: the fourteen handlers of docs/contract.md, in order.
 pub(crate) fn minimal<S: Store>(retry: Retry, dispatch: Dispatch<S>, settings: &Settings) -> HandlerQueue<S> {
     HandlerQueue::empty()
         .then(StatusCode)

@@ -67,11 +67,11 @@ pub(super) struct Exam<'a, S> {
 
 impl<'a, S: Backend> Exam<'a, S> {
     pub(super) async fn of(store: &'a S, kept: &'a Kept, fix: bool, report: &'a mut Report) -> Result<Self, Failure> {
-        let guard = store.guard(&kept.name).await.map_err(|error| Failure::of::<S>(&error))?;
+        let guard = store.guard(kept.name()).await.map_err(|error| Failure::of::<S>(&error))?;
         let depths = look(kept).await?;
         let counted = depths.as_ref().map(|depths| depths.counted).unwrap_or_default();
         let counts = Counts {
-            queue: kept.name.clone(),
+            queue: kept.name().to_owned(),
             ready: counted.ready,
             unacknowledged: counted.unacknowledged,
             busy: counted.busy,
@@ -90,7 +90,7 @@ impl<'a, S: Backend> Exam<'a, S> {
             self.letters().await?;
         } else {
             let meaning = "there is no such queue at the broker, or not all that belongs to it".to_owned();
-            self.report.finding(&Finding::of(&self.kept.name, self.kept.name.clone(), meaning))?;
+            self.report.finding(&Finding::of(self.kept.name(), self.kept.name().to_owned(), meaning))?;
         }
         self.rows().await?;
         self.without_rows().await?;
@@ -136,7 +136,7 @@ impl<'a, S: Backend> Exam<'a, S> {
 
     /// Which message a letter is of, and whether it is ours.
     fn named(&self, letter: &Delivery) -> Named {
-        let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name;
+        let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
         if let Some(row) = letter.row().filter(ours) {
             return Named { key: Some(Key::new([row.id])), failed: true, foreign: None };
         }
@@ -147,10 +147,12 @@ impl<'a, S: Backend> Exam<'a, S> {
                 Some(format!("{id} comes from another database"))
             }
             (Ok(id), None) => Some(format!("{id} was not sent by ichido")),
-            (Ok(id), _) if !self.guard.is_own(&self.kept.name, &received) => Some(format!("{id} is for another queue")),
+            (Ok(id), _) if !self.guard.is_own(self.kept.name(), &received) => {
+                Some(format!("{id} is for another queue"))
+            }
             _ => None,
         };
-        Named { key: self.guard.key_of(&self.kept.name, &received).ok(), failed: false, foreign }
+        Named { key: self.guard.key_of(self.kept.name(), &received).ok(), failed: false, foreign }
     }
 
     fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
@@ -158,7 +160,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         let meaning =
             format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
         let name = letter.message_id().unwrap_or("a dead letter").to_owned();
-        self.report.finding(&Finding { dead: true, ..Finding::of(&self.kept.name, name, meaning) })
+        self.report.finding(&Finding { dead: true, ..Finding::of(self.kept.name(), name, meaning) })
     }
 
     async fn letter(
@@ -217,7 +219,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         }
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
-            let mut message = Message::new(self.kept.name.as_str(), row.key.clone(), letter.payload());
+            let mut message = Message::new(self.kept.name(), row.key.clone(), letter.payload());
             message.headers = letter.headers();
             if !self.store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
                 return Ok(Some("left alone"));
@@ -236,12 +238,12 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// Makes a message due, if it is still as it was seen: its row's lock tells.
     async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
         let failure = |error| Failure::of::<S>(&error);
-        let id = MessageId { queue: self.kept.name.as_str().into(), key: row.key.clone() };
+        let id = MessageId { queue: self.kept.name().into(), key: row.key.clone() };
         let done = if row.state == RowState::Failed {
             self.store.retry(&id).await.map_err(failure)?
         } else {
             let keys = std::slice::from_ref(&row.key);
-            self.store.publish_again(&self.kept.name, keys, 1).await.map_err(failure)? == 1
+            self.store.publish_again(self.kept.name(), keys, 1).await.map_err(failure)? == 1
         };
         if done {
             self.again.insert(row.key.clone());
@@ -320,8 +322,8 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     fn finding(&self, key: &Key, meaning: String) -> Finding {
-        let id = MessageId { queue: self.kept.name.as_str().into(), key: key.clone() };
-        Finding::of(&self.kept.name, output::shortened(&id.to_string(), 200), meaning)
+        let id = MessageId { queue: self.kept.name().into(), key: key.clone() };
+        Finding::of(self.kept.name(), output::shortened(&id.to_string(), 200), meaning)
     }
 
     /// What is ready, without any row, and stays so while consumers live.
@@ -337,12 +339,12 @@ impl<'a, S: Backend> Exam<'a, S> {
             return Ok(());
         }
         let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
-        let finding = Finding::of(&self.kept.name, self.kept.name.clone(), old.meaning.to_owned());
+        let finding = Finding::of(self.kept.name(), self.kept.name().to_owned(), old.meaning.to_owned());
         self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
     }
 
     async fn look(&self, which: Mutexes<'_>) -> Result<Vec<MutexRow>, Failure> {
-        self.store.mutexes(&self.kept.name, which).await.map_err(|error| Failure::of::<S>(&error))
+        self.store.mutexes(self.kept.name(), which).await.map_err(|error| Failure::of::<S>(&error))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{Claim, Guard, OnBusy, OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue, Url};
-use super::{accepted, with_table};
+use super::{accepted, refusal, refused, with_table};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -79,7 +79,6 @@ declare = false
 publish_deadline = "10s"
 guard = "inbox"
 claim = "lease"
-lock_timeout = 0
 on_busy = "dead-letter"
 busy_delay = "1s"
 relay_after = "2s"
@@ -93,7 +92,6 @@ relay_after = "2s"
     assert!(!queue.declare && queue.management.is_some());
     assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Inbox, Some(Claim::Lease)));
     assert_eq!(queue.mutex.on_busy, OnBusy::DeadLetter);
-    assert_eq!(queue.mutex.lock_timeout, Duration::ZERO);
     assert_eq!(queue.mutex.publish_deadline, 10 * SECOND);
 }
 
@@ -107,7 +105,19 @@ fn a_rabbitmq_queue_needs_only_its_address_and_name() {
     assert_eq!((queue.r#type, queue.prefetch, queue.declare), (RabbitMqType::Quorum, None, true));
     assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Mutex, None));
     assert_eq!((queue.mutex.on_busy, queue.mutex.busy_delay), (OnBusy::Delay, 5 * SECOND));
-    assert_eq!((queue.mutex.lock_timeout, queue.mutex.relay_after), (5 * SECOND, 5 * SECOND));
+    assert_eq!(queue.mutex.relay_after, 5 * SECOND);
+}
+
+#[test]
+fn lock_timeout_is_refused_as_removed() {
+    let text = "[queues.q.rabbitmq]\nurl = \"amqp://h\"\nqueue = \"x\"\nlock_timeout = \"5s\"";
+    assert_eq!(
+        refusal(text),
+        "ichido.toml:4: queues.q.rabbitmq.lock_timeout: removed; delete this line: nobody waits for a row that another \
+         process holds; `on_busy` says what becomes of the delivery"
+    );
+    let sqs = text.replace("rabbitmq", "sqs").replace("amqp", "http");
+    refused(&sqs, &["ichido.toml:4: queues.q.sqs.lock_timeout: removed; delete this line"]);
 }
 
 #[test]
@@ -120,7 +130,6 @@ url = "https://sqs.eu-central-1.amazonaws.com"
 queue = "orders"
 guard = "inbox"
 claim = "lease"
-lock_timeout = "1s"
 on_busy = "delay"
 busy_delay = "1s"
 relay_after = "2s"

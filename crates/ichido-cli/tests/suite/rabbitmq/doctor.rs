@@ -1,4 +1,4 @@
-//! `ichido doctor`: each row of the table in spec.md, section 4.4, produced for real; what `--fix` does about it, also while
+//! `ichido doctor`: each row of the table in docs/contract.md produced for real; what `--fix` does about it, also while
 //! consumers run; and what it never touches.
 
 use ichido::{Headers, Outgoing};

@@ -44,7 +44,7 @@ create table project (id integer not null, name varchar(100) not null, made_by v
 create table burnt (n integer);
 ";
 
-/// The configuration of spec.md section 6, with settings for tests.
+/// The configuration of the README, with settings for tests.
 const CONFIG: &str = r#"
 [database]
 url = "URL"

@@ -1,4 +1,4 @@
-//! What the loop does with each thing it meets: a case per row of the table in spec.md section 5. In each of them a counter shows
+//! What the loop does with each thing it meets: a case per row of the table in docs/contract.md. In each of them a counter shows
 //! that the pool was started once and that nothing was charged to the process.
 
 use std::{

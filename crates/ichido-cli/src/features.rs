@@ -1,0 +1,101 @@
+//! What this binary was built with: the features `sqlite`, `postgres`, `mysql` and `rabbitmq` of the crate, all of them by default.
+//! `open` asks it about the configuration before anything is opened, `--version` tells it.
+//!
+//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs` …); where it must be there without the feature too, a
+//! file beside it stands in (`no_brokers.rs` …). Nothing else in this crate may depend on a feature.
+
+use crate::{config::Config, failure::Failure};
+
+#[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+compile_error!("ichido needs a database: build it with at least one of the features sqlite, postgres, mysql");
+
+#[cfg(feature = "mysql")]
+pub(crate) use ichido_mysql::VERSION as SCHEMA;
+#[cfg(all(feature = "postgres", not(feature = "mysql")))]
+pub(crate) use ichido_postgres::VERSION as SCHEMA;
+#[cfg(all(feature = "sqlite", not(any(feature = "postgres", feature = "mysql"))))]
+pub(crate) use ichido_sqlite::VERSION as SCHEMA;
+
+/// A feature, what it is for, and whether it is in this binary.
+struct Feature {
+    name: &'static str,
+    of: &'static str,
+    built: bool,
+}
+
+const SQLITE: Feature = Feature { name: "sqlite", of: "SQLite", built: cfg!(feature = "sqlite") };
+const POSTGRES: Feature = Feature { name: "postgres", of: "PostgreSQL", built: cfg!(feature = "postgres") };
+const MYSQL: Feature = Feature { name: "mysql", of: "MariaDB and MySQL", built: cfg!(feature = "mysql") };
+const RABBITMQ: Feature = Feature { name: "rabbitmq", of: "RabbitMQ", built: cfg!(feature = "rabbitmq") };
+
+impl Feature {
+    /// Refuses what needs the feature where it is missing.
+    fn for_key(&self, key: &str) -> Result<(), Failure> {
+        if self.built {
+            return Ok(());
+        }
+        let Feature { name, of, .. } = self;
+        let built = built().join(", ");
+        Err(Failure::usage(format!(
+            "{key}: this ichido was built without {of} (it has: {built}); build it with the feature `{name}`"
+        )))
+    }
+}
+
+/// The features of this binary, by name.
+pub(crate) fn built() -> Vec<&'static str> {
+    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ];
+    all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect()
+}
+
+/// Refuses a configuration that needs a feature which this binary does not have.
+pub(crate) fn check(config: &Config) -> Result<(), Failure> {
+    let database = match config.database.url.scheme() {
+        "sqlite" => SQLITE,
+        "mysql" | "mariadb" => MYSQL,
+        _ => POSTGRES,
+    };
+    database.for_key("database.url")?;
+    config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))
+}
+
+/// Refuses `ichido demo` where there is no SQLite.
+#[cfg(not(feature = "sqlite"))]
+pub(crate) fn no_demo() -> Failure {
+    let refused = SQLITE.for_key("ichido demo").expect_err("this is compiled only without the feature");
+    Failure::usage(refused.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_feature_is_named_with_the_key_that_needs_it() {
+        let missing = Feature { name: "redis", of: "Redis", built: false };
+        let refused = missing.for_key("database.url").unwrap_err();
+        assert_eq!(refused.code, 127);
+        let text = &refused.text;
+        assert!(text.starts_with("database.url: this ichido was built without Redis (it has: "), "{text}");
+        assert!(text.ends_with("build it with the feature `redis`"), "{text}");
+    }
+
+    #[test]
+    fn each_database_and_broker_needs_its_feature() {
+        let queue = "[queues.q]\nrabbitmq = { url = \"amqp://h\", queue = \"x\" }";
+        for (url, feature) in [
+            ("sqlite:x.db", SQLITE),
+            ("postgres://h/d", POSTGRES),
+            ("postgresql://h/d", POSTGRES),
+            ("mysql://h/d", MYSQL),
+            ("mariadb://h/d", MYSQL),
+        ] {
+            let config = |rest: &str| {
+                let text = format!("[database]\nurl = \"{url}\"\n{rest}");
+                Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration")
+            };
+            assert_eq!(check(&config("")).is_ok(), feature.built, "{url}");
+            assert_eq!(check(&config(queue)).is_ok(), feature.built && RABBITMQ.built, "{url}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What an operator should know about queues at brokers, as the configuration has them: `check`, `run` and `relay` tell it.
+
+use std::time::Duration;
+
+use crate::{
+    config::{Config, RabbitMqType},
+    program,
+};
+
+/// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
+const ACK_TIMEOUT: Duration = Duration::from_mins(30);
+
+/// What is worth a word.
+pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
+    let kept = config.rabbitmq().filter_map(|(name, queue)| {
+        let about = match queue.r#type {
+            RabbitMqType::Quorum => return None,
+            RabbitMqType::Mirrored if queue.management.is_some() => return None,
+            RabbitMqType::Classic => "a classic queue is on one node: what it holds is gone with that node's disk",
+            RabbitMqType::Mirrored => {
+                "that the policy `ha-mode` is set for the queue, nobody can see without `management`"
+            }
+        };
+        Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` is safe"))
+    });
+    let late = config.actions.iter().filter_map(|(name, action)| {
+        let (slots, timeout) = (program::workers(action, config).max(1), action.timeout?);
+        let at_broker = program::queues(action, config).into_iter().any(|queue| config.rabbitmq().any(|(at, _)| at == queue));
+        // What is read ahead waits for those before it.
+        let rounds = 1 + config.read_ahead(slots).div_ceil(slots);
+        (at_broker && timeout * rounds > ACK_TIMEOUT).then(|| {
+            format!(
+                "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after \
+                 {ACK_TIMEOUT:?} unless its `consumer_timeout` says otherwise; its effects are done once all the same"
+            )
+        })
+    });
+    kept.chain(late).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warned(queue: &str, action: &str) -> Vec<String> {
+        let text = format!(
+            "[queues.q]\nrabbitmq = {{ url = \"amqp://h\", queue = \"x\"{queue} }}\n[queues.m]\n\
+             [actions.A]\nsql = [\"select 1\"]\nconcurrency = 4\n{action}\n"
+        );
+        about_brokers(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
+    }
+
+    #[test]
+    fn what_takes_longer_than_the_broker_waits_is_worth_a_word() {
+        let from = |queue: &str, timeout: &str| format!("from = \"{queue}\"\ntimeout = \"{timeout}\"");
+        assert_eq!(warned("", "from = \"q\""), Vec::<String>::new());
+        assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
+        let long = warned("", &from("q", "16m"));
+        assert!(
+            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
+            "{long:?}"
+        );
+        assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
+    }
+
+    #[test]
+    fn a_queue_that_is_not_replicated_for_sure_is_worth_a_word() {
+        for (keys, part) in [(", type = \"classic\"", "on one node"), (", type = \"mirrored\"", "`ha-mode`")] {
+            let warned = warned(keys, "from = \"q\"");
+            assert!(warned.len() == 1 && warned[0].contains(part), "{warned:?}");
+        }
+        let managed = ", type = \"mirrored\", management = \"http://h:15672\"";
+        assert_eq!(warned(managed, "from = \"q\""), Vec::<String>::new());
+    }
+}
