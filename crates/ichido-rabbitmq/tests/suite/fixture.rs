@@ -8,8 +8,8 @@ use ichido_test_servers::{
     proxy::{self, Proxy},
 };
 use ichido_testkit::{
-    eventually,
     fixture::{BrokerFixture, Cut, ExchangeFixture, Line, Part},
+    in_time,
 };
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
@@ -68,11 +68,13 @@ fn queue(url: &str, name: &str, change: impl FnOnce(&mut Topology)) -> RabbitMq 
 
 /// A broker may have no time for it now, and is asked again.
 async fn declare(queue: &RabbitMq) {
-    let look = async || match queue.declare().await {
-        Err(error) if !error.is_transient() => panic!("the topology cannot be declared: {error}"),
-        declared => declared,
+    // An `async` block, for a closure's future is not known to be `Send`.
+    let declared = async {
+        while let Err(error) = queue.declare().await {
+            assert!(error.is_transient(), "the topology cannot be declared: {error}");
+        }
     };
-    eventually("the topology is declared", look).await;
+    in_time("the topology is declared", declared).await;
 }
 
 fn name(queue: &str, part: Part) -> String {
