@@ -36,7 +36,9 @@ impl Sqlite {
             let error = match self.try_migrate(options).await {
                 Err(error) if is_busy(&error) => error,
                 mut migrated => {
-                    migrated.iter_mut().for_each(|migration| migration.retries = waiting.retries());
+                    if let Ok(migration) = &mut migrated {
+                        migration.retries = waiting.retries();
+                    }
                     return migrated;
                 }
             };
@@ -72,10 +74,7 @@ impl Sqlite {
 
 /// Somebody else writes, in our line or beside it.
 fn is_busy(error: &Error) -> bool {
-    let cause = match error {
-        Error::Unreachable { source, .. } | Error::Failed(source) => source,
-        _ => return false,
-    };
+    let (Error::Unreachable { source: cause, .. } | Error::Failed(cause)) = error else { return false };
     let late = cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
     let locked =
         cause.downcast_ref::<sqlx::Error>().and_then(fault::code).is_some_and(|code| matches!(code & 0xff, 5 | 6));

@@ -100,8 +100,8 @@ async fn send(env: &Env, migrated: &CancellationToken) -> i64 {
         let ids = round * PER_ROUND + 1..=(round + 1) * PER_ROUND;
         let mails: Vec<_> = ids.clone().map(|n| format!(r#"{{"n":{n}}}"#)).collect();
         env.send_orders(ids).await;
-        let group = format!("group {round}");
-        let grouped: &[&str] = if round % 2 == 0 { &[] } else { &["--group", &group] };
+        let name = format!("group {round}");
+        let grouped: &[&str] = if round % 2 == 0 { &[] } else { &["--group", &name] };
         let send = [&["send", "mail", "--file", "-"], grouped].concat();
         let sent = env.run_with_input(&send, mails.join("\n").as_bytes()).await;
         assert_eq!(sent.code, Some(0), "{sent:?}");
