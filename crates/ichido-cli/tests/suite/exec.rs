@@ -128,7 +128,7 @@ async fn what_it_says_is_logged_line_by_line_with_the_messages_id() {
 
 #[tokio::test]
 async fn a_program_that_says_gigabytes_takes_no_memory() {
-    let megabytes = size(100, 2000);
+    let megabytes = size(60, 2000);
     let env = running(&format!("head -c {megabytes}000000 /dev/zero; echo done > done"), "").await;
     env.ok(&["send", "mail", "{}"]).await;
     let mut process = env.start("log", &["run", "Do"]);

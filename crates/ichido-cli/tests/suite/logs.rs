@@ -81,10 +81,12 @@ async fn no_command_shows_a_password_or_a_masked_value(kind: Kind) {
             &["adopt", "--table", "received_order", "-v"],
             &["health", "ProjectCreation"],
             &["--database-url", &secret, "status"],
+            &["--database-url", &wrong, "status", "-v"],
+            // A server that is not there is waited for, and is the same for whoever names it.
             &["--database-url", &unreachable, "status", "-vv"],
             &["--database-url", &unreachable, "check"],
-            &["--database-url", &wrong, "status", "-v"],
         ];
+        let commands = if kind == Kind::Postgres { commands } else { &commands[..commands.len() - 2] };
         let mut failures = 0;
         for command in commands {
             let ended = env.run(command).await;

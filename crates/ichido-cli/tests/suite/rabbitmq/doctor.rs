@@ -89,8 +89,7 @@ async fn ship(world: &World<'_>, order: u32) -> String {
 
 /// How long nothing is old, or how long nothing is young.
 fn relay_after(world: &World<'_>, time: &str) {
-    let patient = |config: String| config.replace("publish_deadline = \"5s\"", "publish_deadline = \"30s\"");
-    world.configure(|config| patient(config).replace("relay_after = \"1s\"", &format!("relay_after = \"{time}\"")));
+    world.configure(|config| config.replace("relay_after = \"1s\"", &format!("relay_after = \"{time}\"")));
 }
 
 async fn a_duplicate_while_the_first_waits_is_left_alone(kind: Kind) {

@@ -4,6 +4,7 @@
 use std::net::TcpListener;
 
 use ichido_rabbitmq::{Broker, Topology};
+use ichido_testkit::eventually;
 
 use crate::{
     rabbitmq::world::{DEAD, QUEUE, World},
@@ -93,7 +94,7 @@ async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
     world.send([1]).await;
     world.configure_queue("type = \"classic\"");
     for args in COMMANDS {
-        let ended = world.env.run(args).await;
+        let ended = answered(&world, args).await;
         refused_by_broker(
             &ended,
             &["queues.orders.rabbitmq:", "exists and is not what ichido would declare", "declare = false"],
@@ -101,10 +102,10 @@ async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
     }
     world.configure(|config| config.replace("amqp://ichido:once", "amqp://ichido:twice"));
     for args in COMMANDS {
-        let ended = world.env.run(args).await;
+        let ended = answered(&world, args).await;
         refused_by_broker(&ended, &["queues.orders.rabbitmq:", "refuses user \"ichido\""]);
         assert!(!ended.stderr.contains("twice"), "{ended:?}");
-        let every_detail = world.env.run(&[args, &["-vv"]].concat()).await;
+        let every_detail = answered(&world, &[args, &["-vv"]].concat()).await;
         assert!(every_detail.code == Some(127) && !every_detail.stderr.contains("twice"), "{every_detail:?}");
     }
 }
@@ -114,14 +115,14 @@ async fn what_a_broker_does_not_have_is_named(kind: Kind) {
     world.configure_queue("exchange = \"shop\", routing_key = \"order.new\"");
     for args in COMMANDS {
         refused_by_broker(
-            &world.env.run(args).await,
+            &answered(&world, args).await,
             &["\"shipments\" cannot be bound: there is no exchange \"shop\""],
         );
     }
     assert!(!world.has_queue(QUEUE), "nothing is half declared");
     world.configure_queue("declare = false");
     for args in COMMANDS {
-        refused_by_broker(&world.env.run(args).await, &["does not exist, and declare = false"]);
+        refused_by_broker(&answered(&world, args).await, &["does not exist, and declare = false"]);
     }
 }
 
@@ -137,7 +138,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     world.configure_queue(&managed(&world.node.management_url()));
     for args in COMMANDS {
         refused_by_broker(
-            &world.env.run(args).await,
+            &answered(&world, args).await,
             &["reaches queue \"audit\" too", "one mutex cannot stand for both"],
         );
     }
@@ -153,6 +154,15 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     relay.stop().await;
     world.configure_queue(route);
     world.env.ok(&["check"]).await;
+}
+
+/// Runs a command until the broker has answered it in time, which a busy machine's broker does not always.
+async fn answered(world: &World<'_>, args: &[&str]) -> Ended {
+    eventually("an answer of the broker", async || {
+        let ended = world.env.run(args).await;
+        if ended.code == Some(20) { Err(ended.stderr) } else { Ok(ended) }
+    })
+    .await
 }
 
 /// A refusal that comes from the broker; a process may have said something before.

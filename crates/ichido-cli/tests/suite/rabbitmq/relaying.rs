@@ -135,12 +135,8 @@ async fn levels_of_a_lane_set_may_be_at_a_broker(kind: Kind) {
 
 async fn queues_of_one_broker_are_published_over_one_connection(kind: Kind) {
     let world = World::new(kind).await;
-    let more = ["two", "three"].map(|name| {
-        format!(
-            "[queues.{name}]\nrabbitmq = {{ url = \"{}\", queue = \"{name}\", publish_deadline = \"5s\" }}\n",
-            world.url
-        )
-    });
+    let more = ["two", "three"]
+        .map(|name| format!("[queues.{name}]\nrabbitmq = {{ url = \"{}\", queue = \"{name}\" }}\n", world.url));
     world.configure(|config| format!("{config}\n{}", more.concat()));
     let mut relay = world.env.start("relay", &["relay"]);
     relay.until_logged("relaying `two`").await;

@@ -27,7 +27,7 @@ poll  = "50ms"
 retry = { count = 20, interval = "200ms", window = "10m" }
 
 [queues.orders]
-rabbitmq = { url = "BROKER", queue = "shipments", busy_delay = "200ms", publish_deadline = "5s", relay_after = "1s" }
+rabbitmq = { url = "BROKER", queue = "shipments", busy_delay = "200ms", relay_after = "1s" }
 
 [actions.Ship]
 from        = "orders"
