@@ -102,8 +102,8 @@ async fn send(env: &Env, migrated: &CancellationToken) -> i64 {
         env.send_orders(ids).await;
         let name = format!("group {round}");
         let grouped: &[&str] = if round % 2 == 0 { &[] } else { &["--group", &name] };
-        let send = [&["send", "mail", "--file", "-"], grouped].concat();
-        let sent = env.run_with_input(&send, mails.join("\n").as_bytes()).await;
+        let args = [&["send", "mail", "--file", "-"], grouped].concat();
+        let sent = env.run_with_input(&args, mails.join("\n").as_bytes()).await;
         assert_eq!(sent.code, Some(0), "{sent:?}");
         round += 1;
         let waiting =
