@@ -24,7 +24,8 @@ use crate::{
 const OWN: u32 = 2;
 
 /// Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
-/// transaction cannot leave writes behind that commit by themselves (docs/invariants.md, "A COMMIT that returns Ok proves nothing").
+/// transaction cannot leave writes behind that commit by themselves (docs/invariants.md, "A COMMIT that returns Ok
+/// proves nothing").
 const GUARDED: [(&str, &str); 2] =
     [("default_transaction_read_only", "on"), ("idle_in_transaction_session_timeout", transaction::IDLE)];
 

@@ -1,5 +1,6 @@
 //! What a message's mutex row, its dead letters and its queue mean together, and what to do about it: the table in
-//! docs/contract.md (The doctor), without a database and without a broker. Stores say what a row is ([`MutexRow`]), the command line asks.
+//! docs/contract.md (The doctor), without a database and without a broker. Stores say what a row is ([`MutexRow`]), the
+//! command line asks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
