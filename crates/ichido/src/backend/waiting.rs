@@ -6,8 +6,9 @@ use std::time::Duration;
 /// How long the first try waits for a lock.
 const FIRST: Duration = Duration::from_millis(200);
 
-/// No try waits longer: everybody else waits behind it.
-const LONGEST: Duration = Duration::from_secs(3);
+/// No try waits longer: everybody else waits behind it. It is less than PostgreSQL's `deadlock_timeout` of a second, so that in a
+/// circle of waits it is always the migration that gives way, and never a message's transaction.
+const LONGEST: Duration = Duration::from_millis(800);
 
 /// The time that is left for waiting.
 #[derive(Debug)]
