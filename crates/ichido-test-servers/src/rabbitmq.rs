@@ -176,6 +176,14 @@ impl RabbitMq {
         self.url(&name)
     }
 
+    /// Deletes a vhost with all its queues, for whoever has ended: hundreds of quorum queues that nobody needs any more would
+    /// keep the node busy. A node that does not answer keeps it.
+    pub fn delete_vhost(&self, url: &str) {
+        if let Some((_, name)) = url.rsplit_once('/') {
+            drop(self.ask(&format!(r#"rabbit_vhost:delete(<<"{name}">>, <<"{USER}">>)"#)));
+        }
+    }
+
     /// Evaluates Erlang in the node, from outside the code under test, and returns the value as Erlang prints it.
     ///
     /// # Panics

@@ -25,6 +25,14 @@ pub(crate) struct AtRabbitMq {
     url: String,
 }
 
+impl Drop for AtRabbitMq {
+    fn drop(&mut self) {
+        if let Host::Shared(node) = self.node {
+            node.delete_vhost(&self.url);
+        }
+    }
+}
+
 /// Whose node it is.
 enum Host {
     Shared(&'static Node),

@@ -11,7 +11,7 @@ use std::{
 
 use ichido::{
     CancellationToken, Context, Delivery, Flag, Handler, HandlerQueue, Inspect, Key, Message, Next, Operate, Outcome,
-    Pool, Process, Reader, Registration, Result, Scope, Store, Turn,
+    Pool, Process, ProcessId, Reader, Registration, Result, Scope, Store, Turn,
     handlers::{Availability, Single},
 };
 use serde_json::Value;
@@ -269,14 +269,24 @@ pub async fn a_second_process_is_refused_and_the_dead_block_nobody<F: Fixture>()
     let (holder, alone) = (fixture.store(), served_alone("R1"));
     holder.register(&alone).await.unwrap();
     let start = |single| {
-        let process = process(&fixture).drain().single(single);
+        let process = process(&fixture).lease(Duration::from_secs(1)).drain().single(single);
         tokio::spawn(process.action(one_worker(), Gate::new().action::<F>()).run())
     };
     let (refused, other_code) = (start(Single::default()), start(Single::default().exit(77)));
+    let beats = tokio::spawn(heartbeats(holder.clone(), alone.id));
     assert_eq!((code(refused).await, code(other_code).await), (14, 77));
     assert_eq!(code(start(Single::default().exempt(["R1".to_owned()]))).await, 0);
+    beats.abort();
+    let _ = beats.await;
     fixture.die(holder, alone.id).await;
     assert_eq!(code(start(Single::default())).await, 0);
+}
+
+/// Who must serve alone is believed to live when its heartbeat is seen to go on.
+async fn heartbeats<S: Store>(store: S, process: ProcessId) {
+    while store.beat(process).await.unwrap() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 fn served_alone(request_id: &str) -> Registration {
@@ -297,7 +307,9 @@ pub async fn a_process_that_counted_as_dead_ends_if_its_place_is_taken<F: Fixtur
     let (store, successor) = (scene.fixture.store(), served_alone("Failing"));
     store.register(&successor).await.expect("the place is free");
     scene.faults.resume(Verb::Register);
+    let beats = tokio::spawn(heartbeats(store, successor.id));
     assert_eq!(code(running).await, 14);
+    beats.abort();
     let names = "select count(*) from ichido_process";
     assert_eq!(scene.fixture.number(names).await, 1, "its successor is there");
 }
