@@ -32,9 +32,9 @@ fn main() {
 /// An arm of the macro: a module of tests for each topic.
 fn suite(entry: &Path) -> String {
     let name = name(entry);
-    let topics = if entry.is_dir() { sorted(entry) } else { vec![entry.to_owned()] };
+    let topics = if entry.is_dir() { topics(entry) } else { vec![entry.to_owned()] };
     let (mut tests, mut parameters) = (String::new(), None);
-    for file in topics.iter().filter(|file| file.is_file() && !is_named(file, "mod")) {
+    for file in &topics {
         let topic = self::name(file);
         let path = if entry.is_dir() { format!("{name}::{topic}") } else { topic.clone() };
         let mut module = String::new();
@@ -49,6 +49,19 @@ fn suite(entry: &Path) -> String {
         }
     }
     parameters.map_or_else(String::new, |takes| format!("({name}, {takes}) => {{\n{tests}}};\n"))
+}
+
+/// The files of a suite. What lies deeper, and `mod.rs`, is for what cases share.
+fn topics(folder: &Path) -> Vec<PathBuf> {
+    let (topics, shared): (Vec<_>, Vec<_>) =
+        sorted(folder).into_iter().partition(|entry| entry.is_file() && !is_named(entry, "mod"));
+    for entry in shared {
+        let files = if entry.is_dir() { sorted(&entry) } else { vec![entry] };
+        for file in files {
+            assert!(file.is_file() && cases(&file).is_empty(), "{}: no place for cases", file.display());
+        }
+    }
+    topics
 }
 
 /// The cases of a file, each with its kind of fixture.
