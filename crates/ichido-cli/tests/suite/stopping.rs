@@ -1,5 +1,7 @@
 //! Operators stop, pause and look: flags of a request id that every process follows, and one process per request id.
 
+use std::fs::File;
+
 use ichido_testkit::eventually;
 
 use crate::testenv::{Ended, Env, Kind, Process};
@@ -198,7 +200,7 @@ async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_n
     env.until("select count(*) from received_order where status = '1'", 3).await;
     env.assert_exact(3).await;
     // One that was asleep for longer than its lease finds its place taken, unless its lock tells that it is alive.
-    next.signal("-STOP").await;
+    put_to_sleep(&env, &next).await;
     let mut successor = env.start("successor", RUN);
     if kind == Kind::Sqlite {
         assert_eq!(successor.exit_code().await, 14, "{}", successor.log());
@@ -210,6 +212,21 @@ async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_n
         assert_eq!(next.exit_code().await, 14, "{}", next.log());
         successor.stop().await;
     }
+}
+
+/// Stops a process with SIGSTOP at a moment at which it does not write: on SQLite everybody would wait for it.
+async fn put_to_sleep(env: &Env, process: &Process) {
+    let is_free = |lock| File::open(env.folder().join("test.db-ichido").join(lock)).unwrap().try_lock().is_ok();
+    eventually("a moment at which it does not write", async || {
+        process.signal("-STOP").await;
+        eventually("all its threads stand still", async || process.stands_still()).await;
+        let free = env.kind != Kind::Sqlite || ["gate.lock", "turn.lock"].into_iter().all(is_free);
+        if !free {
+            process.signal("-CONT").await;
+        }
+        free
+    })
+    .await;
 }
 
 async fn of_processes_that_start_at_the_same_moment_one_runs(kind: Kind) {

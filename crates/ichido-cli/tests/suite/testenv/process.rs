@@ -67,6 +67,15 @@ impl Process {
         self.signal("-CONT").await;
     }
 
+    /// Have all its threads been stopped by a signal?
+    pub fn stands_still(&self) -> bool {
+        let stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+        };
+        std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().all(stopped)
+    }
+
     /// How it has ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
