@@ -2,9 +2,8 @@
 //! that locks one table and waits shortly for it, so that it is in no deadlock and holds nobody up for long; a step that found its
 //! table in use is tried again. A migration that was cut off is begun anew: steps can be repeated.
 //!
-//! One migration at a time: the first lock is held for all of it, in a transaction that does nothing else, for behind a pooler
-//! there are no sessions that could hold it. Should that transaction be lost, the second lock, which each step takes, and the
-//! version, which each step reads again, keep two migrations apart.
+//! Behind a pooler no session can hold a lock for all of a migration. So each step takes the lock, and looks at the version under
+//! it: two migrations at once take turns, repeat each other's steps and come to the same end. One connection is enough.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +11,15 @@ use ichido::{
     Error, MigrateOptions, Migration, Result,
     backend::{Step, Waiting},
 };
-use sqlx::{AssertSqlSafe, Row, Transaction};
+use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, connect::setup_error, fault, pooler, pooler::Connections};
+use crate::{Postgres, connect::setup_error, fault, pooler};
 
-/// Any numbers that nobody else uses: for a whole migration, and for a step.
+/// Any number that nobody else uses: one step at a time. Older versions hold it for all of a migration.
 const LOCK: i64 = 0x6963_6869_646f;
-const STEP_LOCK: i64 = LOCK + 1;
 
-/// How soon to look again whether another migration has ended.
+/// How soon to look again whether another migration has ended its step.
 const POLL: Duration = Duration::from_millis(100);
-
-/// The transaction that holds the lock: it has nothing to do for as long as the migration takes.
-const HOLD: &str = "begin isolation level read committed read only; set local idle_in_transaction_session_timeout = 0";
 
 impl Postgres {
     /// What [`Postgres::migrate_schema`] would do.
@@ -33,22 +28,13 @@ impl Postgres {
         Ok(self.shared.schema.migrations().migration(from, &steps))
     }
 
-    /// Creates or upgrades ichido's tables, one process at a time.
+    /// Creates or upgrades ichido's tables.
     pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
-        let alone = self.alone().own;
-        let migrated = self.migrate_alone(&alone, options).await;
-        alone.close().await;
-        migrated
-    }
-
-    async fn migrate_alone(&self, alone: &Connections, options: &MigrateOptions) -> Result<Migration> {
         let mut waiting = Waiting::new(options.wait);
-        let held = self.hold(alone, options, &mut waiting).await?;
         let (from, steps) = self.pending_steps(options).await?;
         for step in &steps {
             self.run_step(step, &mut waiting).await?;
         }
-        drop(held);
         let mut migration = self.shared.schema.migrations().migration(from, &steps);
         migration.retries = waiting.retries();
         Ok(migration)
@@ -61,51 +47,29 @@ impl Postgres {
         Ok((from, self.shared.schema.migrations().steps(from, options)))
     }
 
-    /// Waits until no other migration is at work, without a connection that the other one may need; none if there is nothing to
-    /// do (any more).
-    async fn hold(
-        &self,
-        alone: &Connections,
-        options: &MigrateOptions,
-        waiting: &mut Waiting,
-    ) -> Result<Option<Transaction<'static, sqlx::Postgres>>> {
-        loop {
-            let began = Instant::now();
-            if self.pending_steps(options).await?.1.is_empty() {
-                return Ok(None);
-            }
-            let mut tx = alone.begin(HOLD).await.map_err(|error| self.unreachable(error))?;
-            let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await?;
-            if lock.try_get(0)? {
-                return Ok(Some(tx));
-            }
-            tx.rollback().await?;
-            match waiting.pause(began.elapsed(), POLL) {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(another_migration(waiting)),
-            }
-        }
-    }
-
-    /// Runs a step, again if its table is in use.
+    /// Runs a step, again if its table is in use or another migration is at work.
     async fn run_step(&self, step: &Step, waiting: &mut Waiting) -> Result<()> {
         waiting.begin();
         loop {
             let began = Instant::now();
-            match self.try_step(step, waiting.limit()).await {
+            let pause = match self.try_step(step, waiting.limit()).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => waiting.pause(began.elapsed(), POLL).ok_or_else(|| another_migration(waiting.total()))?,
                 Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                     Some(pause) => {
                         tracing::info!("{} is in use ({error}); trying again in {pause:?}", in_use(step));
-                        tokio::time::sleep(pause).await;
+                        pause
                     }
                     None => return Err(self.still_in_use(step, waiting).await),
                 },
-                done => return done,
-            }
+                Err(error) => return Err(error),
+            };
+            tokio::time::sleep(pause).await;
         }
     }
 
-    async fn try_step(&self, step: &Step, limit: Duration) -> Result<()> {
+    /// False if another migration is at a step.
+    async fn try_step(&self, step: &Step, limit: Duration) -> Result<bool> {
         let schema = &self.shared.schema;
         let limit = limit.as_millis();
         let mut begin = format!("{}; set local lock_timeout = {limit}; set local statement_timeout = 0", pooler::OWN);
@@ -114,12 +78,16 @@ impl Postgres {
             begin.push_str(&path);
         }
         let mut tx = self.own.begin(&begin).await.map_err(|error| self.unreachable(error))?;
-        sqlx::query("select pg_advisory_xact_lock($1)").bind(STEP_LOCK).execute(&mut *tx).await?;
+        let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await?;
+        if !lock.try_get(0)? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
         if schema.version(&mut tx).await?.0 < step.version {
             sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(&mut *tx).await.map_err(setup_error)?;
         }
         tx.commit().await?;
-        Ok(())
+        Ok(true)
     }
 
     /// Who has the table, for whoever must decide about it.
@@ -163,10 +131,9 @@ fn in_use(step: &Step) -> String {
     step.locks().first().map_or_else(|| "a table".to_owned(), |table| format!("the table {table}"))
 }
 
-fn another_migration(waiting: &Waiting) -> Error {
+fn another_migration(waited: Duration) -> Error {
     let text = format!(
-        "another `ichido migrate` has been at work on this database for {:?}; run it again when that one has ended",
-        waiting.total()
+        "another `ichido migrate` has been at work on this database for {waited:?}; run it again when that one has ended"
     );
     Error::Failed(text.into())
 }

@@ -106,13 +106,6 @@ impl Connections {
         self.way.pooled.get().is_some_and(|pooled| *pooled)
     }
 
-    /// Closes what was opened.
-    pub(crate) async fn close(&self) {
-        if let Some(pool) = self.pool.get() {
-            pool.close().await;
-        }
-    }
-
     pub(crate) async fn acquire(&self) -> sqlx::Result<PoolConnection<sqlx::Postgres>> {
         self.pool().await?.acquire().await
     }

@@ -121,24 +121,23 @@ async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_n
     })
     .await;
     inside.close().await.unwrap();
-    // The server's counts come a second late or two: what is counted is a stretch of time in the middle of idleness, when
-    // the writes of the start have been counted.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Time itself is tested here: queries in a stretch of it. The server's counts come late, on a busy machine by many seconds, so
+    // that the first stretches may have the start of the process in them; a process that costs more has it in all of them.
     let mut before = look().await;
-    let began = loop {
-        let written = before.1;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        before = look().await;
-        if before.1 == written {
-            break std::time::Instant::now();
+    eventually("a stretch of time in which it only looks at its queue", async || {
+        let began = std::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        let (after, seconds) = (look().await, i64::try_from(began.elapsed().as_secs()).unwrap());
+        let (queries, writes) = (after.0 - before.0, after.1 - before.1);
+        before = after;
+        let expected = (seconds - 2)..=((seconds + 2) * 2 + 2);
+        if expected.contains(&queries) && writes <= 2 {
+            Ok(())
+        } else {
+            Err(format!("{queries} queries and {writes} writes in {seconds} s; one heartbeat is a write"))
         }
-    };
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let (after, seconds) = (look().await, i64::try_from(began.elapsed().as_secs()).unwrap());
+    })
+    .await;
     stop.cancel();
     assert_eq!(ended.await.unwrap().unwrap(), 0);
-    let (queries, writes) = (after.0 - before.0, after.1 - before.1);
-    assert!(queries >= seconds - 2, "it looks at its queue: {queries} in {seconds} s");
-    assert!(queries <= (seconds + 2) * 2 + 2, "{queries} queries in {seconds} s");
-    assert!(writes <= 2, "{writes} writes; a sign of life is one");
 }
