@@ -81,6 +81,7 @@ async fn what_a_killed_process_had_is_done_by_others_within_the_lease(kind: Kind
 async fn a_process_that_was_stopped_in_a_transaction_finds_its_claims_gone_and_goes_on(kind: Kind) {
     let env = Env::new(kind).await;
     env.slow_down(if kind == Kind::Sqlite { 15 } else { 200 });
+    env.allow_many_deaths();
     env.send_orders(1..=80).await;
     // Alone at first: what is done, it has done, and it has claimed more.
     let sleeper = env.start("sleeper", SERVE);
@@ -145,6 +146,7 @@ async fn a_process_that_is_killed_and_restarted_again_and_again_costs_nothing(ki
     };
     let env = Env::new(kind).await;
     env.slow_down(1);
+    env.allow_many_deaths();
     env.send_orders(1..=orders).await;
     let (mut steady, mut kills, all) = (None, 0, i64::from(orders));
     loop {

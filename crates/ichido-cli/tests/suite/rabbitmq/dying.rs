@@ -131,6 +131,7 @@ async fn what_a_process_had_that_was_stopped_for_three_leases_is_done_once(kind:
         world.configure_queue(&format!("claim = \"{claim}\""));
         let slow = world.env.slow(if kind == Kind::Sqlite { 10 } else { 30 });
         world.env.reconfigure(|config| config.replace("'broker')\"]", &format!("'broker')\"{slow}]")));
+        world.env.allow_many_deaths();
         let [mut sleeper, mut other] = world.start(["sleeper", "other"], &[]);
         world.env.until("select count(*) from ichido_process", 2).await;
         world.send(1..=80).await;

@@ -126,6 +126,14 @@ impl Env {
         std::fs::write(file, config).unwrap();
     }
 
+    /// A suspect loses an attempt when its process dies, and a process that a busy machine keeps from its heartbeat counts as dead too:
+    /// where many die there are attempts enough, and a process does not give up.
+    pub fn allow_many_deaths(&self) {
+        self.reconfigure(|config| {
+            config.replace("attempts = 3", "attempts = 1000").replace("count = 20", "count = 1000")
+        });
+    }
+
     /// Makes each message take some milliseconds in its transaction.
     pub fn slow_down(&self, milliseconds: u32) {
         let slow = self.slow(milliseconds);
