@@ -31,10 +31,15 @@ impl Postgres {
     /// Creates or upgrades ichido's tables.
     pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
         let mut waiting = Waiting::new(options.wait);
-        let (from, steps) = self.pending_steps(options).await?;
+        let (mut from, mut steps) = self.pending_steps(options).await?;
         for step in &steps {
-            self.run_step(step, &mut waiting).await?;
+            let ran = self.run_step(step, &mut waiting).await?;
+            // Another migration has brought it to this version meanwhile.
+            if !ran && step.version == from + 1 {
+                from = step.version;
+            }
         }
+        steps.retain(|step| step.version > from);
         let mut migration = self.shared.schema.migrations().migration(from, &steps);
         migration.retries = waiting.retries();
         Ok(migration)
@@ -47,14 +52,14 @@ impl Postgres {
         Ok((from, self.shared.schema.migrations().steps(from, options)))
     }
 
-    /// Runs a step, again if its table is in use or another migration is at work.
-    async fn run_step(&self, step: &Step, waiting: &mut Waiting) -> Result<()> {
+    /// Runs a step, again if its table is in use or another migration is at work; false if its version is there already.
+    async fn run_step(&self, step: &Step, waiting: &mut Waiting) -> Result<bool> {
         waiting.begin();
         loop {
             let began = Instant::now();
             let pause = match self.try_step(step, waiting.limit()).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => waiting.pause(began.elapsed(), POLL).ok_or_else(|| another_migration(waiting.total()))?,
+                Ok(Some(ran)) => return Ok(ran),
+                Ok(None) => waiting.pause(began.elapsed(), POLL).ok_or_else(|| another_migration(waiting.total()))?,
                 Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                     Some(pause) => {
                         tracing::info!("{} is in use ({error}); trying again in {pause:?}", in_use(step));
@@ -68,8 +73,8 @@ impl Postgres {
         }
     }
 
-    /// False if another migration is at a step.
-    async fn try_step(&self, step: &Step, limit: Duration) -> Result<bool> {
+    /// Whether it ran, or its version is there already; none if another migration is at a step.
+    async fn try_step(&self, step: &Step, limit: Duration) -> Result<Option<bool>> {
         let schema = &self.shared.schema;
         let limit = limit.as_millis();
         let mut begin = format!("{}; set local lock_timeout = {limit}; set local statement_timeout = 0", pooler::OWN);
@@ -81,13 +86,14 @@ impl Postgres {
         let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await?;
         if !lock.try_get(0)? {
             tx.rollback().await?;
-            return Ok(false);
+            return Ok(None);
         }
-        if schema.version(&mut tx).await?.0 < step.version {
+        let missing = schema.version(&mut tx).await?.0 < step.version;
+        if missing {
             sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(&mut *tx).await.map_err(setup_error)?;
         }
         tx.commit().await?;
-        Ok(true)
+        Ok(Some(missing))
     }
 
     /// Who has the table, for whoever must decide about it.

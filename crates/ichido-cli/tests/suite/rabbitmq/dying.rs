@@ -142,6 +142,10 @@ async fn what_a_process_had_that_was_stopped_for_three_leases_is_done_once(kind:
         world.send(81..=100).await;
         world.shipped(100).await;
         world.env.until_none("ichido_mutex").await;
+        // Copies of what is done: somebody must be there to settle them.
+        for queue in [QUEUE, BUSY] {
+            world.settles_at(queue, 0).await;
+        }
         for process in [&mut sleeper, &mut other] {
             process.stop().await;
         }
