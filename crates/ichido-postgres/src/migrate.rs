@@ -1,6 +1,6 @@
 //! `migrate`: brings ichido's own tables to the newest version while processes are at work. Each step is a transaction of its own
-//! that locks one table and waits shortly for it, so that it is in no deadlock and holds nobody up for long; a step that found its
-//! table in use is tried again. A migration that was cut off is begun anew: steps can be repeated.
+//! that locks one table and waits for it briefly, so that it holds nobody up for long and gives way in a deadlock; a step that found
+//! its table in use is tried again. A migration that was cut off is begun anew: steps can be repeated.
 //!
 //! Behind a pooler no session can hold a lock for all of a migration. So each step takes the lock, and looks at the version under
 //! it: two migrations at once take turns, repeat each other's steps and come to the same end. One connection is enough.
