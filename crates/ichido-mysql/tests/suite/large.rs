@@ -11,7 +11,9 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 /// More than the pages that sixteen claimed rows need, and far fewer than the table has.
 const FEW_PAGES: i64 = 120;
 
+/// On a server of its own: pages are counted for all who use it.
 struct World {
+    _server: servers::MariaDb,
     url: String,
     sql: MySqlConnection,
     store: MySql,
@@ -21,7 +23,8 @@ struct World {
 impl World {
     /// Done, failed, parked, done again, and new rows only at the end.
     async fn new() -> Self {
-        let url = servers::MariaDb::shared().fresh_database();
+        let server = servers::MariaDb::start(&[]);
+        let url = server.fresh_database();
         let mut sql = MySqlConnection::connect(&url).await.unwrap();
         let fill = format!(
             "create table big_order (id bigint primary key, status char(1) default '0' not null, process_id char(36), \
@@ -38,14 +41,14 @@ impl World {
         store.migrate().await.unwrap();
         let process = Registration::new("large", Duration::from_mins(10), [("orders".into(), 3)].into());
         store.register(&process).await.unwrap();
-        World { url, sql, store, process }
+        World { _server: server, url, sql, store, process }
     }
 
     async fn run(&mut self, statement: &str) {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.sql).await.unwrap();
     }
 
-    /// The pages that the whole server has asked for so far.
+    /// The pages that the server has asked for so far.
     async fn asked(&mut self) -> i64 {
         let asked = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_buffer_pool_read_requests'";
         sqlx::query(asked).fetch_one(&mut self.sql).await.unwrap().get(0)
@@ -76,7 +79,6 @@ impl World {
     }
 }
 
-/// One test: the server counts for all who use it.
 #[tokio::test]
 async fn a_claim_reads_few_pages_of_a_large_and_dirty_table_and_of_what_a_snapshot_keeps() {
     let mut world = World::new().await;
