@@ -18,6 +18,7 @@ mod programs;
 pub mod proxy;
 mod rabbitmq;
 mod rabbitmq_cluster;
+mod rabbitmq_modules;
 mod rabbitmq_tls;
 mod starting;
 mod user;

@@ -23,6 +23,7 @@ use super::guardian::Guardian;
 use super::port::free_port;
 use super::processes::plain_environment;
 use super::programs::folder_with;
+use super::rabbitmq_modules::load_at_once;
 use super::starting::Starting;
 
 /// Whatever is confirmed is on disk, as RabbitMQ always does it.
@@ -307,6 +308,7 @@ impl RabbitMq {
             "RABBITMQ_USE_LONGNAME=true".to_owned(),
             format!("RABBITMQ_SERVER_ERL_ARGS={MACHINE}"),
             format!("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS={distribution}"),
+            format!("ERL_AFLAGS=-eval {}", load_at_once(self.place.management.is_some())),
             // Once a minute the node would start the port mapper, and tell it its name.
             "ERL_FLAGS=-start_epmd false".to_owned(),
             format!("ERL_EPMD_PORT={NOBODY}"),
