@@ -38,10 +38,11 @@ struct Readme;
 
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    start(args, Parts::none()).into()
+    start(args.into_iter().collect(), Parts::none()).into()
 }
 
-fn start(args: impl IntoIterator<Item = OsString>, parts: Parts) -> u8 {
+/// Not generic, so that everything is compiled here, once, and not again in each program that calls it.
+fn start(args: Vec<OsString>, parts: Parts) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

@@ -67,7 +67,7 @@ async fn what_a_sender_committed_before_it_died_is_published_by_whoever_runs(kin
 /// The broker takes the delivery back, and closes the channel that it came by.
 async fn an_action_that_takes_longer_than_the_broker_waits_has_one_effect(kind: Kind) {
     let world = World::impatient(kind).await;
-    world.slow_down(if kind == Kind::Sqlite { 6000 } else { 5000 });
+    world.slow_down(2500);
     let [mut process] = world.start(["process"], &[]);
     // Twice: the same consumer is back.
     for order in 1..=2 {

@@ -62,7 +62,7 @@ impl World<'static> {
     pub(crate) async fn impatient(kind: Kind) -> Self {
         static IMPATIENT: OnceLock<RabbitMq> = OnceLock::new();
         let start = || {
-            let node = RabbitMq::start(&[("consumer_timeout", "2000")]);
+            let node = RabbitMq::start(&[("consumer_timeout", "1000")]);
             node.eval("application:set_env(rabbit, channel_tick_interval, 250)");
             node
         };
