@@ -31,7 +31,7 @@ sql = ["insert into letter (n) values (:n)"]
 "#;
 
 async fn a_rolling_deploy_loses_nothing_doubles_nothing_and_fails_nothing(kind: Kind) {
-    let rounds = size(30, 300);
+    let rounds = size(12, 300);
     let env = Env::new(kind).await;
     let next = next_version(&env).await;
     env.sql("create table letter (n integer)").await;

@@ -261,17 +261,17 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl Fn
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_postgres() {
     let store = |url: &str, queues| ichido_postgres::Postgres::new(url, None, 2, queues).unwrap();
-    storm(Kind::Postgres, size(1000, 20_000), size(1, 5), store).await;
+    storm(Kind::Postgres, size(500, 20_000), size(1, 5), store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_mariadb() {
     let store = |url: &str, queues| ichido_mysql::MySql::new(url, None, 2, false, queues).unwrap();
-    storm(Kind::MariaDb, size(1000, 20_000), size(1, 5), store).await;
+    storm(Kind::MariaDb, size(500, 20_000), size(1, 5), store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_that_is_committed_is_done_once_in_a_storm_on_sqlite() {
     let store = |url: &str, queues| ichido_sqlite::Sqlite::new(url, queues).unwrap();
-    storm(Kind::Sqlite, size(400, 5000), size(1, 3), store).await;
+    storm(Kind::Sqlite, size(200, 5000), size(1, 3), store).await;
 }
