@@ -156,6 +156,15 @@ impl RabbitMq {
         self.guardian.folder()
     }
 
+    /// The last lines of its log, for a test that fails.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let log = fs::read(self.folder().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        format!("{}:\n{}", self.name(), lines[lines.len().saturating_sub(60)..].join("\n"))
+    }
+
     /// The URL of a vhost.
     #[must_use]
     pub fn url(&self, vhost: &str) -> String {

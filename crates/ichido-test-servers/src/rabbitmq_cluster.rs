@@ -142,7 +142,8 @@ fn counts(node: &RabbitMq, running: u32) {
     let expected = format!("{{ok, {{{running}, ready}}}}");
     // One that begins anew may not be able to say.
     while node.ask(STATE).as_ref() != Ok(&expected) {
-        assert!(began.elapsed() < LIMIT, "{} does not count {running} nodes: {:?}", node.name(), node.ask(STATE));
+        let state = || format!("{:?}\n{}", node.ask(STATE), node.last_words());
+        assert!(began.elapsed() < LIMIT, "{} does not count {running} nodes: {}", node.name(), state());
         look_again();
     }
 }

@@ -172,7 +172,8 @@ impl ExchangeFixture for AtRabbitMq {
             }
             let options = BasicPublishOptions::default();
             let sent = channel.basic_publish(exchange.into(), key.into(), options, payload.as_bytes(), properties);
-            assert!(sent.await.expect("sent").await.expect("an answer").is_ack());
+            let answer = sent.await.expect("sent").await.expect("an answer");
+            assert!(answer.is_ack(), "{answer:?}\n{}", self.node.last_words());
         }
     }
 

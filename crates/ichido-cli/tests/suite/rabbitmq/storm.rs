@@ -198,18 +198,6 @@ impl<'a> Storm<'a> {
     }
 }
 
-/// A storm that ends badly tells what its consumers said last.
-impl Drop for Storm<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for log in self.consumers.iter().map(Process::log) {
-                let lines: Vec<_> = log.lines().collect();
-                println!("...\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
-            }
-        }
-    }
-}
-
 const LOST: &str = "received_order o where not exists (select 1 from project p where p.id = o.id)";
 const DOUBLE: &str = "(select 1 from project group by id having count(*) > 1) d";
 const GHOST: &str = "project p where not exists (select 1 from received_order o where o.id = p.id)";

@@ -77,6 +77,15 @@ impl World<'static> {
     }
 }
 
+/// A test that fails tells what the node said last.
+impl Drop for World<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("{}", self.node.last_words());
+        }
+    }
+}
+
 impl<'a> World<'a> {
     /// A vhost of a node that the test may stop and kill.
     pub(crate) async fn at(kind: Kind, node: &'a RabbitMq) -> Self {

@@ -96,6 +96,17 @@ impl Process {
     }
 }
 
+/// A test that fails tells what its processes said last.
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (name, log) = (self.log.display(), std::fs::read_to_string(&self.log).unwrap_or_default());
+            let lines: Vec<_> = log.lines().collect();
+            println!("{name}: ...\n{}", lines[lines.len().saturating_sub(30)..].join("\n"));
+        }
+    }
+}
+
 /// What a command left behind.
 #[derive(Debug)]
 pub struct Ended {
