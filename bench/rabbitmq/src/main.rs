@@ -14,10 +14,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use ichido::{
-    Broker as _, CancellationToken, ClaimBy, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay,
-    Result, Store,
-};
+use ichido::{CancellationToken, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, Store, broker::Broker as _, message::ClaimBy};
 use ichido_test_servers as servers;
 use ichido_postgres::Postgres;
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
@@ -128,7 +125,7 @@ async fn plain(place: &Place, messages: i64) -> Result<f64> {
     let rabbitmq = place.rabbitmq()?;
     rabbitmq.declare().await?;
     let outgoing = |id: i64| {
-        Ok(ichido::Outgoing {
+        Ok(ichido::broker::Outgoing {
             id: id.to_string(),
             origin: "bench".into(),
             queue: Some(QUEUE.into()),

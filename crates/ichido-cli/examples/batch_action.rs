@@ -1,7 +1,10 @@
 //! A batch action: up to a hundred orders in one transaction, and one statement for all of them. If one of them is bad, what was
 //! written is rolled back, and each order runs alone: only the bad one fails.
 
-use ichido::{BatchAction, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
+use ichido::{
+    BatchAction, Client, Context, Operate, Outcome, Pool, Process, Queue, Result,
+    store::{Database, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use serde::{Deserialize, Serialize};
 

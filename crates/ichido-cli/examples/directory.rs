@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use ichido::{Context, Delivery, Key, Mark, Message, Operate, Outcome, Pool, Process, Reader, Result, Turn};
+use ichido::{
+    Context, Delivery, Key, Message, Operate, Outcome, Pool, Process, Reader, Result, message::Mark, readers::Turn,
+};
 use ichido_sqlite::Sqlite;
 use tokio::sync::Notify;
 

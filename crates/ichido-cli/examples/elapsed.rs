@@ -3,7 +3,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use ichido::{Context, Handler, Next, Outcome, Result, Scope, Store};
+use ichido::{Context, Handler, Next, Outcome, Result, Store, handlers::Scope};
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
 

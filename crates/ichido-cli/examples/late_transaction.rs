@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use ichido::{Action, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
+use ichido::{
+    Action, Client, Context, Operate, Outcome, Pool, Process, Queue, Result,
+    store::{Database, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use tokio::sync::Barrier;
 

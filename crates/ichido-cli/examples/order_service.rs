@@ -2,7 +2,7 @@
 //! them are rolled back; a broker that crashes gets messages twice. What was taken is shipped, once, and nothing else is.
 //! Try it: `AMQP_URL=amqp://guest:guest@localhost cargo run -p ichido-cli --example order_service`
 
-use ichido::{ClaimBy, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result};
+use ichido::{Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, message::ClaimBy};
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
 use ichido_sqlite::Sqlite;
 use sqlx::SqlitePool;

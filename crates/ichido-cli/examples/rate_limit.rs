@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use ichido::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
 use tokio::sync::Mutex;

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use ichido::{Context, Error, Handler, Next, Outcome, Result, Scope, Store};
+use ichido::{Context, Error, Handler, Next, Outcome, Result, Store, handlers::Scope};
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
 

@@ -8,7 +8,10 @@
 
 use std::process::ExitCode;
 
-use ichido::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use ichido::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
 use serde::Deserialize;

@@ -1,7 +1,11 @@
 //! A typed action: each message is an `Order`. Its project is written in the transaction that completes the message: both are
 //! there, or neither. What cannot be read as an order is put aside with the reason, and its neighbours go on.
 
-use ichido::{Client, Context, Inspect, Operate, Outcome, ParkedFilter, Pool, Process, Queue, Result, Store};
+use ichido::{
+    Client, Context, Inspect, Operate, Outcome, Pool, Process, Queue, Result,
+    inspect::ParkedFilter,
+    store::{Database, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use serde::{Deserialize, Serialize};
 

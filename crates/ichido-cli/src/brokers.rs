@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use ichido::{Outgoing, Process, Relay, Unpublished};
+use ichido::{
+    Process, Relay,
+    broker::{Outgoing, Unpublished},
+};
 use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
 
 use crate::{
@@ -169,7 +172,7 @@ impl Kept {
     }
 }
 
-impl ichido::Broker for Kept {
+impl ichido::broker::Broker for Kept {
     type Source = Deliveries;
 
     async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
@@ -180,8 +183,8 @@ impl ichido::Broker for Kept {
         self.rabbitmq.receive(self.prefetch.unwrap_or(prefetch))
     }
 
-    async fn depths(&self) -> Result<ichido::Depths, String> {
-        ichido::Broker::depths(&self.rabbitmq).await
+    async fn depths(&self) -> Result<ichido::broker::Depths, String> {
+        ichido::broker::Broker::depths(&self.rabbitmq).await
     }
 }
 

@@ -31,7 +31,8 @@ impl Failure {
 
     /// A queue that the configuration does not know.
     pub(crate) fn unknown_queue(name: &str, config: &Config) -> Self {
-        let hint = ichido::suggestion(name, config.queues.keys().chain(config.lanes.keys()).map(String::as_str));
+        let hint =
+            ichido::handlers::suggestion(name, config.queues.keys().chain(config.lanes.keys()).map(String::as_str));
         Failure::usage(format!("there is no queue `{name}` in the configuration{hint}"))
     }
 

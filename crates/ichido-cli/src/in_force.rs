@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use ichido::{MASK, Masks};
+use ichido::{Masks, observe::MASK};
 
 use crate::config::{Action, ActionKind, Claim, Config, HandlerEntry, OnBusy, RabbitMq, RetryLimit};
 

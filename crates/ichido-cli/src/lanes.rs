@@ -47,7 +47,7 @@ fn level(level: &config::Level) -> Level {
 /// A lane set that the configuration does not know.
 pub(crate) fn unknown_set(name: &str, config: &Config) -> Failure {
     let known = config.lanes.keys().map(String::as_str);
-    let hint = ichido::suggestion(name, known.clone());
+    let hint = ichido::handlers::suggestion(name, known.clone());
     let list = known.collect::<Vec<_>>().join(", ");
     let list = if list.is_empty() { "there is none".into() } else { format!("there are: {list}") };
     Failure::usage(format!("no lane set `{name}` in the configuration{hint}; {list}"))
@@ -78,7 +78,7 @@ pub(crate) fn only_level(config: &mut Config, name: &str, path: Option<&str>) ->
     if config.actions.is_empty() {
         let levels: BTreeSet<_> =
             config.lanes.values().flat_map(|set| &set.levels).map(|level| level.level.as_str()).collect();
-        let hint = ichido::suggestion(name, levels.iter().copied());
+        let hint = ichido::handlers::suggestion(name, levels.iter().copied());
         let list = levels.into_iter().collect::<Vec<_>>().join(", ");
         let list = if list.is_empty() { "there are no lanes".into() } else { format!("there are: {list}") };
         return Err(Failure::usage(format!("--level {name}: no action works on such a level{hint}; {list}")));

@@ -18,7 +18,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// If `ICHIDO_LOG` is not what a log can be told.
 pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> {
     output::be_quiet(quiet);
-    ichido::quiet_panics();
+    ichido::process::quiet_panics();
     let wanted = match (quiet, verbose) {
         (true, _) => Some("error".to_owned()),
         (_, 0) => std::env::var("ICHIDO_LOG").ok().filter(|text| !text.is_empty()),
@@ -48,7 +48,7 @@ fn filter(text: &str) -> Result<Targets, String> {
         !part.is_empty() && (part.contains('[') || !part.contains('=') && !is_level)
     });
     if let Some(word) = word {
-        let hint = ichido::suggestion(word, LEVELS);
+        let hint = ichido::handlers::suggestion(word, LEVELS);
         return Err(format!(
             "`{word}` is no level{hint}; there are: {}; or target=level, with commas between",
             LEVELS.join(", ")

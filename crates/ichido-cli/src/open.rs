@@ -8,7 +8,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use ichido::{Guarded, Operate, Place, Queue, adopt::Adopt, sql::RunSql};
+use ichido::{Guarded, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
 
 use crate::{
     config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
@@ -81,8 +81,10 @@ pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
     let mut made = ichido::Table::new(&table.table.name, &table.owner, status);
     made.schema.clone_from(&table.table.schema);
     made.key = table.key.clone().unwrap_or_default();
-    let order =
-        |order: &crate::config::Order| ichido::Order { column: order.column.clone(), descending: order.descending };
+    let order = |order: &crate::config::Order| ichido::message::Order {
+        column: order.column.clone(),
+        descending: order.descending,
+    };
     made.order_by = table.order_by.iter().map(order).collect();
     made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
     made.group_by.clone_from(&table.group_by);

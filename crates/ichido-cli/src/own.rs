@@ -3,7 +3,7 @@
 
 use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
 
-use ichido::{Action, ActionFn, Handler, HandlerQueue, Options, Payload, Pool, Process, Registry, Result};
+use ichido::{Action, ActionFn, Handler, HandlerQueue, Payload, Pool, Process, Registry, Result, handlers::Options};
 
 use crate::{failure::Failure, open::Backend};
 

@@ -3,8 +3,9 @@
 use std::{fmt, sync::Arc};
 
 use ichido::{
-    Entry, Error, Masks, Paths, Pattern, Placement, Pool, Process, Registry, Retention, RetryPolicy, Settings,
-    handlers::{Limit, Retry, Single},
+    Error, Masks, Pool, Process, Registry, RetryPolicy,
+    handlers::{Entry, Limit, Placement, Retry, Single},
+    process::{Paths, Pattern, Retention, Settings},
     sql::SqlAction,
 };
 
@@ -220,7 +221,7 @@ async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Re
         for name in statement.names() {
             let known = || columns.iter().flatten().map(String::as_str);
             if columns.is_some() && !known().any(|column| column == name) {
-                let hint = ichido::suggestion(name, known());
+                let hint = ichido::handlers::suggestion(name, known());
                 return Err(Error::Setup(format!("`:{name}` is no column of the queue `{queue}`{hint}")));
             }
         }

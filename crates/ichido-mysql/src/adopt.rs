@@ -7,8 +7,8 @@ use ichido::{
         Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, free_name, listed, literals,
         plain_default,
     },
-    backend::{self, ClaimIndex, Conditions, Sample},
 };
+use ichido_sql::{ClaimIndex, Conditions, Sample};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{
@@ -127,7 +127,7 @@ fn refuse_unindexable(queue: &Queue, rows: &Rows) -> Result<()> {
         let column = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
         if let Some(column) = column.filter(|column| column.kind.contains("text") || column.is_bytes()) {
             let reason = format!("the column `{name}` must not be {}, which the claim index cannot hold", column.kind);
-            return Err(backend::unfit(queue, key, reason));
+            return Err(ichido_sql::unfit(queue, key, reason));
         }
     }
     Ok(())

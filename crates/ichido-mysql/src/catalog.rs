@@ -1,11 +1,8 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{
-    Error, Place, Queue, Result, Table,
-    adopt::literals,
-    backend::{self, Mapping},
-};
+use ichido::{Error, Queue, Result, Table, adopt::literals, message::Place};
+use ichido_sql::Mapping;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
@@ -50,7 +47,7 @@ pub(crate) async fn business_table(
     let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
     let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
     if let Some(sent_at) = &table.sent_at {
-        backend::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
+        ichido_sql::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
     }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = !find(group)?.nullable;
@@ -115,7 +112,7 @@ async fn no_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table
         Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
         Err(error) => return error.into(),
     };
-    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
+    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
 }
 
 /// Other engines know no transactions.
@@ -128,7 +125,7 @@ async fn refuse_engine(connection: &mut MySqlConnection, queue: &Queue, table: &
     if engine.eq_ignore_ascii_case("InnoDB") {
         return Ok(());
     }
-    Err(backend::unfit(
+    Err(ichido_sql::unfit(
         queue,
         "table",
         format!("`{}` has the engine {engine}; only InnoDB has transactions", table.name),
@@ -137,7 +134,8 @@ async fn refuse_engine(connection: &mut MySqlConnection, queue: &Queue, table: &
 
 fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)).cloned();
-    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
+    found
+        .ok_or_else(|| ichido_sql::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
 /// The unique indexes: name, columns, can none of them be null or cut off?
@@ -186,7 +184,7 @@ async fn key(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> 
             let hint = primary.map(|key| format!("; its primary key is ({})", key.join(", "))).unwrap_or_default();
             let given = table.key.join(", ");
             let text = format!("the table `{}` has no NOT NULL unique index on exactly ({given}){hint}", table.name);
-            Err(backend::unfit(queue, "key", text))
+            Err(ichido_sql::unfit(queue, "key", text))
         }
     }
 }
@@ -198,7 +196,7 @@ fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
         "char" | "varchar" | "text" | "uuid" => return Ok(()),
         _ => "must be CHAR(36), VARCHAR(36) or UUID",
     };
-    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
+    Err(ichido_sql::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
 }
 
 /// What the server would silently take for something else: a text for a number, or what an enum does not have.
@@ -211,7 +209,7 @@ fn refuse_value(queue: &Queue, column: &Column, value: &str) -> Result<()> {
         }
         () => return Ok(()),
     };
-    Err(backend::unfit(queue, "status", format!("`{value}` {reason} of the column `{}`", column.name)))
+    Err(ichido_sql::unfit(queue, "status", format!("`{value}` {reason} of the column `{}`", column.name)))
 }
 
 /// The status values must fit into the column, and differ for the database (collation, padding).
@@ -223,16 +221,16 @@ async fn refuse_status(connection: &mut MySqlConnection, queue: &Queue, table: &
         refuse_value(queue, column, one)?;
         if column.width >= 0 && i64::try_from(one.chars().count()).unwrap_or(i64::MAX) > column.width {
             let width = column.width;
-            return Err(backend::unfit(queue, "status", format!("`{one}` does not fit into {width} characters")));
+            return Err(ichido_sql::unfit(queue, "status", format!("`{one}` does not fit into {width} characters")));
         }
         for other in &values[..at] {
             let same = format!("select cast(({}) = ({}) as signed)", column.value_of("?"), column.value_of("?"));
             let same = sqlx::query(AssertSqlSafe(same)).bind(one.as_str()).bind(other.as_str());
             let same =
-                same.fetch_one(&mut *connection).await.map_err(|error| backend::unfit(queue, "status", error))?;
+                same.fetch_one(&mut *connection).await.map_err(|error| ichido_sql::unfit(queue, "status", error))?;
             if same.try_get::<i64, _>(0)? == 1 {
                 let text = format!("`{one}` and `{other}` are equal for the column `{}`", column.name);
-                return Err(backend::unfit(queue, "status", text));
+                return Err(ichido_sql::unfit(queue, "status", text));
             }
         }
     }

@@ -2,18 +2,23 @@
 //! never waits for a claim, and a claim never waits for the workers.
 
 use std::{
+    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
-use ichido::{Bell, Error, Queue, Result, backend};
+use ichido::{
+    Error, Queue, Result,
+    process::Bell,
+    store::{Database, Wakeups},
+};
 use sqlx::{
     AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row, Transaction,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{fault, schema::Schema, sql_action::Rendered, statements::Statements};
+use crate::{Tx, fault, schema::Schema, sql_action::Rendered, statements::Statements};
 
 /// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
 const OWN: u32 = 2;
@@ -53,6 +58,46 @@ pub(crate) struct Shared {
     pub(crate) limited: AtomicBool,
 }
 
+impl Database for MySql {
+    type Tx = Tx;
+    type Connection = MySqlConnection;
+
+    fn connection(tx: &mut Tx) -> &mut MySqlConnection {
+        tx.connection()
+    }
+
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_fault(cause)
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.queues().await.map(|_| ())
+    }
+
+    /// The same database and queues through one connection of its own.
+    fn apart(&self) -> Self {
+        MySql::with(self.shared.clone(), 1, 1)
+    }
+
+    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
+    async fn ping(&self) -> Result<()> {
+        let mut last = Ok(());
+        for _ in 0..=OWN {
+            last = sqlx::query("select 1").execute(&self.own).await.map(|_| ());
+            if last.is_ok() {
+                break;
+            }
+        }
+        last.map_err(|error| self.unreachable(error))
+    }
+}
+
+impl Wakeups for MySql {
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+}
+
 impl MySql {
     /// The database at this URL, with room for `pool` connections, two of which are ichido's own. Nothing is connected yet.
     /// A Galera cluster is refused unless `single_writer` says that all writes go to one node.
@@ -87,11 +132,6 @@ impl MySql {
         Ok(MySql::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
     }
 
-    /// The same database and queues through one connection of its own.
-    pub(crate) fn alone(&self) -> Self {
-        MySql::with(self.shared.clone(), 1, 1)
-    }
-
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
         // Without autocommit nothing that an action writes after its transaction has ended can commit by itself: a
         // ROLLBACK takes it back (docs/invariants.md, "A COMMIT that returns Ok proves nothing").
@@ -104,18 +144,6 @@ impl MySql {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         self.own.begin().await.map_err(|error| self.unreachable(error))
-    }
-
-    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
-    pub(crate) async fn answers(&self) -> Result<()> {
-        let mut last = Ok(());
-        for _ in 0..=OWN {
-            last = sqlx::query("select 1").execute(&self.own).await.map(|_| ());
-            if last.is_ok() {
-                break;
-            }
-        }
-        last.map_err(|error| self.unreachable(error))
     }
 
     /// Where the database is, without the password.
@@ -131,7 +159,7 @@ impl MySql {
     /// The statements of a queue.
     pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
         let all = self.queues().await?;
-        let unknown = || backend::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
         all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
     }
 
@@ -157,7 +185,7 @@ impl MySql {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
             }
-            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
+            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)

@@ -3,7 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ichido::{Key, MutexRow, Mutexes, Orphan, ParkedState, ProcessId, RawRow, Result, RowState};
+use ichido::{
+    Key, Result,
+    broker::{MutexFilter, MutexRow, Orphan, RawRow, RowState},
+    inspect::ParkedState,
+    store::ProcessId,
+};
 use sqlx::{AssertSqlSafe, Row, mysql::MySqlRow};
 
 use crate::{MySql, messages, quote, statements::Statements};
@@ -12,13 +17,13 @@ use crate::{MySql, messages, quote, statements::Statements};
 const MOST: i64 = 10_000;
 
 impl MySql {
-    pub(crate) async fn mutexes_of(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    pub(crate) async fn mutexes_of(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         let queue = self.queue(queue).await?;
         queue.mutex()?;
         let (which_rows, ids, most) = match which {
-            Mutexes::After(after, most) => ("m.id > ?".to_owned(), vec![after.map_or("", id)], most as u64),
-            Mutexes::These([]) | Mutexes::Probed([]) => return Ok(Vec::new()),
-            Mutexes::These(keys) | Mutexes::Probed(keys) => {
+            MutexFilter::After(after, most) => ("m.id > ?".to_owned(), vec![after.map_or("", id)], most as u64),
+            MutexFilter::These([]) | MutexFilter::Probed([]) => return Ok(Vec::new()),
+            MutexFilter::These(keys) | MutexFilter::Probed(keys) => {
                 let places = vec!["?"; keys.len()].join(", ");
                 (format!("m.id in ({places})"), keys.iter().map(id).collect(), u64::MAX)
             }
@@ -42,7 +47,7 @@ impl MySql {
             Ok(MutexRow { key, state: raw.state(), kept: row.try_get::<i64, _>(2)? == 1 })
         };
         let mut found = rows.iter().zip(found).map(read).collect::<Result<Vec<_>>>()?;
-        if matches!(which, Mutexes::Probed(_)) {
+        if matches!(which, MutexFilter::Probed(_)) {
             self.probe_rows(queue, &mut found).await?;
         }
         Ok(found)

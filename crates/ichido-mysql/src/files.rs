@@ -1,12 +1,15 @@
 //! Files that belong to a transaction: whether it was committed. The files themselves are the core's.
 
-use ichido::{FileSetId, ProcessId, Result};
+use ichido::{
+    Result,
+    store::{FileSetId, Files, ProcessId},
+};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::{MySql, Tx, transaction::broken};
 
-impl MySql {
-    pub(crate) async fn note_set(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
+impl Files for MySql {
+    async fn note_files(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
         let note = format!("insert into {} (stage, number, revoked) values (?, ?, 0)", self.shared.schema.files);
         let noted =
             sqlx::query(AssertSqlSafe(note)).bind(set.stage.to_string()).bind(set.number).execute(&mut *tx.inner).await;
@@ -14,7 +17,7 @@ impl MySql {
     }
 
     /// Two that write the same key wait for each other: whoever comes first has decided.
-    pub(crate) async fn decide_set(&self, set: FileSetId) -> Result<bool> {
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
         let files = &self.shared.schema.files;
         let mut tx = self.begin_own().await?;
         let (stage, number) = (set.stage.to_string(), set.number);
@@ -30,7 +33,7 @@ impl MySql {
     }
 
     /// What was revoked long ago is forgotten, too: nobody can still be about to commit it.
-    pub(crate) async fn forget_sets(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
         let forget = format!(
             "delete from {} where stage = ? and number = coalesce(?, number) and revoked = 0 \
              or revoked = 1 and noted_at < current_timestamp(6) - interval 1 day",

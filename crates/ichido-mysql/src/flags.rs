@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ichido::{
-    Flag, Flags, ProcessId, Registration, RequestState, Result,
-    backend::{self, Other},
+    Result,
+    process::{Flag, Flags, RequestState},
+    store::{ProcessId, Registration},
 };
+use ichido_sql::Other;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::MySql;
@@ -30,7 +32,7 @@ impl MySql {
 
     /// The request id has a row, and nobody else changes it until this transaction ends.
     async fn keep_request(&self, tx: &mut MySqlConnection, request_id: &str) -> Result<()> {
-        backend::refuse_request_id(request_id)?;
+        ichido::store::refuse_request_id(request_id)?;
         let keep = format!(
             "insert into {} (request_id) values (?) on duplicate key update request_id = request_id",
             self.shared.schema.request
@@ -52,13 +54,6 @@ impl MySql {
         let (request_id, id) = (request_id.to_owned(), row.try_get::<String, _>(0)?.parse()?);
         let (host, pid, beat) = (row.try_get(1)?, row.try_get(2)?, Some(row.try_get(3)?));
         Ok(Some(Other { request_id, id, host, pid, beat }))
-    }
-
-    pub(crate) async fn quit_request(&self, process: ProcessId, request_id: &str) -> Result<()> {
-        let quit = format!("delete from {} where process = ? and request_id = ?", self.shared.schema.process_request);
-        let quit = sqlx::query(AssertSqlSafe(quit)).bind(process.to_string()).bind(request_id.as_bytes());
-        quit.execute(&self.own).await?;
-        Ok(())
     }
 
     pub(crate) async fn write_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
@@ -93,7 +88,7 @@ impl MySql {
             self.shared.schema.request
         );
         let flags = sqlx::query(AssertSqlSafe(flags)).fetch_all(&self.own).await?;
-        Ok(backend::requests(served, flags_in(&flags, 0)?))
+        Ok(ichido_sql::requests(served, flags_in(&flags, 0)?))
     }
 }
 

@@ -4,10 +4,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{
-    Delivery, Key, ProcessId, Result,
-    backend::{Conditions, Heads},
-};
+use ichido::{Delivery, Key, Result, store::ProcessId};
+use ichido_sql::{Conditions, Heads};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{

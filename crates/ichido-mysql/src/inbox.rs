@@ -5,10 +5,8 @@
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back. Whoever inserts
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
-use ichido::{
-    Delivery, Found, GuardBy, Key, ProcessId, Result, Retention,
-    backend::{self, NOTES_AT_A_TIME, payload_hash},
-};
+use ichido::{Delivery, Key, Result, broker::Found, message::GuardBy, process::Retention, store::ProcessId};
+use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, fault, mutex::is_locked, statements::Statements, transaction::Tx};
@@ -43,7 +41,7 @@ impl MySql {
         let hash = payload_hash(&delivery.message.payload);
         Ok(match self.try_enter(tx, queue, id(delivery), &hash).await? {
             Entry::Made if matches!(known, Found::Free(_)) => known,
-            Entry::Made => Found::Free(backend::Past::standing(None)),
+            Entry::Made => Found::Free(ichido_sql::Past::standing(None)),
             Entry::Busy => Found::Busy,
             Entry::Done(there) if there == hash => Found::Nothing,
             Entry::Done(_) => Found::Another,
@@ -276,7 +274,7 @@ impl MySql {
     pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
         let inbox = &self.shared.schema.inbox;
         let old = format!("from {inbox} where done_at < utc_timestamp(6) - interval ? microsecond");
-        let age = backend::wait_ms(retention.inbox).saturating_mul(1000);
+        let age = ichido::message::wait_ms(retention.inbox).saturating_mul(1000);
         let look = format!("select 1 {old} limit 1");
         if sqlx::query(AssertSqlSafe(look)).bind(age).fetch_optional(&self.own).await?.is_none() {
             return Ok(());

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    Flag, Inspect, MessageId, MigrateOptions, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked,
-    ParkedFilter, ProcessId, ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
+    Inspect, MessageId, Operate, Result,
+    broker::{MutexFilter, MutexRow, Orphan},
+    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
+    process::{Flag, RequestState},
+    stat::StatRow,
+    store::{MigrateOptions, Migration, ProcessId},
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -108,16 +112,16 @@ impl Inspect for MySql {
         for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.groups.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
-                warnings.push(backend::no_claim_index(&queue.queue));
+                warnings.push(ichido_sql::no_claim_index(&queue.queue));
             }
             if let Some(group) = &queue.rows.mapping.group
                 && !self.is_indexed(queue, &queue.rows.column(group)?.name).await?
             {
-                warnings.push(backend::no_group_index(&queue.queue));
+                warnings.push(ichido_sql::no_group_index(&queue.queue));
             }
         }
         let oldest = self.oldest_snapshot().await?;
-        warnings.extend(oldest.and_then(|(session, seconds)| backend::old_snapshot(&session, seconds)));
+        warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));
         warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
@@ -127,7 +131,7 @@ impl Inspect for MySql {
         Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 
-    async fn mutexes(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    async fn mutexes(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         self.mutexes_of(queue, which).await
     }
 
@@ -152,26 +156,16 @@ impl MySql {
     fn table_of(&self, name: &str) -> Option<(Option<String>, String)> {
         let queue = self.shared.queues.iter().find(|queue| &*queue.name == name)?;
         match &queue.place {
-            ichido::Place::Table(table) => Some((table.schema.clone(), table.name.clone())),
+            ichido::message::Place::Table(table) => Some((table.schema.clone(), table.name.clone())),
             _ => None,
         }
-    }
-
-    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
-        let note = format!(
-            "insert into {} (queue, longest_us) values (?, ?) on duplicate key update longest_us = greatest(longest_us, values(longest_us))",
-            self.shared.schema.longest
-        );
-        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time).execute(&self.own).await?;
-        Ok(())
     }
 
     async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
         let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
         let long = sqlx::query(AssertSqlSafe(long)).fetch_all(&self.own).await?;
         let read = |row: &sqlx::mysql::MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+        Ok(ichido_sql::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
 
     /// A snapshot that is held open keeps every old version of a row alive. The session and its age in seconds,

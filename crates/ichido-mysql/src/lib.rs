@@ -47,7 +47,6 @@ mod sending;
 mod sql_action;
 mod statements;
 mod stats;
-mod store;
 mod transaction;
 
 pub use self::{connect::MySql, schema::VERSION, transaction::Tx};

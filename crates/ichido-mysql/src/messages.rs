@@ -3,13 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use ichido::{
-    Delivery, Error, Key, Message, ProcessId, Result,
-    backend::{self, Claims, Heads, LowerBound, Owned, Past, Start},
+    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    store::{Failure, ProcessId, Queues, Registration},
 };
+use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{
     MySql,
+    sending::send_rows,
     statements::{Kind, Statements},
 };
 
@@ -39,12 +41,101 @@ impl Claims for Claimer<'_> {
     }
 }
 
-impl MySql {
-    pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+impl Queues for MySql {
+    async fn send(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
-        backend::claim(&Claimer { store: self, process, queue }, count).await
+        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
+        let sent = match queue.rows.kind {
+            Kind::Managed => self.send_managed(connection, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
+            Kind::Table => send_rows(connection, queue, messages).await?,
+        };
+        for (key, due) in ichido_sql::delayed(&sent, messages) {
+            self.delay(connection, queue, key, due).await?;
+        }
+        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
+    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
+    }
+
+    async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        let mut connection = self.own.acquire().await?;
+        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
+        let own = own.fetch_all(&mut *connection).await?;
+        self.deliveries(&mut connection, queue, process, &own).await
+    }
+
+    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
+        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
+            let mut tx = self.begin_own().await?;
+            self.free(&mut tx, self.queue(queue).await?, owner, &freed).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        if !self.park_in(&mut tx, delivery, failure).await? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        let due = format!(
+            "select distinct queue from {} where state = 'waiting' and due_at <= utc_timestamp(6)",
+            self.shared.schema.parked
+        );
+        let due = sqlx::query(AssertSqlSafe(due)).fetch_all(&self.own).await?;
+        let mut returned = 0;
+        for row in due {
+            let queue: String = row.try_get(0)?;
+            if by.queues.contains_key(queue.as_str()) {
+                returned += self.return_due_of(self.queue(&queue).await?).await?;
+            }
+        }
+        Ok(returned)
+    }
+
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        for queue in by.queues.keys() {
+            self.tidy_queue(self.queue(queue).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// One statement: it sees all of them at the same moment.
+    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = format!("select {}", looks.join(", "));
+        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.own).await?;
+        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<i64, _>(at)? != 0))
+    }
+
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.claimable(queue).await.map(Some)
+    }
+}
+
+impl MySql {
     /// Claims rows that are in no group, and tells whether there are messages in groups. Two steps: the server knows no
     /// UPDATE … RETURNING.
     async fn claim_rows(
@@ -121,14 +212,6 @@ impl MySql {
         Ok(())
     }
 
-    pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        let mut connection = self.own.acquire().await?;
-        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = own.fetch_all(&mut *connection).await?;
-        self.deliveries(&mut connection, queue, process, &own).await
-    }
-
     pub(crate) async fn deliveries(
         &self,
         connection: &mut MySqlConnection,
@@ -174,33 +257,10 @@ impl MySql {
         past.collect()
     }
 
-    /// One statement: it sees all of them at the same moment.
-    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = format!("select {}", looks.join(", "));
-        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.own).await?;
-        backend::first_undrained(queues, |at| Ok(all.try_get::<i64, _>(at)? != 0))
-    }
-
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
         let queue = self.queue(queue).await?;
         let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.own).await?;
         Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-
-    pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        for ((queue, owner), freed) in backend::by_owner(deliveries) {
-            let mut tx = self.begin_own().await?;
-            self.free(&mut tx, self.queue(queue).await?, owner, &freed).await?;
-            tx.commit().await?;
-        }
-        Ok(())
     }
 
     /// Frees these messages of an owner, and the groups that they hold.

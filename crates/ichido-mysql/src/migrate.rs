@@ -5,9 +5,10 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error, MigrateOptions, Migration, Result,
-    backend::{Step, Waiting},
+    Error, Result,
+    store::{MigrateOptions, Migration},
 };
+use ichido_sql::{Step, Waiting};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
 use crate::{MySql, connect::setup_error, fault};

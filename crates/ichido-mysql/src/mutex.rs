@@ -7,13 +7,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Queue, Result,
-    backend::{self, Past},
+    Delivery, Error, Guarded, Key, Queue, Result,
+    broker::{Found, Guard},
+    inspect::ParkedState,
+    store::{Mutexes, ProcessId},
 };
+use ichido_sql::Past;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
-    MySql, fault, quote,
+    MySql, Tx, fault, quote,
     schema::Schema,
     statements::{Rows, Statements},
 };
@@ -54,17 +57,45 @@ impl Mutex {
 impl Statements {
     /// What only a broker's queue has.
     pub(crate) fn mutex(&self) -> Result<&Mutex> {
-        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+        self.mutex.as_ref().ok_or_else(|| ichido_sql::no_broker(&self.queue))
     }
 }
 
-impl MySql {
-    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+impl Mutexes for MySql {
+    async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
         let rules = queue.mutex()?.rules.clone();
         Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
     }
 
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.guard_in(&mut tx.inner, delivery).await
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        queue.mutex()?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut tx, _) = self.begin_claim(process, queue).await?;
+        let received = if queue.has_inbox() {
+            self.mark_received(&mut tx, process, queue, keys).await?
+        } else {
+            vec![None; keys.len()]
+        };
+        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        // Only the inbox says that something is done; a row that went meanwhile does not.
+        let sure = |found| if queue.has_inbox() && found == Found::Nothing { Found::Busy } else { found };
+        let mut claimed = claimed.into_iter().map(sure);
+        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
+    }
+}
+
+impl MySql {
     /// The name of this database.
     pub(crate) async fn origin(&self) -> Result<Arc<str>> {
         let read = || async {
@@ -114,28 +145,6 @@ impl MySql {
         );
         let free = sqlx::query(AssertSqlSafe(free)).bind(id).bind(&*queue.queue).fetch_optional(tx).await?;
         Ok(free.map(|row| row.try_get::<String, _>(0)).transpose()?.is_some_and(|found| found == *id))
-    }
-
-    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
-        let queue = self.queue(queue).await?;
-        queue.mutex()?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let (mut tx, _) = self.begin_claim(process, queue).await?;
-        let received = if queue.has_inbox() {
-            self.mark_received(&mut tx, process, queue, keys).await?
-        } else {
-            vec![None; keys.len()]
-        };
-        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
-        let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
-        tx.commit().await?;
-        // Only the inbox says that something is done; a row that went meanwhile does not.
-        let sure = |found| if queue.has_inbox() && found == Found::Nothing { Found::Busy } else { found };
-        let mut claimed = claimed.into_iter().map(sure);
-        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
     }
 
     /// Marks rows that are there.
@@ -229,5 +238,5 @@ fn owner(row: &MySqlRow) -> Result<Option<ProcessId>> {
 }
 
 fn found(free: bool, owner: Option<ProcessId>, known: Option<Known>) -> Found {
-    backend::found(free, owner, known.map(|(state, _)| state), known.as_ref().map(|(_, past)| past))
+    ichido_sql::found(free, owner, known.map(|(state, _)| state), known.as_ref().map(|(_, past)| past))
 }

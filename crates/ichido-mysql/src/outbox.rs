@@ -3,12 +3,149 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    Circulating, Delivery, Guarded, Key, Message, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
-    backend::{self, MOST_COUNTED, Sent},
+    Delivery, Guarded, Key, Message, NewMessage, Result,
+    broker::{Circulating, OutboxState, Outgoing, Publication, Unsent},
+    inspect::MOST_COUNTED,
+    store::{Outbox, ProcessId},
 };
+use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{MySql, fault, sending::parts, statements::Statements};
+
+impl Outbox for MySql {
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        ichido_sql::broker_queues(&self.shared.queues)
+    }
+
+    async fn publish(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> Result<Vec<String>> {
+        let queue = self.queue(queue).await?;
+        queue.mutex()?;
+        ichido_sql::refuse_publications(&queue.queue, queue.payload_limit, messages)?;
+        let mut ids = Vec::with_capacity(messages.len());
+        for part in parts(messages, |message| message.payload.len()) {
+            let rows = vec!["(?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6))"; part.len()].join(", ");
+            let insert = format!(
+                "insert into {} (id, queue, exchange, routing_key, headers, payload, created_at, due_at) values {rows}",
+                self.shared.schema.outbox
+            );
+            let mut insert = sqlx::query(AssertSqlSafe(insert));
+            for message in part {
+                let id = ichido_sql::new_id();
+                insert = insert.bind(id.clone()).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
+                insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
+                ids.push(id);
+            }
+            insert.execute(&mut *connection).await?;
+        }
+        Ok(ids)
+    }
+
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+        let queue = self.queue(queue).await?;
+        let unsent = format!(
+            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
+             timestampdiff(microsecond, created_at, utc_timestamp(6)) div 1000 from {} \
+             where queue = ? and published_at is null and due_at <= utc_timestamp(6) order by number limit ?",
+            self.shared.schema.outbox
+        );
+        let unsent = sqlx::query(AssertSqlSafe(unsent)).bind(&*queue.queue);
+        let unsent = unsent.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.own).await?;
+        let origin = self.origin().await?;
+        unsent.iter().map(|row| read(row, queue, &origin)).collect()
+    }
+
+    /// Takes over, or else is the first.
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        let queue = self.queue(queue).await?;
+        let lasts = ichido::message::wait_ms(queue.mutex()?.rules.relay_after).saturating_mul(1000);
+        let (table, until) = (&self.shared.schema.relay, "utc_timestamp(6) + interval ? microsecond");
+        let take = format!(
+            "update {table} set owner = ?, `until` = {until} where queue = ? and (owner = ? or `until` <= utc_timestamp(6))"
+        );
+        let take = sqlx::query(AssertSqlSafe(take)).bind(relay.to_string()).bind(lasts).bind(&*queue.queue);
+        if take.bind(relay.to_string()).execute(&self.own).await?.rows_affected() == 1 {
+            return Ok(true);
+        }
+        let first = format!("insert into {table} (queue, owner, `until`) values (?, ?, {until})");
+        let first = sqlx::query(AssertSqlSafe(first)).bind(&*queue.queue).bind(relay.to_string()).bind(lasts);
+        match first.execute(&self.own).await {
+            Err(error) if fault::is_unique(&error) => Ok(false),
+            first => Ok(first?.rows_affected() == 1),
+        }
+    }
+
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        let leave = format!("delete from {} where queue = ? and owner = ?", self.shared.schema.relay);
+        sqlx::query(AssertSqlSafe(leave)).bind(queue).bind(relay.to_string()).execute(&self.own).await?;
+        Ok(())
+    }
+
+    async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
+        self.published(published).await
+    }
+
+    async fn note_unpublished(&self, _: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.unpublished(unsent, error, wait).await
+    }
+
+    async fn keep(&self, message: &Message) -> Result<bool> {
+        let (queue, id) = (self.queue(&message.queue).await?, &message.key.columns()[0]);
+        queue.refuse_key(&message.key)?;
+        let mut tx = self.begin_own().await?;
+        let lock = format!(
+            "select cast(id as char) from {} where id = ? and queue = ? for update skip locked",
+            self.shared.schema.mutex
+        );
+        let lock = sqlx::query(AssertSqlSafe(lock)).bind(id).bind(&*queue.queue);
+        let found: Option<String> = lock.fetch_optional(&mut *tx).await?.map(|row| row.try_get(0)).transpose()?;
+        let kept = found.as_ref() == Some(id) && self.keep_in(&mut tx, queue, message).await?;
+        tx.commit().await?;
+        Ok(kept)
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
+        let queue = self.queue(queue).await?;
+        let old = format!(
+            "select cast(m.id as char) from {} m join {} o on o.mutex = m.id where m.queue = ? and m.owner is null \
+             and o.published_at < utc_timestamp(6) - interval ? microsecond order by o.published_at limit ?",
+            self.shared.schema.mutex, self.shared.schema.outbox
+        );
+        let age = ichido::message::wait_ms(age).saturating_mul(1000);
+        let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(age).bind(most as u64);
+        let old = old.fetch_all(&self.own).await?;
+        let old: Vec<Key> =
+            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        if old.is_empty() {
+            return Ok(Circulating::default());
+        }
+        let failed = format!("select count(*) from {} where queue = ? and state = 'dead'", self.shared.schema.parked);
+        let failed = sqlx::query(AssertSqlSafe(failed)).bind(&*queue.queue);
+        let failed: i64 = failed.fetch_one(&self.own).await?.try_get(0)?;
+        Ok(Circulating { old, failed: failed.unsigned_abs() })
+    }
+
+    /// Row by row in their order: what somebody is at is passed over, and nothing else is locked on the way.
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        let mut tx = self.begin_own().await?;
+        let mut free = Vec::new();
+        for key in keys {
+            queue.refuse_key(key)?;
+            if free.len() < most && self.is_unowned(&mut tx, queue, key).await? {
+                free.push(key.clone());
+            }
+        }
+        self.republish(&mut tx, queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
+    }
+}
 
 impl MySql {
     /// Sends to a broker's queue: the mutex, and what is to be published. A delayed message is due when it is returned.
@@ -21,7 +158,7 @@ impl MySql {
         let rules = &queue.mutex()?.rules;
         let mut sent = Vec::with_capacity(messages.len());
         for part in parts(messages, |message| message.payload.len()) {
-            let ids: Vec<String> = part.iter().map(|_| backend::new_id()).collect();
+            let ids: Vec<String> = part.iter().map(|_| ichido_sql::new_id()).collect();
             self.insert_guards(connection, queue, &ids, part).await?;
             self.insert_unsent(connection, queue, rules, &ids, part).await?;
             sent.extend(ids.into_iter().map(|id| Sent::new(Key::new([id]))));
@@ -71,74 +208,6 @@ impl MySql {
         Ok(())
     }
 
-    pub(crate) async fn publish_in(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &str,
-        messages: &[Publication],
-    ) -> Result<Vec<String>> {
-        let queue = self.queue(queue).await?;
-        queue.mutex()?;
-        backend::refuse_publications(&queue.queue, queue.payload_limit, messages)?;
-        let mut ids = Vec::with_capacity(messages.len());
-        for part in parts(messages, |message| message.payload.len()) {
-            let rows = vec!["(?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6))"; part.len()].join(", ");
-            let insert = format!(
-                "insert into {} (id, queue, exchange, routing_key, headers, payload, created_at, due_at) values {rows}",
-                self.shared.schema.outbox
-            );
-            let mut insert = sqlx::query(AssertSqlSafe(insert));
-            for message in part {
-                let id = backend::new_id();
-                insert = insert.bind(id.clone()).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
-                insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
-                ids.push(id);
-            }
-            insert.execute(&mut *connection).await?;
-        }
-        Ok(ids)
-    }
-
-    pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
-        let queue = self.queue(queue).await?;
-        let unsent = format!(
-            "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
-             timestampdiff(microsecond, created_at, utc_timestamp(6)) div 1000 from {} \
-             where queue = ? and published_at is null and due_at <= utc_timestamp(6) order by number limit ?",
-            self.shared.schema.outbox
-        );
-        let unsent = sqlx::query(AssertSqlSafe(unsent)).bind(&*queue.queue);
-        let unsent = unsent.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.own).await?;
-        let origin = self.origin().await?;
-        unsent.iter().map(|row| read(row, queue, &origin)).collect()
-    }
-
-    /// Takes over, or else is the first.
-    pub(crate) async fn take_turn_of(&self, relay: ProcessId, queue: &str) -> Result<bool> {
-        let queue = self.queue(queue).await?;
-        let lasts = backend::wait_ms(queue.mutex()?.rules.relay_after).saturating_mul(1000);
-        let (table, until) = (&self.shared.schema.relay, "utc_timestamp(6) + interval ? microsecond");
-        let take = format!(
-            "update {table} set owner = ?, `until` = {until} where queue = ? and (owner = ? or `until` <= utc_timestamp(6))"
-        );
-        let take = sqlx::query(AssertSqlSafe(take)).bind(relay.to_string()).bind(lasts).bind(&*queue.queue);
-        if take.bind(relay.to_string()).execute(&self.own).await?.rows_affected() == 1 {
-            return Ok(true);
-        }
-        let first = format!("insert into {table} (queue, owner, `until`) values (?, ?, {until})");
-        let first = sqlx::query(AssertSqlSafe(first)).bind(&*queue.queue).bind(relay.to_string()).bind(lasts);
-        match first.execute(&self.own).await {
-            Err(error) if fault::is_unique(&error) => Ok(false),
-            first => Ok(first?.rows_affected() == 1),
-        }
-    }
-
-    pub(crate) async fn leave_turn_of(&self, relay: ProcessId, queue: &str) -> Result<()> {
-        let leave = format!("delete from {} where queue = ? and owner = ?", self.shared.schema.relay);
-        sqlx::query(AssertSqlSafe(leave)).bind(queue).bind(relay.to_string()).execute(&self.own).await?;
-        Ok(())
-    }
-
     /// Two steps, neither of which waits: a row that somebody has locked is about to go, with its message.
     pub(crate) async fn published(&self, published: &[&Unsent]) -> Result<()> {
         let (kept, gone): (Vec<&Unsent>, Vec<_>) = published.iter().partition(|unsent| unsent.message.queue.is_some());
@@ -177,7 +246,7 @@ impl MySql {
              where number = ? and edition = ? and published_at is null",
             self.shared.schema.outbox
         );
-        let wait = backend::wait_ms(wait).saturating_mul(1000);
+        let wait = ichido::message::wait_ms(wait).saturating_mul(1000);
         let note = sqlx::query(AssertSqlSafe(note)).bind(error).bind(wait).bind(unsent.number).bind(unsent.edition);
         note.execute(&self.own).await?;
         Ok(())
@@ -213,21 +282,6 @@ impl MySql {
         Ok(())
     }
 
-    pub(crate) async fn keep_message(&self, message: &Message) -> Result<bool> {
-        let (queue, id) = (self.queue(&message.queue).await?, &message.key.columns()[0]);
-        queue.refuse_key(&message.key)?;
-        let mut tx = self.begin_own().await?;
-        let lock = format!(
-            "select cast(id as char) from {} where id = ? and queue = ? for update skip locked",
-            self.shared.schema.mutex
-        );
-        let lock = sqlx::query(AssertSqlSafe(lock)).bind(id).bind(&*queue.queue);
-        let found: Option<String> = lock.fetch_optional(&mut *tx).await?.map(|row| row.try_get(0)).transpose()?;
-        let kept = found.as_ref() == Some(id) && self.keep_in(&mut tx, queue, message).await?;
-        tx.commit().await?;
-        Ok(kept)
-    }
-
     async fn keep_in(&self, tx: &mut MySqlConnection, queue: &Statements, message: &Message) -> Result<bool> {
         let keep = format!(
             "insert into {outbox} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, published_at) \
@@ -242,44 +296,7 @@ impl MySql {
         Ok(keep.execute(tx).await?.rows_affected() == 1)
     }
 
-    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
-        let queue = self.queue(queue).await?;
-        let old = format!(
-            "select cast(m.id as char) from {} m join {} o on o.mutex = m.id where m.queue = ? and m.owner is null \
-             and o.published_at < utc_timestamp(6) - interval ? microsecond order by o.published_at limit ?",
-            self.shared.schema.mutex, self.shared.schema.outbox
-        );
-        let age = backend::wait_ms(age).saturating_mul(1000);
-        let old = sqlx::query(AssertSqlSafe(old)).bind(&*queue.queue).bind(age).bind(most as u64);
-        let old = old.fetch_all(&self.own).await?;
-        let old: Vec<Key> =
-            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
-        if old.is_empty() {
-            return Ok(Circulating::default());
-        }
-        let failed = format!("select count(*) from {} where queue = ? and state = 'dead'", self.shared.schema.parked);
-        let failed = sqlx::query(AssertSqlSafe(failed)).bind(&*queue.queue);
-        let failed: i64 = failed.fetch_one(&self.own).await?.try_get(0)?;
-        Ok(Circulating { old, failed: failed.unsigned_abs() })
-    }
-
-    /// Row by row in their order: what somebody is at is passed over, and nothing else is locked on the way.
-    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
-        let queue = self.queue(queue).await?;
-        let mut tx = self.begin_own().await?;
-        let mut free = Vec::new();
-        for key in keys {
-            queue.refuse_key(key)?;
-            if free.len() < most && self.is_unowned(&mut tx, queue, key).await? {
-                free.push(key.clone());
-            }
-        }
-        self.republish(&mut tx, queue, &free).await?;
-        tx.commit().await?;
-        Ok(free.len() as u64)
-    }
-
-    pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
+    pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<OutboxState>> {
         if queue.mutex.is_none() {
             return Ok(None);
         }
@@ -293,7 +310,7 @@ impl MySql {
         let row =
             sqlx::query(AssertSqlSafe(counts)).bind(&*queue.queue).bind(&*queue.queue).fetch_one(&self.own).await?;
         let unpublished = row.try_get::<i64, _>(0)?.unsigned_abs();
-        Ok(Some(Outbox::new(unpublished, row.try_get(1)?, row.try_get(2)?)))
+        Ok(Some(OutboxState::new(unpublished, row.try_get(1)?, row.try_get(2)?)))
     }
 }
 

@@ -3,10 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{
-    Claim, Delivery, Failure, Key, MessageId, Registration, Result,
-    backend::{self, Note},
-};
+use ichido::{Delivery, Key, MessageId, Result, message::Claim, store::Failure};
+use ichido_sql::Note;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
@@ -18,16 +16,6 @@ use crate::{
 pub(crate) const UTC: &str = "'%Y-%m-%dT%H:%i:%s.%fZ'";
 
 impl MySql {
-    pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        let mut tx = self.begin_own().await?;
-        if !self.park_in(&mut tx, delivery, failure).await? {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
     /// Parks in a transaction that is there; false if the claim was gone.
     pub(crate) async fn park_in(
         &self,
@@ -99,7 +87,7 @@ impl MySql {
                 );
                 let past = sqlx::query(AssertSqlSafe(past)).bind(&*queue.queue).bind(&key).fetch_one(&mut *tx).await?;
                 let (at, past): (String, Option<String>) = (past.try_get(0)?, past.try_get(1)?);
-                Some(ichido::history(past.as_deref(), note.attempts, at, error))
+                Some(ichido::inspect::history(past.as_deref(), note.attempts, at, error))
             }
         };
         let write = format!(
@@ -114,25 +102,9 @@ impl MySql {
         Ok(())
     }
 
-    pub(crate) async fn return_all_due(&self, by: &Registration) -> Result<u64> {
-        let due = format!(
-            "select distinct queue from {} where state = 'waiting' and due_at <= utc_timestamp(6)",
-            self.shared.schema.parked
-        );
-        let due = sqlx::query(AssertSqlSafe(due)).fetch_all(&self.own).await?;
-        let mut returned = 0;
-        for row in due {
-            let queue: String = row.try_get(0)?;
-            if by.queues.contains_key(queue.as_str()) {
-                returned += self.return_due_of(self.queue(&queue).await?).await?;
-            }
-        }
-        Ok(returned)
-    }
-
     /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten; rows that
     /// somebody has locked are left for another time: this runs with the sign of life.
-    async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
+    pub(crate) async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
         let parked = &self.shared.schema.parked;
         let mut tx = self.begin_own().await?;
         let due = format!(
@@ -166,15 +138,8 @@ impl MySql {
         Ok(free.len() as u64)
     }
 
-    pub(crate) async fn tidy_all(&self, by: &Registration) -> Result<()> {
-        for queue in by.queues.keys() {
-            self.tidy_queue(self.queue(queue).await?).await?;
-        }
-        Ok(())
-    }
-
     /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
-    async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
+    pub(crate) async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
         let parked = &self.shared.schema.parked;
         let page = format!(
             "select convert(`key` using utf8mb4), state, cast(parked_at as char) from {parked} \
@@ -264,7 +229,7 @@ impl MySql {
         }
         let changed = change.execute(&mut *tx).await.map_err(|error| match error {
             error if queue.rows.kind == Kind::Managed && fault::is_unique(&error) => {
-                backend::unique_taken(&queue.queue, key)
+                ichido_sql::unique_taken(&queue.queue, key)
             }
             error => error.into(),
         })?;
@@ -277,7 +242,7 @@ impl MySql {
             && verb == "retry"
             && queue.mutex.is_some()
         {
-            return Err(backend::nothing_kept(&queue.queue, key));
+            return Err(ichido_sql::nothing_kept(&queue.queue, key));
         }
         if let Some(hash) = hash {
             self.shut(&mut tx, queue, key, hash).await?;

@@ -1,9 +1,11 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned, refuse_request_id},
+    Key, MessageId, Result,
+    message::OnBusy,
+    store::{Around, ProcessId, Processes, Registration, Rescued, refuse_request_id},
 };
+use ichido_sql::{Note, Owned};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, flags::flags_in, messages, statements::Statements};
@@ -11,8 +13,8 @@ use crate::{MySql, flags::flags_in, messages, statements::Statements};
 /// The last sign of life of a process that must not claim any more.
 const LONG_AGO: &str = "'1000-01-01'";
 
-impl MySql {
-    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+impl Processes for MySql {
+    async fn register(&self, process: &Registration) -> Result<()> {
         process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         let mut tx = self.begin_own().await?;
         let insert = format!(
@@ -22,7 +24,8 @@ impl MySql {
         );
         let lease = i64::try_from(process.lease.as_micros()).unwrap_or(i64::MAX);
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(process.title());
-        let insert = insert.bind(ichido::host()).bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).bind(lease);
+        let insert =
+            insert.bind(ichido::store::host()).bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
             let insert =
@@ -36,7 +39,7 @@ impl MySql {
     }
 
     /// A process that is past its lease stays dead: it must come back under another id.
-    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+    async fn beat(&self, process: ProcessId) -> Result<bool> {
         let beat = format!(
             "update {} set heartbeat_at = utc_timestamp(6) where id = ? and heartbeat_at > utc_timestamp(6) - interval lease_us microsecond",
             self.shared.schema.process
@@ -45,7 +48,7 @@ impl MySql {
         Ok(beat.rows_affected() == 1)
     }
 
-    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+    async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
         let mark = format!("update {} set running = ? where id = ?", self.shared.schema.process);
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(suspect.map(|id| id.to_string().into_bytes()));
         mark.bind(process.to_string()).execute(&self.own).await?;
@@ -53,7 +56,7 @@ impl MySql {
     }
 
     /// Frees what the process has, except rows that are being completed right now; those are rescued later.
-    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+    async fn leave(&self, process: ProcessId) -> Result<()> {
         let mut tx = self.begin_own().await?;
         self.stop_claims(&mut tx, process).await?;
         for queue in self.served(&mut tx, process).await? {
@@ -71,6 +74,51 @@ impl MySql {
         Ok(())
     }
 
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        let quit = format!("delete from {} where process = ? and request_id = ?", self.shared.schema.process_request);
+        let quit = sqlx::query(AssertSqlSafe(quit)).bind(process.to_string()).bind(request_id.as_bytes());
+        quit.execute(&self.own).await?;
+        Ok(())
+    }
+
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        let look = format!(
+            "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
+             exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?), \
+             convert(r.request_id using utf8mb4), r.stopped, r.paused, cast(unix_timestamp() div 60 as signed), \
+             exists (select 1 from {} where published_at is null and due_at <= utc_timestamp(6) and queue in (''{})) \
+             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id in (''{})",
+            self.shared.schema.parked,
+            self.shared.schema.process,
+            self.shared.schema.outbox,
+            ", ?".repeat(by.relays.len()),
+            self.shared.schema.request,
+            ", ?".repeat(by.request_ids.len())
+        );
+        let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
+        let look = by.relays.iter().fold(look, |look, queue| look.bind(&**queue));
+        let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(request_id.as_bytes()));
+        let rows = look.fetch_all(&self.own).await?;
+        let Some(row) = rows.first() else { return Ok(Around::default()) };
+        let is = |at: usize| row.try_get::<i64, _>(at).map(|is| is == 1);
+        Ok(Around { due: is(0)?, dead: is(1)?, unsent: is(6)?, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
+    }
+
+    async fn rescue(&self, by: &Registration) -> Result<Rescued> {
+        let dead = format!(
+            "select id from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?",
+            self.shared.schema.process
+        );
+        let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
+        let mut rescued = Rescued::default();
+        for row in dead {
+            self.rescue_process(row.try_get::<String, _>(0)?.parse()?, by, &mut rescued).await?;
+        }
+        Ok(rescued)
+    }
+}
+
+impl MySql {
     /// Waits for a claim of this process that is still on its way, even one whose reply was lost, and lets no other begin:
     /// what it claims would belong to nobody.
     async fn stop_claims(&self, tx: &mut MySqlConnection, process: ProcessId) -> Result<()> {
@@ -110,42 +158,6 @@ impl MySql {
         );
         let forget = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).bind(process.to_string());
         Ok(forget.execute(tx).await?.rows_affected() == 1)
-    }
-
-    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
-        let look = format!(
-            "select exists (select 1 from {} where state = 'waiting' and due_at <= utc_timestamp(6)), \
-             exists (select 1 from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?), \
-             convert(r.request_id using utf8mb4), r.stopped, r.paused, cast(unix_timestamp() div 60 as signed), \
-             exists (select 1 from {} where published_at is null and due_at <= utc_timestamp(6) and queue in (''{})) \
-             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id in (''{})",
-            self.shared.schema.parked,
-            self.shared.schema.process,
-            self.shared.schema.outbox,
-            ", ?".repeat(by.relays.len()),
-            self.shared.schema.request,
-            ", ?".repeat(by.request_ids.len())
-        );
-        let look = sqlx::query(AssertSqlSafe(look)).bind(by.id.to_string());
-        let look = by.relays.iter().fold(look, |look, queue| look.bind(&**queue));
-        let look = by.request_ids.iter().fold(look, |look, request_id| look.bind(request_id.as_bytes()));
-        let rows = look.fetch_all(&self.own).await?;
-        let Some(row) = rows.first() else { return Ok(Around::default()) };
-        let is = |at: usize| row.try_get::<i64, _>(at).map(|is| is == 1);
-        Ok(Around { due: is(0)?, dead: is(1)?, unsent: is(6)?, minute: row.try_get(5)?, flags: flags_in(&rows, 2)? })
-    }
-
-    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
-        let dead = format!(
-            "select id from {} where heartbeat_at <= utc_timestamp(6) - interval lease_us microsecond and id <> ?",
-            self.shared.schema.process
-        );
-        let dead = sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string()).fetch_all(&self.own).await?;
-        let mut rescued = Rescued::default();
-        for row in dead {
-            self.rescue_process(row.try_get::<String, _>(0)?.parse()?, by, &mut rescued).await?;
-        }
-        Ok(rescued)
     }
 
     /// Frees a dead process's rows as suspects, in the queues that the rescuer serves, unless somebody else is at it.

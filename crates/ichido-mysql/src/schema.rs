@@ -1,10 +1,8 @@
 //! ichido's own tables: their names, their version, and the way from one version to the next. A binary works with the
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
-use ichido::{
-    Result, Version,
-    backend::{self, Migrations},
-};
+use ichido::{Result, store::Version};
+use ichido_sql::Migrations;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{connect::setup_error, quote};
@@ -76,7 +74,7 @@ impl Schema {
     /// Refuses a schema that is missing, too old or too new for this binary.
     pub(crate) async fn check(&self, connection: &mut MySqlConnection) -> Result<()> {
         let (version, oldest) = self.version(connection).await?;
-        backend::refuse_version(version, oldest, VERSION)
+        ichido_sql::refuse_version(version, oldest, VERSION)
     }
 
     /// The version in the database and the oldest binary that works with it; zeros if there is none.
@@ -114,7 +112,7 @@ impl Schema {
 
 #[cfg(test)]
 mod tests {
-    use ichido::MigrateOptions;
+    use ichido::store::MigrateOptions;
 
     use super::*;
 

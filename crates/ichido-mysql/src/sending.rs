@@ -1,16 +1,17 @@
 //! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
 
 use ichido::{
-    Due, Error, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
-    backend::{self, Sent},
+    Due, Error, Key, Message, NewMessage, Payload, Result,
     sql::{Fields, Value},
+    store::ProcessId,
 };
+use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     MySql, fault,
     messages::key,
-    statements::{Column, Kind, Statements},
+    statements::{Column, Statements},
 };
 
 /// Messages per statement.
@@ -20,26 +21,7 @@ const ROWS: usize = 500;
 const BYTES: usize = 4 << 20;
 
 impl MySql {
-    pub(crate) async fn send_in(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
-            Kind::Managed => self.send_managed(connection, queue, messages).await?,
-            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
-            Kind::Table => send_rows(connection, queue, messages).await?,
-        };
-        for (key, due) in backend::delayed(&sent, messages) {
-            self.delay(connection, queue, key, due).await?;
-        }
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-
-    async fn send_managed(
+    pub(crate) async fn send_managed(
         &self,
         connection: &mut MySqlConnection,
         queue: &Statements,
@@ -102,7 +84,7 @@ impl MySql {
         let first =
             format!("select cast(id as char) from {} where queue = ? and unique_key = ?", self.shared.schema.message);
         // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
-        for lock in ["", " lock in share mode"].into_iter().cycle().take(backend::UNIQUE_TRIES as usize) {
+        for lock in ["", " lock in share mode"].into_iter().cycle().take(ichido_sql::UNIQUE_TRIES as usize) {
             let first = sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue);
             if let Some(row) = first.bind(unique.as_bytes()).fetch_optional(&mut *connection).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
@@ -112,11 +94,17 @@ impl MySql {
                 sent => return Ok(sent?.remove(0)),
             }
         }
-        Err(backend::unique_in_motion(unique))
+        Err(ichido_sql::unique_in_motion(unique))
     }
 
     /// Parks what was sent to be run later.
-    async fn delay(&self, connection: &mut MySqlConnection, queue: &Statements, key: &Key, due: Due) -> Result<()> {
+    pub(crate) async fn delay(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        key: &Key,
+        due: Due,
+    ) -> Result<()> {
         let park = format!(
             "insert into {} (queue, `key`, state, attempts, due_at, parked_at, history) values (?, ?, 'waiting', 0, \
              coalesce(date_add('1970-01-01', interval ? microsecond), date_add(utc_timestamp(6), interval ? microsecond)), utc_timestamp(6), '[]') \
@@ -146,7 +134,11 @@ pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Itera
     })
 }
 
-async fn send_rows(connection: &mut MySqlConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Sent>> {
+pub(crate) async fn send_rows(
+    connection: &mut MySqlConnection,
+    queue: &Statements,
+    messages: &[NewMessage],
+) -> Result<Vec<Sent>> {
     let mut sent = Vec::with_capacity(messages.len());
     for message in messages {
         sent.push(send_row(&mut *connection, queue, message).await?);
@@ -157,7 +149,7 @@ async fn send_rows(connection: &mut MySqlConnection, queue: &Statements, message
 /// Fields are columns; columns that the message does not name get their defaults.
 async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
     let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
-    let fields = Fields::decode(&whole).map_err(|_| backend::not_columns(&queue.queue))?;
+    let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
     let (insert, bound) = insert_row(queue, &fields, message.due.is_some())?;
     let mut insert = sqlx::query(AssertSqlSafe(insert));
     for name in &bound {
@@ -217,7 +209,7 @@ fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Resu
     for name in fields.names() {
         let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
             let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(backend::unknown_field(&queue.queue, name, known));
+            return Err(ichido_sql::unknown_field(&queue.queue, name, known));
         };
         // A send is a new, unowned message, whatever its fields say.
         if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {

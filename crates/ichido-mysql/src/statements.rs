@@ -8,10 +8,12 @@
 use std::sync::Arc;
 
 use ichido::{
-    FieldKind, Key, Kinds, Place, Queue, Result,
-    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
+    Key, Queue, Result,
+    inspect::MOST_COUNTED,
+    message::{FieldKind, Kinds, Place},
     stat::WINDOW,
 };
+use ichido_sql::{Conditions, LowerBound, Mapping};
 use sqlx::{Row, mysql::MySqlRow};
 
 use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
@@ -348,8 +350,11 @@ impl Statements {
         let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
         let (key, out) = (rows.key_is(), rows.key_out());
         let literal = quote::literal(&queue.name)?;
-        let unpublished =
-            if rows.kind == Kind::Mutex { backend::none_unpublished(&schema.outbox, &literal) } else { String::new() };
+        let unpublished = if rows.kind == Kind::Mutex {
+            ichido_sql::none_unpublished(&schema.outbox, &literal)
+        } else {
+            String::new()
+        };
         let mine = format!("t.{owner} = ? and {new}");
         let (by_key, held) = (rows.by_key(), rows.held(new));
         let waits = format!("t.{owner} = {nobody} and {new}");
@@ -425,7 +430,7 @@ impl Statements {
 
     /// Refuses a key that cannot be one of this queue's.
     pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        backend::refuse_key(&self.queue, key, self.rows.key.len())
+        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    ProcessId, Result, Retention,
-    backend::{self, MOST_STATS, NOTES_AT_A_TIME, StatCells},
+    Result,
+    process::Retention,
     stat::{Stat, StatRow},
+    store::{ProcessId, Stats},
 };
+use ichido_sql::{MOST_STATS, NOTES_AT_A_TIME, StatCells};
 use sqlx::{AssertSqlSafe, Row, mysql::MySqlRow};
 
 use crate::MySql;
@@ -17,17 +19,27 @@ const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /// Seconds since 1970.
 const NOW: &str = "unix_timestamp()";
 
-impl MySql {
-    pub(crate) async fn write_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
+impl Stats for MySql {
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let note = format!(
+            "insert into {} (queue, longest_us) values (?, ?) on duplicate key update longest_us = greatest(longest_us, values(longest_us))",
+            self.shared.schema.longest
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time).execute(&self.own).await?;
+        Ok(())
+    }
+
+    async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
         if stats.is_empty() {
             return Ok(());
         }
         let write = format!(
             "insert into {} ({}) values {} on duplicate key update {}",
             self.shared.schema.stat,
-            backend::stat_columns(),
+            ichido_sql::stat_columns(),
             vec![ROW; stats.len()].join(", "),
-            backend::stat_assignments(|column| format!("values({column})"))
+            ichido_sql::stat_assignments(|column| format!("values({column})"))
         );
         let mut write = sqlx::query(AssertSqlSafe(write));
         for cells in stats.iter().map(StatCells::of) {
@@ -39,21 +51,8 @@ impl MySql {
         Ok(())
     }
 
-    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
-        self.queues().await?;
-        let read = format!(
-            "select process, cast({NOW} - minute * 60 as signed), queue, level, {} from {} where minute >= ({NOW} - ?) div 60 \
-             order by minute desc limit {MOST_STATS}",
-            backend::STAT_VALUES.join(", "),
-            self.shared.schema.stat
-        );
-        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
-        let rows = sqlx::query(AssertSqlSafe(read)).bind(seconds).fetch_all(&self.own).await?;
-        rows.iter().map(stat_row).collect()
-    }
-
     /// Looks first: nothing is written where there is nothing to forget.
-    pub(crate) async fn forget_old(&self, retention: Retention) -> Result<()> {
+    async fn prune(&self, retention: Retention) -> Result<()> {
         let (stat, audit) = (&self.shared.schema.stat, &self.shared.schema.audit);
         let look = format!(
             "select cast({NOW} div 60 - ? as signed), (select min(minute) from {stat} where minute < {NOW} div 60 - ?), \
@@ -64,7 +63,7 @@ impl MySql {
         let found = look.fetch_one(&self.own).await?;
         if let Some(oldest) = found.try_get(1)? {
             let forget = format!("delete from {stat} where minute < ?");
-            let before = backend::forgotten_before(oldest, found.try_get(0)?);
+            let before = ichido_sql::forgotten_before(oldest, found.try_get(0)?);
             sqlx::query(AssertSqlSafe(forget)).bind(before).execute(&self.own).await?;
         }
         if let Some(first) = found.try_get::<Option<i64>, _>(2)? {
@@ -73,6 +72,21 @@ impl MySql {
             forget.bind(seconds).execute(&self.own).await?;
         }
         self.forget_inbox(retention).await
+    }
+}
+
+impl MySql {
+    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
+        self.queues().await?;
+        let read = format!(
+            "select process, cast({NOW} - minute * 60 as signed), queue, level, {} from {} where minute >= ({NOW} - ?) div 60 \
+             order by minute desc limit {MOST_STATS}",
+            ichido_sql::STAT_VALUES.join(", "),
+            self.shared.schema.stat
+        );
+        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
+        let rows = sqlx::query(AssertSqlSafe(read)).bind(seconds).fetch_all(&self.own).await?;
+        rows.iter().map(stat_row).collect()
     }
 }
 

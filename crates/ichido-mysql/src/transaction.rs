@@ -4,9 +4,11 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use ichido::{
-    Delivery, Error, Failure, Isolation, ProcessId, Result, Terms,
-    backend::{MOST_KEYS, by_claim},
+    Delivery, Error, Result,
+    action::{Isolation, Terms},
+    store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
+use ichido_sql::by_claim;
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -27,8 +29,8 @@ impl Tx {
     }
 }
 
-impl MySql {
-    pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
+impl Transactions for MySql {
+    async fn begin_on(&self, terms: Terms) -> Result<Tx> {
         let place = self.free.clone().acquire_owned().await?;
         let words = format!(
             "{}{}start transaction; savepoint ichido_guard",
@@ -40,6 +42,49 @@ impl MySql {
         Ok(Tx { inner, _place: place })
     }
 
+    async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
+        for ((queue, owner), claimed) in by_claim(done) {
+            let queue = self.queue(queue).await?;
+            for some in claimed.chunks(MOST_KEYS) {
+                self.complete_some(tx, queue, owner, some).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
+        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<()> {
+        Ok(tx.inner.commit().await?)
+    }
+
+    async fn rollback(&self, tx: Tx) -> Result<()> {
+        Ok(tx.inner.rollback().await?)
+    }
+
+    /// Waits for the row: a COMMIT that is still being applied holds it.
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
+        let Some(claim) = &delivery.claim else { return Ok(false) };
+        let queue = self.queue(&delivery.message.queue).await?;
+        if queue.has_inbox() {
+            return self.is_missing(&delivery.message.key).await;
+        }
+        let mut tx = self.begin_own().await?;
+        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
+        for column in delivery.message.key.columns() {
+            probe = probe.bind(column);
+        }
+        let there = probe.fetch_optional(&mut *tx).await?.is_some();
+        tx.rollback().await?;
+        Ok(there)
+    }
+}
+
+impl MySql {
     async fn begin_with(&self, words: String) -> sqlx::Result<Transaction<'static, sqlx::MySql>> {
         match self.business.try_begin_with(AssertSqlSafe(words.clone())).await? {
             Some(begun) => Ok(begun),
@@ -61,17 +106,6 @@ impl MySql {
         Some(format!(
             "set /*M!100101 max_statement_time = {seconds}, */ /*!50708 max_execution_time = {ms}, */ @ichido_limit = {ms}; "
         ))
-    }
-
-    pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await?;
-            }
-        }
-        Ok(())
     }
 
     async fn complete_some(
@@ -105,28 +139,6 @@ impl MySql {
             passed if passed == some.len() as u64 => Ok(()),
             _ => Err(Error::LostClaim),
         }
-    }
-
-    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
-        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
-    }
-
-    /// Waits for the row: a COMMIT that is still being applied holds it.
-    pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
-        let Some(claim) = &delivery.claim else { return Ok(false) };
-        let queue = self.queue(&delivery.message.queue).await?;
-        if queue.has_inbox() {
-            return self.is_missing(&delivery.message.key).await;
-        }
-        let mut tx = self.begin_own().await?;
-        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
-            probe = probe.bind(column);
-        }
-        let there = probe.fetch_optional(&mut *tx).await?.is_some();
-        tx.rollback().await?;
-        Ok(there)
     }
 }
 

@@ -4,8 +4,8 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, listed, plain_default},
-    backend::{ClaimIndex, Sample},
 };
+use ichido_sql::{ClaimIndex, Sample};
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
 
 use crate::{

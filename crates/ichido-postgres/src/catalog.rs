@@ -1,10 +1,8 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{
-    Error, Place, Queue, Result, Table,
-    backend::{self, Mapping},
-};
+use ichido::{Error, Queue, Result, Table, message::Place};
+use ichido_sql::Mapping;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
@@ -46,7 +44,7 @@ pub(crate) async fn business_table(
     let oid: i64 = oid.and_then(|row| row.try_get(0)).map_err(setup_error)?;
     let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
     if let Some(sent_at) = &table.sent_at {
-        backend::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
+        ichido_sql::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
     }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = is_required(connection, &full_name, group).await?;
@@ -105,12 +103,13 @@ async fn no_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -
         Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
         Err(error) => return error.into(),
     };
-    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
+    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
 }
 
 fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     let found = columns.iter().find(|column| column.name == name).cloned();
-    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
+    found
+        .ok_or_else(|| ichido_sql::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
 /// The unique indexes: is it the primary key, its columns, can none of them be null?
@@ -148,7 +147,7 @@ async fn key(connection: &mut PgConnection, queue: &Queue, table: &Table, full_n
         ))),
         _ => {
             let hint = primary.map(|key| format!("; its primary key is ({})", key.join(", "))).unwrap_or_default();
-            Err(backend::unfit(
+            Err(ichido_sql::unfit(
                 queue,
                 "key",
                 format!("the table `{}` has no NOT NULL unique index on exactly ({given}){hint}", table.name),
@@ -170,7 +169,7 @@ async fn refuse_owner(connection: &mut PgConnection, queue: &Queue, table: &Tabl
         ("uuid" | "text" | "bpchar" | "character varying", _) => return Ok(()),
         _ => "must be UUID, TEXT, VARCHAR(36) or CHAR(36)",
     };
-    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", table.owner)))
+    Err(ichido_sql::unfit(queue, "owner", format!("the column `{}` {reason}", table.owner)))
 }
 
 /// The status values must be values of the column, and differ for the database (collation, padding).
@@ -184,9 +183,9 @@ async fn refuse_status(connection: &mut PgConnection, queue: &Queue, rows: &Rows
             let same = format!("select cast($1::text as {kind}) = cast($2::text as {kind})");
             let same = sqlx::query(AssertSqlSafe(same)).bind(one.as_str()).bind(other.as_str());
             let same = same.fetch_one(&mut *connection).await;
-            let same = same.map_err(|error| backend::unfit(queue, "status", format!("{error}")))?;
+            let same = same.map_err(|error| ichido_sql::unfit(queue, "status", format!("{error}")))?;
             if same.try_get(0)? {
-                return Err(backend::unfit(
+                return Err(ichido_sql::unfit(
                     queue,
                     "status",
                     format!("`{one}` and `{other}` are equal for the column {column}"),
@@ -208,7 +207,9 @@ async fn refuse_width(connection: &mut PgConnection, queue: &Queue, table: &Tabl
     let values = [Some(&table.status.new), table.status.done.as_ref(), table.status.failed.as_ref()];
     let wide = values.into_iter().flatten().find(|value| value.chars().count() > width.unsigned_abs() as usize);
     match wide {
-        Some(value) => Err(backend::unfit(queue, "status", format!("`{value}` does not fit into {width} characters"))),
+        Some(value) => {
+            Err(ichido_sql::unfit(queue, "status", format!("`{value}` does not fit into {width} characters")))
+        }
         None => Ok(()),
     }
 }

@@ -1,17 +1,20 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use ichido::{Bell, Error, Queue, Result, backend};
-use sqlx::{Transaction, postgres::PgConnectOptions};
+use ichido::{Error, Queue, Result, process::Bell, store::Database};
+use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
-    fault,
+    Tx, fault,
     pooler::{self, Connections, Way},
     schema::Schema,
     session::Sessions,
@@ -59,6 +62,40 @@ pub(crate) struct Shared {
     pub(crate) rendered: Rendered,
 }
 
+impl Database for Postgres {
+    type Tx = Tx;
+    type Connection = PgConnection;
+
+    fn connection(tx: &mut Tx) -> &mut PgConnection {
+        tx.connection()
+    }
+
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_fault(cause)
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.queues().await.map(|_| ())
+    }
+
+    /// The same database and queues through one connection of its own.
+    fn apart(&self) -> Self {
+        Postgres::with(self.shared.clone(), 1, 1)
+    }
+
+    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
+    async fn ping(&self) -> Result<()> {
+        let mut last = Ok(());
+        for _ in 0..=OWN {
+            last = self.own.execute(sqlx::query("select 1")).await.map(|_| ());
+            if last.is_ok() {
+                break;
+            }
+        }
+        last.map_err(|error| self.unreachable(error))
+    }
+}
+
 impl Postgres {
     /// The database at this URL, with room for `pool` connections, two of which are ichido's own. Nothing is connected yet.
     ///
@@ -84,11 +121,6 @@ impl Postgres {
             rendered: Rendered::default(),
         };
         Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
-    }
-
-    /// The same database and queues through one connection of its own.
-    pub(crate) fn alone(&self) -> Self {
-        Postgres::with(self.shared.clone(), 1, 1)
     }
 
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
@@ -124,18 +156,6 @@ impl Postgres {
         Ok(())
     }
 
-    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
-    pub(crate) async fn answers(&self) -> Result<()> {
-        let mut last = Ok(());
-        for _ in 0..=OWN {
-            last = self.own.execute(sqlx::query("select 1")).await.map(|_| ());
-            if last.is_ok() {
-                break;
-            }
-        }
-        last.map_err(|error| self.unreachable(error))
-    }
-
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
         address(&self.shared.options)
@@ -149,7 +169,7 @@ impl Postgres {
     /// The statements of a queue.
     pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
         let all = self.queues().await?;
-        let unknown = || backend::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
         all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
     }
 
@@ -174,7 +194,7 @@ impl Postgres {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut look, &self.shared.schema, queue).await?);
             }
-            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
+            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)

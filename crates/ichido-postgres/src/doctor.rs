@@ -3,7 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ichido::{Key, MutexRow, Mutexes, Orphan, ParkedState, ProcessId, RawRow, Result, RowState};
+use ichido::{
+    Key, Result,
+    broker::{MutexFilter, MutexRow, Orphan, RawRow, RowState},
+    inspect::ParkedState,
+    store::ProcessId,
+};
 use sqlx::{AssertSqlSafe, Row, postgres::PgRow};
 
 use crate::{Postgres, messages, quote, statements::Statements};
@@ -12,13 +17,13 @@ use crate::{Postgres, messages, quote, statements::Statements};
 const MOST: i64 = 10_000;
 
 impl Postgres {
-    pub(crate) async fn mutexes_of(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    pub(crate) async fn mutexes_of(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         let queue = self.queue(queue).await?;
         queue.mutex()?;
         let (mutex, outbox) = (&self.shared.schema.mutex, &self.shared.schema.outbox);
         let (after, keys, most) = match which {
-            Mutexes::After(after, most) => (after.map_or("", id), None, i64::try_from(most).unwrap_or(i64::MAX)),
-            Mutexes::These(keys) | Mutexes::Probed(keys) => ("", Some(keys), i64::MAX),
+            MutexFilter::After(after, most) => (after.map_or("", id), None, i64::try_from(most).unwrap_or(i64::MAX)),
+            MutexFilter::These(keys) | MutexFilter::Probed(keys) => ("", Some(keys), i64::MAX),
         };
         let keys: Option<Vec<&str>> = keys.map(|keys| keys.iter().map(id).filter(|id| !id.contains('\0')).collect());
         let rows = format!(
@@ -40,7 +45,7 @@ impl Postgres {
             Ok(MutexRow { key, state: raw.state(), kept: row.try_get(2)? })
         };
         let mut found = rows.iter().zip(found).map(read).collect::<Result<Vec<_>>>()?;
-        if matches!(which, Mutexes::Probed(_)) {
+        if matches!(which, MutexFilter::Probed(_)) {
             self.probe_rows(queue, &mut found).await?;
         }
         Ok(found)

@@ -1,6 +1,9 @@
 //! Files that belong to a transaction: whether it was committed. The files themselves are the core's.
 
-use ichido::{FileSetId, ProcessId, Result};
+use ichido::{
+    Result,
+    store::{FileSetId, Files, ProcessId},
+};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::{
@@ -8,8 +11,8 @@ use crate::{
     transaction::{Completion, broken},
 };
 
-impl Postgres {
-    pub(crate) async fn note_set(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
+impl Files for Postgres {
+    async fn note_files(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
         let note = format!(
             "insert into {} (stage, number, revoked) values ($1::text::uuid, $2, false)",
             self.shared.schema.files
@@ -23,7 +26,7 @@ impl Postgres {
     }
 
     /// Two that write the same key wait for each other: whoever comes first has decided.
-    pub(crate) async fn decide_set(&self, set: FileSetId) -> Result<bool> {
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
         let files = &self.shared.schema.files;
         let mut tx = self.begin_own().await?;
         let (stage, number) = (set.stage.to_string(), set.number);
@@ -39,7 +42,7 @@ impl Postgres {
     }
 
     /// What was revoked long ago is forgotten, too: nobody can still be about to commit it.
-    pub(crate) async fn forget_sets(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
         let forget = format!(
             "delete from {} where stage = $1::text::uuid and number = coalesce($2, number) and not revoked \
              or revoked and noted_at < now() - interval '1 day'",

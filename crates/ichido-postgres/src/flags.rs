@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ichido::{
-    Flag, Flags, ProcessId, Registration, RequestState, Result,
-    backend::{self, Other},
+    Result,
+    process::{Flag, Flags, RequestState},
+    store::{ProcessId, Registration},
 };
+use ichido_sql::Other;
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::Postgres;
@@ -32,7 +34,7 @@ impl Postgres {
 
     /// The request id has a row, and nobody else changes it until this transaction ends.
     async fn keep_request(&self, tx: &mut PgConnection, request_id: &str) -> Result<()> {
-        backend::refuse_request_id(request_id)?;
+        ichido::store::refuse_request_id(request_id)?;
         let keep = format!(
             "insert into {} (request_id) values ($1) on conflict (request_id) do update set request_id = excluded.request_id",
             self.shared.schema.request
@@ -54,15 +56,6 @@ impl Postgres {
         let (request_id, id) = (request_id.to_owned(), row.try_get::<&str, _>(0)?.parse()?);
         let (host, pid, beat) = (row.try_get(1)?, row.try_get(2)?, Some(row.try_get(3)?));
         Ok(Some(Other { request_id, id, host, pid, beat }))
-    }
-
-    pub(crate) async fn quit_request(&self, process: ProcessId, request_id: &str) -> Result<()> {
-        let quit = format!(
-            "delete from {} where process = $1::text::uuid and request_id = $2",
-            self.shared.schema.process_request
-        );
-        self.own.execute(sqlx::query(AssertSqlSafe(quit)).bind(process.to_string()).bind(request_id)).await?;
-        Ok(())
     }
 
     pub(crate) async fn write_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
@@ -93,7 +86,7 @@ impl Postgres {
         let flags =
             format!("select request_id, stopped, paused from {} where stopped or paused", self.shared.schema.request);
         let flags = self.own.fetch_all(sqlx::query(AssertSqlSafe(flags))).await?;
-        Ok(backend::requests(served, flags_in(&flags, 0)?))
+        Ok(ichido_sql::requests(served, flags_in(&flags, 0)?))
     }
 }
 

@@ -4,10 +4,8 @@
 //!
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back.
 
-use ichido::{
-    Delivery, Found, GuardBy, Key, ProcessId, Result, Retention,
-    backend::{self, NOTES_AT_A_TIME, payload_hash},
-};
+use ichido::{Delivery, Key, Result, broker::Found, message::GuardBy, process::Retention, store::ProcessId};
+use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
@@ -57,7 +55,7 @@ impl Postgres {
             return Ok(if matches!(known, Found::Free(_)) {
                 known
             } else {
-                Found::Free(backend::Past::standing(None))
+                Found::Free(ichido_sql::Past::standing(None))
             });
         }
         let there = format!("select hash from {inbox} where id = $1");
@@ -239,7 +237,7 @@ impl Postgres {
             "select exists (select 1 from {} where done_at < now() - $1 * interval '1 millisecond')",
             self.shared.schema.inbox
         );
-        let age = backend::wait_ms(retention.inbox);
+        let age = ichido::message::wait_ms(retention.inbox);
         if self.own.fetch_one(sqlx::query(AssertSqlSafe(old)).bind(age)).await?.try_get(0)? {
             self.own.execute(sqlx::query(AssertSqlSafe(forget)).bind(age)).await?;
         }

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    Flag, Inspect, MessageId, MigrateOptions, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked,
-    ParkedFilter, ProcessId, ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
+    Inspect, MessageId, Operate, Result,
+    broker::{MutexFilter, MutexRow, Orphan},
+    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
+    process::{Flag, RequestState},
+    stat::StatRow,
+    store::{MigrateOptions, Migration, ProcessId},
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -112,17 +116,17 @@ impl Inspect for Postgres {
         for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.groups.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
-                warnings.push(backend::no_claim_index(&queue.queue));
+                warnings.push(ichido_sql::no_claim_index(&queue.queue));
             }
             if let Some(groups) = groups
                 && !self.claims_by_index(&groups.look).await?
             {
-                warnings.push(backend::no_group_index(&queue.queue));
+                warnings.push(ichido_sql::no_group_index(&queue.queue));
             }
         }
         warnings.extend(self.own.unguarded().await?);
         let oldest = self.oldest_snapshot().await?;
-        warnings.extend(oldest.and_then(|(session, seconds)| backend::old_snapshot(&session, seconds)));
+        warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));
         warnings.extend(self.long_messages(lease).await?);
         Ok(warnings)
     }
@@ -132,7 +136,7 @@ impl Inspect for Postgres {
         Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 
-    async fn mutexes(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    async fn mutexes(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         self.mutexes_of(queue, which).await
     }
 
@@ -142,22 +146,11 @@ impl Inspect for Postgres {
 }
 
 impl Postgres {
-    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
-        let note = format!(
-            "insert into {} as l (queue, longest_us) values ($1, $2) on conflict (queue) do update \
-             set longest_us = excluded.longest_us, at = now() where l.longest_us < excluded.longest_us",
-            self.shared.schema.longest
-        );
-        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.own.execute(sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time)).await?;
-        Ok(())
-    }
-
     async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
         let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
         let long = self.own.fetch_all(sqlx::query(AssertSqlSafe(long))).await?;
         let read = |row: &sqlx::postgres::PgRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+        Ok(ichido_sql::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
 
     /// A snapshot that is held open keeps every done row alive for every claim to walk over. The session and its age in seconds.

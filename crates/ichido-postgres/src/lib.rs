@@ -53,7 +53,6 @@ mod session;
 mod sql_action;
 mod statements;
 mod stats;
-mod store;
 mod transaction;
 
 pub use self::{connect::Postgres, schema::VERSION, transaction::Tx};

@@ -3,12 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use ichido::{
-    Delivery, Error, Key, Message, ProcessId, Result,
-    backend::{self, Claims, Heads, LowerBound, Owned, Past, Start},
+    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    store::{Failure, ProcessId, Queues, Registration},
 };
+use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
-use crate::{Postgres, statements::Statements};
+use crate::{
+    Postgres,
+    sending::send_rows,
+    statements::{Kind, Statements},
+};
 
 /// One process that claims from one queue.
 struct Claimer<'a> {
@@ -36,12 +41,96 @@ impl Claims for Claimer<'_> {
     }
 }
 
-impl Postgres {
-    pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+impl Queues for Postgres {
+    async fn send(
+        &self,
+        connection: &mut PgConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
-        backend::claim(&Claimer { store: self, process, queue }, count).await
+        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
+        let sent = match queue.rows.kind {
+            Kind::Managed => self.send_managed(connection, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
+            Kind::Table => send_rows(connection, queue, messages, !self.own.is_pooled()).await?,
+        };
+        self.delay(connection, queue, &sent, messages).await?;
+        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
+    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
+    }
+
+    async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
+        let own = self.own.fetch_all(own).await?;
+        self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
+    }
+
+    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
+        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
+            let queue = self.queue(queue).await?;
+            let mut tx = self.begin_own().await?;
+            self.free(&mut tx, queue, owner, &freed).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        if !self.park_in(&mut tx, delivery, failure).await? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let due = format!(
+            "select distinct queue from {} where state = 'waiting' and due_at <= now() and queue = any($1)",
+            self.shared.schema.parked
+        );
+        let due = self.own.fetch_all(sqlx::query(AssertSqlSafe(due)).bind(queues)).await?;
+        let mut returned = 0;
+        for row in due {
+            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
+        }
+        Ok(returned)
+    }
+
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        for queue in by.queues.keys() {
+            self.tidy_queue(self.queue(queue).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// One statement: it sees all of them at the same moment.
+    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = self.own.fetch_one(sqlx::query(AssertSqlSafe(format!("select {}", looks.join(", "))))).await?;
+        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
+    }
+
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.claimable(queue).await.map(Some)
+    }
+}
+
+impl Postgres {
     /// Claims rows that are in no group, and tells whether there are messages in groups.
     async fn claim_rows(
         &self,
@@ -70,13 +159,6 @@ impl Postgres {
         let last = claimed.last().and_then(|row| order(queue, row));
         queue.bound.note(start, last, (claimed.len(), count), began.elapsed());
         Ok((self.deliveries(queue, process, &claimed, any_parked).await?, grouped))
-    }
-
-    pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = self.own.fetch_all(own).await?;
-        self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
     pub(crate) async fn deliveries(
@@ -111,33 +193,10 @@ impl Postgres {
         past.collect()
     }
 
-    /// One statement: it sees all of them at the same moment.
-    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = self.own.fetch_one(sqlx::query(AssertSqlSafe(format!("select {}", looks.join(", "))))).await?;
-        backend::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
-    }
-
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
         let queue = self.queue(queue).await?;
         let counted = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.backlog.clone()))).await?;
         Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-
-    pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        for ((queue, owner), freed) in backend::by_owner(deliveries) {
-            let queue = self.queue(queue).await?;
-            let mut tx = self.begin_own().await?;
-            self.free(&mut tx, queue, owner, &freed).await?;
-            tx.commit().await?;
-        }
-        Ok(())
     }
 
     /// Frees these messages of an owner, and the groups that they hold.

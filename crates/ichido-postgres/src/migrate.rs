@@ -8,9 +8,10 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error, MigrateOptions, Migration, Result,
-    backend::{Step, Waiting},
+    Error, Result,
+    store::{MigrateOptions, Migration},
 };
+use ichido_sql::{Step, Waiting};
 use sqlx::{AssertSqlSafe, Row};
 
 use crate::{Postgres, connect::setup_error, fault, pooler};

@@ -1,12 +1,17 @@
 //! The mutex rows of messages that a broker carries: locked in the business transaction, or marked as a process's own. What is
 //! found says what becomes of the delivery.
 
-use ichido::{
-    Delivery, Error, Found, Guard, Guarded, Key, ParkedState, ProcessId, Result, Terms,
-    backend::{self, Past},
-};
-use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 use std::sync::Arc;
+
+use ichido::{
+    Delivery, Error, Guarded, Key, Result,
+    action::Terms,
+    broker::{Found, Guard},
+    inspect::ParkedState,
+    store::{Mutexes, ProcessId, Transactions},
+};
+use ichido_sql::Past;
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
     Postgres, Tx, fault, quote,
@@ -59,17 +64,55 @@ impl Mutex {
 impl Statements {
     /// What only a broker's queue has.
     pub(crate) fn mutex(&self) -> Result<&Mutex> {
-        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+        self.mutex.as_ref().ok_or_else(|| ichido_sql::no_broker(&self.queue))
     }
 }
 
-impl Postgres {
-    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+impl Mutexes for Postgres {
+    async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
         let rules = queue.mutex()?.rules.clone();
         Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
     }
 
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.guard_in(tx.connection(), delivery).await
+    }
+
+    /// Begins a transaction and locks what guards a message in it.
+    async fn begin_locked(&self, terms: Terms, delivery: &Delivery) -> Result<(Tx, Found)> {
+        let (mut tx, found) = match self.begin_with_lock(terms, delivery).await? {
+            Some((tx, found)) => (tx, Some(found)),
+            None => (self.begin_on(terms).await?, None),
+        };
+        let found = match found {
+            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await,
+            None => self.guard_in(tx.connection(), delivery).await,
+        };
+        match found {
+            Ok(found) => Ok((tx, found)),
+            Err(error) => {
+                let _ = self.rollback(tx).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if !queue.has_inbox() {
+            return self.claim_rows_of(process, queue, keys).await;
+        }
+        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let received = self.mark_received(process, queue, &ids).await?;
+        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let mut claimed = self.claim_rows_of(process, queue, &open.collect::<Vec<_>>()).await?.into_iter();
+        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
+    }
+}
+
+impl Postgres {
     /// The name of this database.
     pub(crate) async fn origin(&self) -> Result<Arc<str>> {
         let read = || async {
@@ -108,25 +151,6 @@ impl Postgres {
         }
     }
 
-    /// Begins a transaction and locks what guards a message in it.
-    pub(crate) async fn begin_guarded(&self, terms: Terms, delivery: &Delivery) -> Result<(Tx, Found)> {
-        let (mut tx, found) = match self.begin_with_lock(terms, delivery).await? {
-            Some((tx, found)) => (tx, Some(found)),
-            None => (self.begin_business(terms).await?, None),
-        };
-        let found = match found {
-            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await,
-            None => self.guard_in(tx.connection(), delivery).await,
-        };
-        match found {
-            Ok(found) => Ok((tx, found)),
-            Err(error) => {
-                let _ = self.roll_back_business(tx).await;
-                Err(error)
-            }
-        }
-    }
-
     /// Both in one round trip, with a statement that the session has prepared. None if anything speaks against it; then step by
     /// step, where an error says whose it is.
     async fn begin_with_lock(&self, terms: Terms, delivery: &Delivery) -> Result<Option<(Tx, Found)>> {
@@ -148,19 +172,6 @@ impl Postgres {
         };
         tx.session.note_prepared(&mutex.name);
         Ok(Some((tx, found)))
-    }
-
-    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
-        let queue = self.queue(queue).await?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        if !queue.has_inbox() {
-            return self.claim_rows_of(process, queue, keys).await;
-        }
-        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
-        let received = self.mark_received(process, queue, &ids).await?;
-        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
-        let mut claimed = self.claim_rows_of(process, queue, &open.collect::<Vec<_>>()).await?.into_iter();
-        Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
     }
 
     /// Marks rows that are there.
@@ -208,5 +219,5 @@ fn found(row: &PgRow, claimed: Option<bool>) -> Result<Found> {
         None => None,
     };
     let free = claimed.unwrap_or(owner.is_none());
-    Ok(backend::found(free, owner, state.map(ParkedState::read), past.as_ref()))
+    Ok(ichido_sql::found(free, owner, state.map(ParkedState::read), past.as_ref()))
 }

@@ -4,8 +4,9 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+use ichido::{Result, process::Bell, store::Wakeups};
+
 use crate::Postgres;
-use ichido::Result;
 
 /// One channel for all queues; the payload is the queue's name.
 const CHANNEL: &str = "ichido";
@@ -13,22 +14,19 @@ const CHANNEL: &str = "ichido";
 /// Until another try to listen.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Postgres {
-    /// Neither tells other hosts nor hears them: queues are polled.
-    #[must_use]
-    pub fn without_notify(self) -> Self {
-        self.shared.notify.store(false, Ordering::Relaxed);
-        self
+impl Wakeups for Postgres {
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
     }
 
-    pub(crate) async fn tell_hosts(&self, queue: &str) -> Result<()> {
+    async fn notify(&self, queue: &str) -> Result<()> {
         if self.shared.notify.load(Ordering::Relaxed) {
             self.own.execute(sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(queue)).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn hear_hosts(&self, ring: impl Fn(&str)) {
+    async fn listen(&self, ring: impl Fn(&str)) {
         if !self.shared.notify.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
@@ -38,6 +36,15 @@ impl Postgres {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+}
+
+impl Postgres {
+    /// Neither tells other hosts nor hears them: queues are polled.
+    #[must_use]
+    pub fn without_notify(self) -> Self {
+        self.shared.notify.store(false, Ordering::Relaxed);
+        self
     }
 
     async fn hear_until_lost(&self, ring: &impl Fn(&str)) -> Result<()> {

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::ProcessId;
+use ichido::store::ProcessId;
 use sqlx::{
     AssertSqlSafe, PgPool, Row, Transaction,
     pool::PoolConnection,

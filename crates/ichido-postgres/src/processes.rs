@@ -1,15 +1,17 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned, refuse_request_id},
+    Key, MessageId, Result,
+    message::OnBusy,
+    store::{Around, ProcessId, Processes, Registration, Rescued, refuse_request_id},
 };
+use ichido_sql::{Note, Owned};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{Postgres, flags::flags_in, messages, statements::Statements};
 
-impl Postgres {
-    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+impl Processes for Postgres {
+    async fn register(&self, process: &Registration) -> Result<()> {
         process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.warn_of_pooler().await?;
         let mut tx = self.begin_own().await?;
@@ -18,8 +20,10 @@ impl Postgres {
             self.shared.schema.process
         );
         let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
-        let insert =
-            sqlx::query(AssertSqlSafe(insert)).bind(process.id.to_string()).bind(process.title()).bind(ichido::host());
+        let insert = sqlx::query(AssertSqlSafe(insert))
+            .bind(process.id.to_string())
+            .bind(process.title())
+            .bind(ichido::store::host());
         let insert = insert.bind(i64::from(std::process::id())).bind(env!("CARGO_PKG_VERSION")).bind(lease);
         insert.execute(&mut *tx).await?;
         for queue in process.queues.keys() {
@@ -36,7 +40,7 @@ impl Postgres {
     }
 
     /// A process that is past its lease stays dead: it must come back under another id.
-    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+    async fn beat(&self, process: ProcessId) -> Result<bool> {
         let beat = format!(
             "update {} set heartbeat_at = clock_timestamp() where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease",
             self.shared.schema.process
@@ -45,7 +49,7 @@ impl Postgres {
         Ok(beat.rows_affected() == 1)
     }
 
-    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+    async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
         let mark = format!("update {} set running = $2 where id = $1::text::uuid", self.shared.schema.process);
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(suspect.map(ToString::to_string));
         self.own.execute(mark).await?;
@@ -53,7 +57,7 @@ impl Postgres {
     }
 
     /// Frees what the process has, except rows that are being completed right now; those are rescued later.
-    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+    async fn leave(&self, process: ProcessId) -> Result<()> {
         let mut tx = self.begin_own().await?;
         self.stop_claims(&mut tx, process).await?;
         for queue in self.served(&mut tx, process).await? {
@@ -71,6 +75,58 @@ impl Postgres {
         Ok(())
     }
 
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        let quit = format!(
+            "delete from {} where process = $1::text::uuid and request_id = $2",
+            self.shared.schema.process_request
+        );
+        self.own.execute(sqlx::query(AssertSqlSafe(quit)).bind(process.to_string()).bind(request_id)).await?;
+        Ok(())
+    }
+
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let look = format!(
+            "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
+             exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid), \
+             r.request_id, r.stopped, r.paused, extract(epoch from clock_timestamp())::bigint / 60, \
+             exists (select 1 from {} where published_at is null and due_at <= clock_timestamp() and queue = any($4)) \
+             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id = any($3)",
+            self.shared.schema.parked,
+            self.shared.schema.process,
+            self.shared.schema.outbox,
+            self.shared.schema.request
+        );
+        let relays: Vec<&str> = by.relays.iter().map(AsRef::as_ref).collect();
+        let requests: Vec<&str> = by.request_ids.iter().map(AsRef::as_ref).collect();
+        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests).bind(relays);
+        let rows = self.own.fetch_all(look).await?;
+        let Some(row) = rows.first() else { return Ok(Around::default()) };
+        let minute = row.try_get(5)?;
+        Ok(Around {
+            due: row.try_get(0)?,
+            dead: row.try_get(1)?,
+            unsent: row.try_get(6)?,
+            minute,
+            flags: flags_in(&rows, 2)?,
+        })
+    }
+
+    async fn rescue(&self, by: &Registration) -> Result<Rescued> {
+        let dead = format!(
+            "select id::text from {} where heartbeat_at <= clock_timestamp() - lease and id <> $1::text::uuid",
+            self.shared.schema.process
+        );
+        let dead = self.own.fetch_all(sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string())).await?;
+        let mut rescued = Rescued::default();
+        for row in dead {
+            self.rescue_process(row.try_get::<&str, _>(0)?.parse()?, by, &mut rescued).await?;
+        }
+        Ok(rescued)
+    }
+}
+
+impl Postgres {
     /// The queues that a process has registered and that we know as the same rows.
     async fn served(&self, tx: &mut PgConnection, process: ProcessId) -> Result<Vec<&Statements>> {
         let served =
@@ -106,47 +162,6 @@ impl Postgres {
         );
         let forgotten = sqlx::query(AssertSqlSafe(forget)).bind(process.to_string()).execute(tx).await?;
         Ok(forgotten.rows_affected() == 1)
-    }
-
-    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
-        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
-        let look = format!(
-            "select exists (select 1 from {} where state = 'waiting' and due_at <= now() and queue = any($1)), \
-             exists (select 1 from {} where heartbeat_at <= clock_timestamp() - lease and id <> $2::text::uuid), \
-             r.request_id, r.stopped, r.paused, extract(epoch from clock_timestamp())::bigint / 60, \
-             exists (select 1 from {} where published_at is null and due_at <= clock_timestamp() and queue = any($4)) \
-             from (select 1) one left join {} r on (r.stopped or r.paused) and r.request_id = any($3)",
-            self.shared.schema.parked,
-            self.shared.schema.process,
-            self.shared.schema.outbox,
-            self.shared.schema.request
-        );
-        let relays: Vec<&str> = by.relays.iter().map(AsRef::as_ref).collect();
-        let requests: Vec<&str> = by.request_ids.iter().map(AsRef::as_ref).collect();
-        let look = sqlx::query(AssertSqlSafe(look)).bind(queues).bind(by.id.to_string()).bind(requests).bind(relays);
-        let rows = self.own.fetch_all(look).await?;
-        let Some(row) = rows.first() else { return Ok(Around::default()) };
-        let minute = row.try_get(5)?;
-        Ok(Around {
-            due: row.try_get(0)?,
-            dead: row.try_get(1)?,
-            unsent: row.try_get(6)?,
-            minute,
-            flags: flags_in(&rows, 2)?,
-        })
-    }
-
-    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
-        let dead = format!(
-            "select id::text from {} where heartbeat_at <= clock_timestamp() - lease and id <> $1::text::uuid",
-            self.shared.schema.process
-        );
-        let dead = self.own.fetch_all(sqlx::query(AssertSqlSafe(dead)).bind(by.id.to_string())).await?;
-        let mut rescued = Rescued::default();
-        for row in dead {
-            self.rescue_process(row.try_get::<&str, _>(0)?.parse()?, by, &mut rescued).await?;
-        }
-        Ok(rescued)
     }
 
     /// Frees a dead process's rows as suspects, in the queues that the rescuer serves, unless somebody else is at it.

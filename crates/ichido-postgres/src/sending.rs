@@ -2,37 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{
-    Key, MessageId, NewMessage, ProcessId, Result,
-    backend::{self, Sent},
-};
+use ichido::{Key, NewMessage, Result, store::ProcessId};
+use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{
-    Postgres,
-    messages::key,
-    statements::{Kind, Statements},
-};
+use crate::{Postgres, messages::key, statements::Statements};
 
 impl Postgres {
-    pub(crate) async fn send_in(
-        &self,
-        connection: &mut PgConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
-            Kind::Managed => self.send_managed(connection, queue, messages).await?,
-            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
-            Kind::Table => send_rows(connection, queue, messages, !self.own.is_pooled()).await?,
-        };
-        self.delay(connection, queue, &sent, messages).await?;
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-
-    async fn send_managed(
+    pub(crate) async fn send_managed(
         &self,
         connection: &mut PgConnection,
         queue: &Statements,
@@ -83,7 +60,7 @@ impl Postgres {
         unique: &str,
     ) -> Result<Sent> {
         let first = format!("select id::text from {} where queue = $1 and unique_key = $2", self.shared.schema.message);
-        for _ in 0..backend::UNIQUE_TRIES {
+        for _ in 0..ichido_sql::UNIQUE_TRIES {
             let first = sqlx::query(AssertSqlSafe(first.clone())).bind(&*queue.queue).bind(unique);
             if let Some(row) = first.persistent(!self.own.is_pooled()).fetch_optional(&mut *connection).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
@@ -94,11 +71,11 @@ impl Postgres {
                 return Ok(sent);
             }
         }
-        Err(backend::unique_in_motion(unique))
+        Err(ichido_sql::unique_in_motion(unique))
     }
 
     /// Parks what was sent to be run later.
-    async fn delay(
+    pub(crate) async fn delay(
         &self,
         connection: &mut PgConnection,
         queue: &Statements,
@@ -106,7 +83,7 @@ impl Postgres {
         messages: &[NewMessage],
     ) -> Result<()> {
         let (mut keys, mut after, mut at) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, due) in backend::delayed(sent, messages) {
+        for (key, due) in ichido_sql::delayed(sent, messages) {
             keys.push(key.to_string());
             let (delay, time) = due.millis();
             after.push(delay);
@@ -131,7 +108,7 @@ impl Postgres {
 
 /// Fields are columns: the server reads them as values of the table's own types. Columns that a message does not name get
 /// their defaults, so messages are grouped by the columns they name. Behind a pooler, statements have no name.
-async fn send_rows(
+pub(crate) async fn send_rows(
     connection: &mut PgConnection,
     queue: &Statements,
     messages: &[NewMessage],
@@ -162,11 +139,11 @@ async fn send_rows(
 fn named_columns(queue: &Statements, message: &NewMessage) -> Result<Vec<String>> {
     let text = String::from_utf8_lossy(&message.payload);
     let fields: BTreeMap<String, serde_json::Value> =
-        serde_json::from_str(&text).map_err(|_| backend::not_columns(&queue.queue))?;
+        serde_json::from_str(&text).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
     for name in fields.keys() {
         let known = || queue.rows.columns.iter().map(|column| column.name.as_str());
         if !known().any(|column| column == name) {
-            return Err(backend::unknown_field(&queue.queue, name, known()));
+            return Err(ichido_sql::unknown_field(&queue.queue, name, known()));
         }
     }
     Ok(fields.into_keys().collect())

@@ -6,11 +6,8 @@
 
 use std::sync::Arc;
 
-use ichido::{
-    Key, Place, Queue, Result,
-    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
-    stat::WINDOW,
-};
+use ichido::{Key, Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, LowerBound, Mapping};
 
 use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
 
@@ -234,8 +231,11 @@ impl Statements {
         let held = rows.held(new);
         let update = |set: &str| format!("update {table} t set {set} where {} and {held}", rows.key_is(2));
         let literal = quote::literal(&queue.name)?;
-        let unpublished =
-            if rows.kind == Kind::Mutex { backend::none_unpublished(&schema.outbox, &literal) } else { String::new() };
+        let unpublished = if rows.kind == Kind::Mutex {
+            ichido_sql::none_unpublished(&schema.outbox, &literal)
+        } else {
+            String::new()
+        };
         let (key, many, out, group) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.group_out());
         Ok(Statements {
             claim: claim(schema, &queue.name, &rows, &conditions, "")?.into(),
@@ -308,7 +308,7 @@ impl Statements {
 
     /// Refuses a key that cannot be one of this queue's.
     pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        backend::refuse_key(&self.queue, key, self.rows.key.len())
+        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    ProcessId, Result, Retention,
-    backend::{self, MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, StatCells},
+    Result,
+    process::Retention,
     stat::{Stat, StatRow},
+    store::{ProcessId, Stats},
 };
+use ichido_sql::{MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, StatCells};
 use sqlx::{AssertSqlSafe, Row, postgres::PgRow};
 
 use crate::Postgres;
@@ -17,8 +19,19 @@ const COLUMNS: usize = 17;
 /// Seconds since 1970.
 const NOW: &str = "extract(epoch from clock_timestamp())::bigint";
 
-impl Postgres {
-    pub(crate) async fn write_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
+impl Stats for Postgres {
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let note = format!(
+            "insert into {} as l (queue, longest_us) values ($1, $2) on conflict (queue) do update \
+             set longest_us = excluded.longest_us, at = now() where l.longest_us < excluded.longest_us",
+            self.shared.schema.longest
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.own.execute(sqlx::query(AssertSqlSafe(note)).bind(queue).bind(time)).await?;
+        Ok(())
+    }
+
+    async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
         if stats.is_empty() {
             return Ok(());
         }
@@ -28,9 +41,9 @@ impl Postgres {
         let write = format!(
             "insert into {} ({}) values ({}) on conflict ({STAT_KEY}) do update set {}",
             self.shared.schema.stat,
-            backend::stat_columns(),
+            ichido_sql::stat_columns(),
             (0..stats.len()).map(row).collect::<Vec<_>>().join("), ("),
-            backend::stat_assignments(|column| format!("excluded.{column}"))
+            ichido_sql::stat_assignments(|column| format!("excluded.{column}"))
         );
         let mut write = sqlx::query(AssertSqlSafe(write));
         for cells in stats.iter().map(StatCells::of) {
@@ -42,21 +55,8 @@ impl Postgres {
         Ok(())
     }
 
-    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
-        self.queues().await?;
-        let read = format!(
-            "select process::text, {NOW} - minute * 60, queue, level, {} from {} where minute >= ({NOW} - $1) / 60 \
-             order by minute desc limit {MOST_STATS}",
-            backend::STAT_VALUES.join(", "),
-            self.shared.schema.stat
-        );
-        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
-        let rows = self.own.fetch_all(sqlx::query(AssertSqlSafe(read)).bind(seconds)).await?;
-        rows.iter().map(stat_row).collect()
-    }
-
     /// Looks first: nothing is written where there is nothing to forget.
-    pub(crate) async fn forget_old(&self, retention: Retention) -> Result<()> {
+    async fn prune(&self, retention: Retention) -> Result<()> {
         let (stat, audit) = (&self.shared.schema.stat, &self.shared.schema.audit);
         let look = format!(
             "select {NOW} / 60 - $1, (select min(minute) from {stat} where minute < {NOW} / 60 - $1), \
@@ -66,7 +66,7 @@ impl Postgres {
         let found = self.own.fetch_one(look).await?;
         if let Some(oldest) = found.try_get(1)? {
             let forget = format!("delete from {stat} where minute < $1");
-            let before = backend::forgotten_before(oldest, found.try_get(0)?);
+            let before = ichido_sql::forgotten_before(oldest, found.try_get(0)?);
             self.own.execute(sqlx::query(AssertSqlSafe(forget)).bind(before)).await?;
         }
         if let Some(first) = found.try_get::<Option<i64>, _>(2)? {
@@ -75,6 +75,21 @@ impl Postgres {
             self.own.execute(forget.bind(retention.audit_seconds())).await?;
         }
         self.forget_inbox(retention).await
+    }
+}
+
+impl Postgres {
+    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
+        self.queues().await?;
+        let read = format!(
+            "select process::text, {NOW} - minute * 60, queue, level, {} from {} where minute >= ({NOW} - $1) / 60 \
+             order by minute desc limit {MOST_STATS}",
+            ichido_sql::STAT_VALUES.join(", "),
+            self.shared.schema.stat
+        );
+        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
+        let rows = self.own.fetch_all(sqlx::query(AssertSqlSafe(read)).bind(seconds)).await?;
+        rows.iter().map(stat_row).collect()
     }
 }
 

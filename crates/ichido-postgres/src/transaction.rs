@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use ichido::{
-    Delivery, Error, Failure, Key, ProcessId, Result, Terms,
-    backend::{MOST_KEYS, by_claim},
+    Delivery, Error, Key, Result,
+    action::Terms,
+    store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
+use ichido_sql::by_claim;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -34,8 +36,8 @@ impl Tx {
     }
 }
 
-impl Postgres {
-    pub(crate) async fn begin_business(&self, terms: Terms) -> Result<Tx> {
+impl Transactions for Postgres {
+    async fn begin_on(&self, terms: Terms) -> Result<Tx> {
         let mut tx = self.open_session().await?;
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
         let begun = tx.session.begin(self.begin_words(terms, &tx.token), &tx.token).await;
@@ -43,6 +45,58 @@ impl Postgres {
         Ok(tx)
     }
 
+    async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+        if done.iter().all(|delivery| delivery.claim.is_none()) {
+            // Nothing to complete; the transaction must still be the one that was begun.
+            return match self.why_not(tx).await {
+                Completion::Lost => Ok(()),
+                other => Err(broken(other)),
+            };
+        }
+        for ((queue, owner), claimed) in by_claim(done) {
+            let queue = self.queue(queue).await?;
+            for some in claimed.chunks(MOST_KEYS) {
+                self.complete_some(tx, queue, owner, some).await.map_err(broken)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        match self.why_not(tx).await {
+            Completion::Lost => {}
+            other => return Err(broken(other)),
+        }
+        if self.park_in(tx.connection(), delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<()> {
+        Ok(self.business.end(tx.session, "commit").await?)
+    }
+
+    async fn rollback(&self, tx: Tx) -> Result<()> {
+        Ok(self.business.end(tx.session, "rollback").await?)
+    }
+
+    /// Waits for the row: a COMMIT that is still being applied holds it.
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
+        let Some(claim) = &delivery.claim else { return Ok(false) };
+        let queue = self.queue(&delivery.message.queue).await?;
+        if queue.has_inbox() {
+            return self.is_missing(&delivery.message.key).await;
+        }
+        let mut tx = self.begin_own().await?;
+        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
+        for column in delivery.message.key.columns() {
+            probe = probe.bind(column);
+        }
+        let there = probe.fetch_optional(&mut *tx).await?.is_some();
+        tx.rollback().await?;
+        Ok(there)
+    }
+}
+
+impl Postgres {
     /// A place for a transaction, before it begins.
     pub(crate) async fn open_session(&self) -> Result<Tx> {
         // Before a connection is held: the first look at the queues needs its own.
@@ -65,31 +119,6 @@ impl Postgres {
             terms.limit.map(limit).unwrap_or_default()
         );
         if self.own.is_pooled() { format!("{words}; {}", pooler::FORGET) } else { words }
-    }
-
-    pub(crate) async fn commit_business(&self, tx: Tx) -> Result<()> {
-        Ok(self.business.end(tx.session, "commit").await?)
-    }
-
-    pub(crate) async fn roll_back_business(&self, tx: Tx) -> Result<()> {
-        Ok(self.business.end(tx.session, "rollback").await?)
-    }
-
-    pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        if done.iter().all(|delivery| delivery.claim.is_none()) {
-            // Nothing to complete; the transaction must still be the one that was begun.
-            return match self.why_not(tx).await {
-                Completion::Lost => Ok(()),
-                other => Err(broken(other)),
-            };
-        }
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await.map_err(broken)?;
-            }
-        }
-        Ok(())
     }
 
     async fn complete_some(
@@ -148,14 +177,6 @@ impl Postgres {
         Ok(complete.persistent(named).execute(tx.connection()).await?.rows_affected())
     }
 
-    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
-        match self.why_not(tx).await {
-            Completion::Lost => {}
-            other => return Err(broken(other)),
-        }
-        if self.park_in(tx.connection(), delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
-    }
-
     /// Nothing was completed: is the claim gone, or the transaction?
     async fn why_not(&self, tx: &mut Tx) -> Completion {
         let token = sqlx::raw_sql("select current_setting('ichido.tx', true)").fetch_one(tx.connection()).await;
@@ -164,23 +185,6 @@ impl Postgres {
             Ok(_) => Completion::Ended,
             Err(error) => Completion::Failed(error),
         }
-    }
-
-    /// Waits for the row: a COMMIT that is still being applied holds it.
-    pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
-        let Some(claim) = &delivery.claim else { return Ok(false) };
-        let queue = self.queue(&delivery.message.queue).await?;
-        if queue.has_inbox() {
-            return self.is_missing(&delivery.message.key).await;
-        }
-        let mut tx = self.begin_own().await?;
-        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
-            probe = probe.bind(column);
-        }
-        let there = probe.fetch_optional(&mut *tx).await?.is_some();
-        tx.rollback().await?;
-        Ok(there)
     }
 }
 

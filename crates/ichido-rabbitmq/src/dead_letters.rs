@@ -31,7 +31,7 @@ use crate::{
     Delivery, Envelope, Error, Publisher, RabbitMq, Result, Settled, broker::answered, depths::look, error::code,
     source::heard,
 };
-use ichido::Unpublished;
+use ichido::broker::Unpublished;
 
 const READING: &str = "reading dead letters";
 

@@ -1,4 +1,4 @@
-//! A source as ichido's core knows it: [`ichido::Source`], which names deliveries by numbers. It keeps each one that is out until
+//! A source as ichido's core knows it: [`ichido::broker::Source`], which names deliveries by numbers. It keeps each one that is out until
 //! it is settled, and those only that can be: as many as the prefetch.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use ichido::{Received, Settlement, Unpublished};
+use ichido::broker::{Received, Settlement, Unpublished};
 
 use crate::{Delivery, Id, Source, State, rabbitmq::trouble};
 
@@ -44,7 +44,7 @@ impl Deliveries {
     }
 }
 
-impl ichido::Source for Deliveries {
+impl ichido::broker::Source for Deliveries {
     fn try_next(&self) -> Option<Received> {
         let delivery = self.source.try_next()?;
         let mut out = self.out();
@@ -120,6 +120,6 @@ impl Delivery {
 }
 
 fn sent_at(delivery: &Delivery) -> Option<SystemTime> {
-    let ms = delivery.header(ichido::SENT_AT)?.parse().ok()?;
+    let ms = delivery.header(ichido::broker::SENT_AT)?.parse().ok()?;
     UNIX_EPOCH.checked_add(Duration::from_millis(ms))
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use lapin::{Acker, BasicProperties, types::ShortString};
 
-use ichido::RowName;
+use ichido::broker::RowName;
 
 use crate::{
     Id,

@@ -1,4 +1,4 @@
-//! A message as AMQP carries it: what the publisher sends. The seam makes one of each [`ichido::Outgoing`], and the source of a
+//! A message as AMQP carries it: what the publisher sends. The seam makes one of each [`ichido::broker::Outgoing`], and the source of a
 //! delivery that it sends elsewhere.
 
 use lapin::{
@@ -45,7 +45,7 @@ impl Envelope {
     ///
     /// # Errors
     /// If a name is longer than AMQP allows, or the headers are more than fit into a frame.
-    pub fn of(message: &ichido::Outgoing) -> Result<Self> {
+    pub fn of(message: &ichido::broker::Outgoing) -> Result<Self> {
         let mut headers = FieldTable::default();
         for (header, value) in &message.headers {
             headers.insert(name("header", header)?, text(value));
@@ -140,8 +140,8 @@ fn without_history(headers: &FieldTable) -> FieldTable {
 mod tests {
     use super::*;
 
-    fn outgoing<const N: usize>(id: &str, headers: [(&str, &str); N]) -> ichido::Outgoing {
-        ichido::Outgoing {
+    fn outgoing<const N: usize>(id: &str, headers: [(&str, &str); N]) -> ichido::broker::Outgoing {
+        ichido::broker::Outgoing {
             id: id.to_owned(),
             origin: "here".into(),
             queue: None,

@@ -25,7 +25,7 @@ pub(crate) const REDELIVERED: &str = "x-ichido-redelivered";
 const LEGACY: &str = "x-mutex-id";
 
 /// Longer ids do not fit into `ichido_mutex`.
-const LONGEST: usize = ichido::backend::LONGEST_ID;
+const LONGEST: usize = ichido::broker::LONGEST_ID;
 
 /// The mutex id in a message's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 //! | `depths` | how full the queues are |
 //! | `management`, `http` | what AMQP does not tell: unacknowledged messages, bindings; and the policy that mirrors queues |
 //! | `link` | one connection, made again when it is lost; its state |
-//! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::Broker`] and [`ichido::Source`] |
+//! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::broker::Broker`] and [`ichido::broker::Source`] |
 //! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
 //! | `source`, `delivery` | receives and settles; what was received |
 //! | `dead_letters` | reads dead letters without taking them |

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use ichido::Unpublished;
+use ichido::broker::Unpublished;
 
 use crate::{
     Broker, Envelope, State,

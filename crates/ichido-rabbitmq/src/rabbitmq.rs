@@ -1,4 +1,4 @@
-//! A queue at RabbitMQ as ichido's core knows it: [`ichido::Broker`], on a publisher and sources. The relay publishes through it,
+//! A queue at RabbitMQ as ichido's core knows it: [`ichido::broker::Broker`], on a publisher and sources. The relay publishes through it,
 //! the reader of a pool receives from it.
 
 use std::sync::{
@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ichido::{Outgoing, Unpublished};
+use ichido::broker::{Outgoing, Unpublished};
 use tokio::time::timeout;
 
 use crate::{
@@ -116,12 +116,12 @@ impl RabbitMq {
         trouble(self.publisher.state())
     }
 
-    async fn counted(&self, management: &Management) -> Result<ichido::Depths> {
+    async fn counted(&self, management: &Management) -> Result<ichido::broker::Depths> {
         let queue = management.counts(&self.topology.queue).await?;
         let busy = management.counts(&self.topology.busy_queue).await?;
         let dead = management.counts(&self.topology.dead_letter_queue).await?;
         let out = queue.total.saturating_sub(queue.ready);
-        Ok(ichido::Depths { ready: queue.ready, unacknowledged: Some(out), busy: busy.total, dead: dead.total })
+        Ok(ichido::broker::Depths { ready: queue.ready, unacknowledged: Some(out), busy: busy.total, dead: dead.total })
     }
 
     /// How full its queues are.
@@ -133,7 +133,7 @@ impl RabbitMq {
     }
 }
 
-impl ichido::Broker for RabbitMq {
+impl ichido::broker::Broker for RabbitMq {
     type Source = Deliveries;
 
     /// In time: see [`PublisherSettings::publish_deadline`]. What AMQP cannot carry is refused, and the others go their way.
@@ -162,7 +162,7 @@ impl ichido::Broker for RabbitMq {
     }
 
     /// With what is out and not acknowledged, if the management API was given.
-    async fn depths(&self) -> Result<ichido::Depths, String> {
+    async fn depths(&self) -> Result<ichido::broker::Depths, String> {
         if let Some(management) = &self.management {
             match self.counted(management).await {
                 Ok(counted) => return Ok(counted),
@@ -170,7 +170,7 @@ impl ichido::Broker for RabbitMq {
             }
         }
         let seen = self.topology.depths(&self.broker).await.map_err(|error| error.to_string())?;
-        Ok(ichido::Depths {
+        Ok(ichido::broker::Depths {
             ready: seen.queue.into(),
             unacknowledged: None,
             busy: seen.busy.into(),

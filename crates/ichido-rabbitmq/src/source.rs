@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use ichido::{RowName, Unpublished};
+use ichido::broker::{RowName, Unpublished};
 use lapin::{
     Channel, Connection, Consumer,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},

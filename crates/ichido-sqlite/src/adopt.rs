@@ -7,8 +7,8 @@ use ichido::{
         Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, checks_in, free_name, listed,
         plain_default,
     },
-    backend::{ClaimIndex, Conditions, Sample},
 };
+use ichido_sql::{ClaimIndex, Conditions, Sample};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteRow},

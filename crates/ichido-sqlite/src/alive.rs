@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ichido::ProcessId;
+use ichido::store::ProcessId;
 
 use crate::turn::open;
 

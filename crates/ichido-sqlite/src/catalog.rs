@@ -1,10 +1,8 @@
 //! Looks at a queue's table and refuses what cannot work, naming the thing and the nearest match. What it finds goes to
 //! `statements`.
 
-use ichido::{
-    Error, Place, Queue, Result, Table,
-    backend::{self, Mapping},
-};
+use ichido::{Error, Queue, Result, Table, message::Place};
+use ichido_sql::Mapping;
 use sqlx::{Row, SqliteConnection};
 
 use crate::{
@@ -31,7 +29,7 @@ pub(crate) async fn business_table(
     to_come: Option<Column>,
 ) -> Result<Rows> {
     if table.schema.as_deref().is_some_and(|schema| schema != "main") {
-        return Err(backend::unfit(queue, "table", "SQLite's business tables are in the schema `main`"));
+        return Err(ichido_sql::unfit(queue, "table", "SQLite's business tables are in the schema `main`"));
     }
     let (mut columns, primary) = columns(connection, queue, table).await?;
     columns.extend(to_come);
@@ -101,12 +99,13 @@ async fn no_table(connection: &mut SqliteConnection, queue: &Queue, table: &Tabl
         Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
         Err(error) => return error.into(),
     };
-    backend::unknown_table(queue, table, tables.iter().map(String::as_str))
+    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
 }
 
 fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {
     let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)).cloned();
-    found.ok_or_else(|| backend::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
+    found
+        .ok_or_else(|| ichido_sql::unknown_column(&queue.name, name, columns.iter().map(|column| column.name.as_str())))
 }
 
 /// The key must be the primary key, or the columns of a unique index that cannot be null.
@@ -141,7 +140,7 @@ async fn refuse_key(
             return Ok(());
         }
     }
-    Err(backend::unfit(
+    Err(ichido_sql::unfit(
         queue,
         "key",
         format!(
@@ -159,7 +158,7 @@ fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
         () if !owner.can_hold_text() => "must be TEXT, VARCHAR(36) or CHAR(36)",
         () => return Ok(()),
     };
-    Err(backend::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
+    Err(ichido_sql::unfit(queue, "owner", format!("the column `{}` {reason}", owner.name)))
 }
 
 /// Without a type a column holds 1 and '1' side by side, and neither finds the other.
@@ -186,7 +185,7 @@ fn refuse_status(queue: &Queue, table: &Table, column: &Column) -> Result<()> {
     for (at, one) in values.iter().enumerate() {
         if let Some(other) = values[..at].iter().find(|other| same(one, other)) {
             let column = &column.name;
-            return Err(backend::unfit(
+            return Err(ichido_sql::unfit(
                 queue,
                 "status",
                 format!("`{one}` and `{other}` are equal for the column `{column}`"),

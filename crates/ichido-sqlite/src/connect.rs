@@ -1,19 +1,25 @@
 //! Connections: one that writes, with the guard that lets nobody but ichido commit, and a few that only read.
 
 use std::{
+    error::Error as StdError,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use ichido::{Bell, Error, Queue, Result, backend};
+use ichido::{
+    Error, Queue, Result,
+    process::Bell,
+    store::{Database, Wakeups},
+};
 use sqlx::{
-    Connection, SqlitePool,
+    Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
+    Tx,
     alive::Alive,
     fault, schema,
     sql_action::Rendered,
@@ -55,6 +61,44 @@ pub(crate) struct Shared {
     pub(crate) rendered: Rendered,
 }
 
+impl Database for Sqlite {
+    type Tx = Tx;
+    type Connection = SqliteConnection;
+
+    fn connection(tx: &mut Tx) -> &mut SqliteConnection {
+        tx.connection()
+    }
+
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_fault(cause)
+    }
+
+    async fn prepare(&self) -> Result<()> {
+        self.queues().await.map(|_| ())
+    }
+
+    /// The same database and queues through connections of its own.
+    fn apart(&self) -> Self {
+        Sqlite::with(self.shared.clone())
+    }
+
+    /// A process is alive as long as it holds its lock: nobody dies of an outage.
+    fn patience(&self, _lease: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    async fn ping(&self) -> Result<()> {
+        sqlx::query("select 1").execute(&self.readers).await.map_err(|error| self.unreachable(error))?;
+        Ok(())
+    }
+}
+
+impl Wakeups for Sqlite {
+    fn bell(&self) -> &Bell {
+        &self.shared.bell
+    }
+}
+
 impl Sqlite {
     /// The database in this file (`sqlite://ichido.db`). Nothing is opened yet, and only `migrate` creates the file.
     ///
@@ -88,11 +132,6 @@ impl Sqlite {
             rendered: Rendered::default(),
         };
         Ok(Sqlite::with(Arc::new(shared)))
-    }
-
-    /// The same database and queues through connections of its own.
-    pub(crate) fn alone(&self) -> Self {
-        Sqlite::with(self.shared.clone())
     }
 
     fn with(shared: Arc<Shared>) -> Self {
@@ -144,7 +183,7 @@ impl Sqlite {
     /// The statements of a queue.
     pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
         let all = self.queues().await?;
-        let unknown = || backend::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
         all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
     }
 
@@ -165,7 +204,7 @@ impl Sqlite {
             for queue in &self.shared.queues {
                 made.push(crate::catalog::look(&mut connection, queue).await?);
             }
-            backend::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
+            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)
         });
         made.await.map(Vec::as_slice)

@@ -3,7 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ichido::{Key, MutexRow, Mutexes, Orphan, ParkedState, ProcessId, RawRow, Result};
+use ichido::{
+    Key, Result,
+    broker::{MutexFilter, MutexRow, Orphan, RawRow},
+    inspect::ParkedState,
+    store::ProcessId,
+};
 use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
 
 use crate::{
@@ -19,12 +24,12 @@ use crate::{
 const MOST: i64 = 10_000;
 
 impl Sqlite {
-    pub(crate) async fn mutexes_of(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    pub(crate) async fn mutexes_of(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         let queue = self.queue(queue).await?;
         queue.mutex()?;
         let (after, keys, most) = match which {
-            Mutexes::After(after, most) => (after.map_or("", id), None, i64::try_from(most).unwrap_or(i64::MAX)),
-            Mutexes::These(keys) | Mutexes::Probed(keys) => ("", Some(keys), i64::MAX),
+            MutexFilter::After(after, most) => (after.map_or("", id), None, i64::try_from(most).unwrap_or(i64::MAX)),
+            MutexFilter::These(keys) | MutexFilter::Probed(keys) => ("", Some(keys), i64::MAX),
         };
         let keys = keys.map(|keys| serde_json::to_string(&keys.iter().map(id).collect::<Vec<_>>())).transpose()?;
         let rows = sqlx::query(

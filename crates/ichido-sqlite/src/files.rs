@@ -1,18 +1,21 @@
 //! Files that belong to a transaction: whether it was committed. The files themselves are the core's.
 
-use ichido::{FileSetId, ProcessId, Result};
+use ichido::{
+    Result,
+    store::{FileSetId, Files, ProcessId},
+};
 use sqlx::Row;
 
 use crate::{Sqlite, Tx, transaction::broken};
 
-impl Sqlite {
-    pub(crate) async fn note_set(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
+impl Files for Sqlite {
+    async fn note_files(&self, tx: &mut Tx, set: FileSetId) -> Result<()> {
         let note = sqlx::query("insert into ichido_files (stage, number, revoked) values (?, ?, 0)");
         note.bind(set.stage.to_string()).bind(set.number).execute(tx.connection()).await.map(|_| ()).map_err(broken)
     }
 
     /// Whoever has the turn decides.
-    pub(crate) async fn decide_set(&self, set: FileSetId) -> Result<bool> {
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
         self.queues().await?;
         let mut tx = self.begin_tx().await?;
         let revoke = sqlx::query("insert or ignore into ichido_files (stage, number, revoked) values (?, ?, 1)");
@@ -26,7 +29,7 @@ impl Sqlite {
     }
 
     /// What was revoked long ago is forgotten, too: nobody can still be about to commit it.
-    pub(crate) async fn forget_sets(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let forget = "delete from ichido_files where stage = ? and number = coalesce(?, number) and revoked = 0 \
              or revoked = 1 and noted_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-1 day')";

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ichido::{
-    Flag, Flags, ProcessId, Registration, RequestState, Result,
-    backend::{self, Other},
+    Result,
+    process::{Flag, Flags, RequestState},
+    store::{ProcessId, Registration},
 };
+use ichido_sql::Other;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::Sqlite;
@@ -43,15 +45,8 @@ impl Sqlite {
         Ok(None)
     }
 
-    pub(crate) async fn quit_request(&self, process: ProcessId, request_id: &str) -> Result<()> {
-        let mut tx = self.begin_tx().await?;
-        let quit = sqlx::query("delete from ichido_process_request where process = ? and request_id = ?");
-        quit.bind(process.to_string()).bind(request_id).execute(tx.connection()).await?;
-        tx.commit().await
-    }
-
     pub(crate) async fn write_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
-        backend::refuse_request_id(request_id)?;
+        ichido::store::refuse_request_id(request_id)?;
         self.queues().await?;
         let column = match flag {
             Flag::Stop => "stopped",
@@ -80,7 +75,7 @@ impl Sqlite {
         };
         let served = served.await?.iter().map(read).collect::<Result<Vec<_>>>()?;
         let flags = sqlx::query("select request_id, stopped, paused from ichido_request where stopped or paused");
-        Ok(backend::requests(served, flags_in(&flags.fetch_all(&self.readers).await?, 0)?))
+        Ok(ichido_sql::requests(served, flags_in(&flags.fetch_all(&self.readers).await?, 0)?))
     }
 }
 

@@ -4,10 +4,8 @@
 
 use std::sync::Arc;
 
-use ichido::{
-    Delivery, Error, Key, ProcessId, Result,
-    backend::{Conditions, Heads, Owned},
-};
+use ichido::{Delivery, Error, Key, Result, store::ProcessId};
+use ichido_sql::{Conditions, Heads, Owned};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{

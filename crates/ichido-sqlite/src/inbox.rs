@@ -5,9 +5,13 @@
 //! There is one transaction at a time, so nobody else is ever about to insert the same id. A row without `done_at` is the own one.
 
 use ichido::{
-    Claim, Delivery, Found, GuardBy, Key, ProcessId, Result, Retention,
-    backend::{self, NOTES_AT_A_TIME, payload_hash},
+    Delivery, Key, Result,
+    broker::Found,
+    message::{Claim, GuardBy},
+    process::Retention,
+    store::ProcessId,
 };
+use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
 use sqlx::{Row, SqliteConnection};
 
 use crate::{Sqlite, statements::Statements};
@@ -33,7 +37,7 @@ pub(crate) async fn enter(
     );
     let enter = enter.bind(id(delivery)).bind(&*queue.queue).bind(&*hash);
     if enter.execute(&mut *tx).await?.rows_affected() == 1 {
-        let new = Found::Free(backend::Past::standing(None));
+        let new = Found::Free(ichido_sql::Past::standing(None));
         return Ok(if matches!(known, Found::Free(_)) { known } else { new });
     }
     let there = sqlx::query("select hash from ichido_inbox where id = ?").bind(id(delivery)).fetch_one(tx).await?;
@@ -137,7 +141,7 @@ impl Sqlite {
 
     /// Forgets ids of messages that were done long ago, some at a time.
     pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
-        let ms = backend::wait_ms(retention.inbox);
+        let ms = ichido::message::wait_ms(retention.inbox);
         let age = format!("-{}.{:03} seconds", ms / 1000, ms % 1000);
         let old =
             sqlx::query("select 1 from ichido_inbox where done_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) limit 1");

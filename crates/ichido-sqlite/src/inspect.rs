@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    Flag, Inspect, MessageId, MigrateOptions, Migration, MutexRow, Mutexes, Operate, Orphan, Overview, Parked,
-    ParkedFilter, ProcessState, QueueCounts, RequestState, Result, Statement, backend, stat::StatRow,
+    Inspect, MessageId, Operate, Result,
+    broker::{MutexFilter, MutexRow, Orphan},
+    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
+    process::{Flag, RequestState},
+    stat::StatRow,
+    store::{MigrateOptions, Migration},
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -108,12 +112,12 @@ impl Inspect for Sqlite {
             let mut connection = self.readers.acquire().await?;
             let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
             if !groups.is_some_and(|groups| groups.all) && !by_index {
-                warnings.push(backend::no_claim_index(&queue.queue));
+                warnings.push(ichido_sql::no_claim_index(&queue.queue));
             }
             if let Some(groups) = groups
                 && self.scans(&groups.walk).await?
             {
-                warnings.push(backend::no_group_index(&queue.queue));
+                warnings.push(ichido_sql::no_group_index(&queue.queue));
             }
         }
         warnings.extend(self.long_messages(lease).await?);
@@ -125,7 +129,7 @@ impl Inspect for Sqlite {
         Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 
-    async fn mutexes(&self, queue: &str, which: Mutexes<'_>) -> Result<Vec<MutexRow>> {
+    async fn mutexes(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
         self.mutexes_of(queue, which).await
     }
 
@@ -142,22 +146,11 @@ impl Sqlite {
         Ok(steps.any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")))
     }
 
-    pub(crate) async fn longest(&self, queue: &str, time: Duration) -> Result<()> {
-        let mut tx = self.begin_tx().await?;
-        let note = sqlx::query(
-            "insert into ichido_longest (queue, longest_us) values (?1, ?2) on conflict (queue) do update \
-             set longest_us = excluded.longest_us, at = excluded.at where longest_us < excluded.longest_us",
-        );
-        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        note.bind(queue).bind(time).execute(tx.connection()).await?;
-        tx.commit().await
-    }
-
     async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
         let long =
             sqlx::query("select queue, longest_us from ichido_longest order by queue").fetch_all(&self.readers).await?;
         let read = |row: &sqlx::sqlite::SqliteRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        Ok(backend::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
+        Ok(ichido_sql::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
     }
 
     async fn process_states(&self) -> Result<Vec<ProcessState>> {

@@ -53,7 +53,6 @@ mod sending;
 mod sql_action;
 mod statements;
 mod stats;
-mod store;
 mod transaction;
 mod turn;
 mod value;

@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Key, Message, ProcessId, Result,
-    backend::{self, Claims, Heads, LowerBound, Owned, Past, Start},
+    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    store::{Failure, ProcessId, Queues, Registration},
 };
+use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
     Sqlite,
     groups::free_group,
+    outbox::send_guarded,
+    sending::{delay, send_managed, send_row},
     statements::{Kind, Statements},
     value,
 };
@@ -46,15 +49,104 @@ impl Claims for Claimer<'_> {
     }
 }
 
-impl Sqlite {
-    pub(crate) async fn claim_from(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
+impl Queues for Sqlite {
+    async fn send(
+        &self,
+        connection: &mut SqliteConnection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> Result<Vec<MessageId>> {
+        let queue = self.queue(queue).await?;
+        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            sent.push(match queue.rows.kind {
+                Kind::Managed => send_managed(connection, queue, message).await?,
+                Kind::Mutex => send_guarded(connection, queue, message).await?,
+                Kind::Table => send_row(connection, queue, message).await?,
+            });
+        }
+        for (key, due) in ichido_sql::delayed(&sent, messages) {
+            delay(connection, queue, key, due).await?;
+        }
+        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
+    }
+
+    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         if !self.shared.alive.is_ours(process) {
             return Err(Error::LostClaim);
         }
-        backend::claim(&Claimer { store: self, process, queue }, count).await
+        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
     }
 
+    async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
+        let queue = self.queue(queue).await?;
+        let mut connection = self.readers.acquire().await?;
+        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
+        let own = own.fetch_all(&mut *connection).await?;
+        deliveries(&mut connection, queue, process, &own).await
+    }
+
+    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
+            free(tx.connection(), self.queue(queue).await?, owner, &freed).await?;
+        }
+        tx.commit().await
+    }
+
+    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+        let mut tx = self.begin_tx().await?;
+        if !self.park_in(tx.connection(), delivery, failure).await? {
+            tx.rollback().await?;
+            return Ok(false);
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
+        let due = sqlx::query(
+            "select distinct queue from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
+             and queue in (select value from json_each(?))",
+        );
+        let due = due.bind(serde_json::to_string(&queues)?).fetch_all(&self.readers).await?;
+        let mut returned = 0;
+        for row in due {
+            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
+        }
+        Ok(returned)
+    }
+
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        for queue in by.queues.keys() {
+            self.tidy_queue(self.queue(queue).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// One statement: it sees all of them at the same moment.
+    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let mut looks = Vec::with_capacity(queues.len());
+        for queue in queues {
+            looks.push(&*self.queue(queue).await?.drained);
+        }
+        let all = format!("select {}", looks.join(", "));
+        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.readers).await?;
+        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
+    }
+
+    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
+        self.claimable(queue).await.map(Some)
+    }
+}
+
+impl Sqlite {
     /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the
     /// right to write. A look without it comes first, so that an empty queue costs no write.
     async fn claim_rows(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
@@ -91,40 +183,10 @@ impl Sqlite {
         Ok(known.fetch_optional(connection).await?.is_some())
     }
 
-    pub(crate) async fn claimed_by(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        let mut connection = self.readers.acquire().await?;
-        let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = own.fetch_all(&mut *connection).await?;
-        deliveries(&mut connection, queue, process, &own).await
-    }
-
-    /// One statement: it sees all of them at the same moment.
-    pub(crate) async fn undrained_of(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = format!("select {}", looks.join(", "));
-        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.readers).await?;
-        backend::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
-    }
-
     pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
         let queue = self.queue(queue).await?;
         let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.readers).await?;
         Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-
-    pub(crate) async fn release_all(&self, deliveries: &[Delivery]) -> Result<()> {
-        let mut tx = self.begin_tx().await?;
-        for ((queue, owner), freed) in backend::by_owner(deliveries) {
-            free(tx.connection(), self.queue(queue).await?, owner, &freed).await?;
-        }
-        tx.commit().await
     }
 }
 

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::{Error, MigrateOptions, Migration, Result, backend::Waiting};
+use ichido::{
+    Error, Result,
+    store::{MigrateOptions, Migration},
+};
+use ichido_sql::Waiting;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
 use crate::{

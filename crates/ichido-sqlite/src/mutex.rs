@@ -4,13 +4,17 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    ClaimBy, Delivery, Error, Found, Guard, GuardBy, Guarded, Key, ParkedState, ProcessId, Queue, Result,
-    backend::{self, Past},
+    Delivery, Error, Guarded, Key, Queue, Result,
+    broker::{Found, Guard},
+    inspect::ParkedState,
+    message::{ClaimBy, GuardBy},
+    store::{Mutexes, ProcessId},
 };
+use ichido_sql::Past;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
-    Sqlite,
+    Sqlite, Tx,
     inbox::{enter, mark_received},
     messages::key_list,
     quote,
@@ -29,7 +33,7 @@ pub(crate) struct Mutex {
 impl Mutex {
     pub(crate) fn new(queue: &Queue, rules: &Guarded) -> Result<Self> {
         if rules.claim == ClaimBy::Lock && rules.by == GuardBy::Mutex {
-            return Err(backend::unfit(queue, "claim", NO_LOCK));
+            return Err(ichido_sql::unfit(queue, "claim", NO_LOCK));
         }
         let name = quote::literal(&queue.name)?;
         let claim = format!(
@@ -48,17 +52,44 @@ impl Mutex {
 impl Statements {
     /// What only a broker's queue has.
     pub(crate) fn mutex(&self) -> Result<&Mutex> {
-        self.mutex.as_ref().ok_or_else(|| backend::no_broker(&self.queue))
+        self.mutex.as_ref().ok_or_else(|| ichido_sql::no_broker(&self.queue))
     }
 }
 
-impl Sqlite {
-    pub(crate) async fn guard_of(&self, queue: &str) -> Result<Guard> {
+impl Mutexes for Sqlite {
+    async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
         let rules = queue.mutex()?.rules.clone();
         Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
     }
 
+    async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
+        self.guard_in(tx.connection(), delivery).await
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        let queue = self.queue(queue).await?;
+        let mutex = queue.mutex()?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        if !self.shared.alive.is_ours(process) {
+            return Err(Error::LostClaim);
+        }
+        let mut tx = self.begin_tx().await?;
+        if !self.is_known(tx.connection(), process).await? {
+            tx.rollback().await?;
+            return Err(Error::LostClaim);
+        }
+        let open =
+            if queue.has_inbox() { mark_received(tx.connection(), process, queue, keys).await? } else { keys.to_vec() };
+        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(&open));
+        claim.execute(tx.connection()).await?;
+        let there = look(tx.connection(), mutex, &open, Some(process)).await?;
+        tx.commit().await?;
+        Ok(keys.iter().map(|key| there.get(&key.columns()[0]).copied().unwrap_or(Found::Nothing)).collect())
+    }
+}
+
+impl Sqlite {
     /// The name of this database.
     pub(crate) async fn origin(&self) -> Result<Arc<str>> {
         let read = || async {
@@ -82,27 +113,6 @@ impl Sqlite {
             found => Ok(found),
         }
     }
-
-    pub(crate) async fn claim_keys(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
-        let queue = self.queue(queue).await?;
-        let mutex = queue.mutex()?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        if !self.shared.alive.is_ours(process) {
-            return Err(Error::LostClaim);
-        }
-        let mut tx = self.begin_tx().await?;
-        if !self.is_known(tx.connection(), process).await? {
-            tx.rollback().await?;
-            return Err(Error::LostClaim);
-        }
-        let open =
-            if queue.has_inbox() { mark_received(tx.connection(), process, queue, keys).await? } else { keys.to_vec() };
-        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(&open));
-        claim.execute(tx.connection()).await?;
-        let there = look(tx.connection(), mutex, &open, Some(process)).await?;
-        tx.commit().await?;
-        Ok(keys.iter().map(|key| there.get(&key.columns()[0]).copied().unwrap_or(Found::Nothing)).collect())
-    }
 }
 
 /// What there is of these messages, for who owns what is free: a process that has marked it as its own, or nobody yet.
@@ -124,7 +134,7 @@ fn found(row: &SqliteRow, free: Option<ProcessId>) -> Result<Found> {
         Some(state) => Some(Past::new(state, row.try_get(3)?, row.try_get(4)?)),
         None => None,
     };
-    Ok(backend::found(owner == free, owner, state.map(ParkedState::read), past.as_ref()))
+    Ok(ichido_sql::found(owner == free, owner, state.map(ParkedState::read), past.as_ref()))
 }
 
 /// Why a row cannot be locked.

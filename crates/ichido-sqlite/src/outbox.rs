@@ -3,9 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    Circulating, Delivery, Guarded, Key, Message, NewMessage, Outbox, Outgoing, ProcessId, Publication, Result, Unsent,
-    backend::{self, MOST_COUNTED, Sent},
+    Delivery, Guarded, Key, Message, NewMessage, Result,
+    broker::{Circulating, OutboxState, Outgoing, Publication, Unsent},
+    inspect::MOST_COUNTED,
+    store::{Outbox, ProcessId},
 };
+use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{Sqlite, statements::Statements};
@@ -13,8 +16,12 @@ use crate::{Sqlite, statements::Statements};
 /// Now, as times are written here.
 const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
 
-impl Sqlite {
-    pub(crate) async fn publish_in(
+impl Outbox for Sqlite {
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        ichido_sql::broker_queues(&self.shared.queues)
+    }
+
+    async fn publish(
         &self,
         connection: &mut SqliteConnection,
         queue: &str,
@@ -22,10 +29,10 @@ impl Sqlite {
     ) -> Result<Vec<String>> {
         let queue = self.queue(queue).await?;
         queue.mutex()?;
-        backend::refuse_publications(&queue.queue, queue.payload_limit, messages)?;
+        ichido_sql::refuse_publications(&queue.queue, queue.payload_limit, messages)?;
         let mut ids = Vec::with_capacity(messages.len());
         for message in messages {
-            let id = backend::new_id();
+            let id = ichido_sql::new_id();
             let insert = sqlx::query(
                 "insert into ichido_outbox (id, queue, exchange, routing_key, headers, payload) values (?, ?, ?, ?, ?, ?)",
             );
@@ -37,7 +44,7 @@ impl Sqlite {
         Ok(ids)
     }
 
-    pub(crate) async fn unsent_of(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         let queue = self.queue(queue).await?;
         let unsent = format!(
             "select number, edition, attempts, id, mutex is not null, exchange, routing_key, headers, payload, \
@@ -50,7 +57,7 @@ impl Sqlite {
         unsent.iter().map(|row| read(row, queue, &origin)).collect()
     }
 
-    pub(crate) async fn take_turn_of(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
         let queue = self.queue(queue).await?;
         let lasts = after(queue.mutex()?.rules.relay_after);
         let take = format!(
@@ -65,13 +72,76 @@ impl Sqlite {
         Ok(taken)
     }
 
-    pub(crate) async fn leave_turn_of(&self, relay: ProcessId, queue: &str) -> Result<()> {
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let leave = sqlx::query("delete from ichido_relay where queue = ? and owner = ?");
         leave.bind(queue).bind(relay.to_string()).execute(tx.connection()).await?;
         tx.commit().await
     }
 
+    async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
+        self.published(published).await
+    }
+
+    async fn note_unpublished(&self, _: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.unpublished(unsent, error, wait).await
+    }
+
+    async fn keep(&self, message: &Message) -> Result<bool> {
+        let queue = self.queue(&message.queue).await?;
+        queue.refuse_key(&message.key)?;
+        let mut tx = self.begin_tx().await?;
+        match keep_in(tx.connection(), queue, message).await {
+            Ok(kept) => {
+                tx.commit().await?;
+                Ok(kept)
+            }
+            Err(error) => {
+                tx.rollback().await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
+        let queue = self.queue(queue).await?;
+        let ms = ichido::message::wait_ms(age);
+        let old = sqlx::query(
+            "select m.id from ichido_mutex m join ichido_outbox o on o.mutex = m.id where m.queue = ?1 and m.owner is null \
+             and o.published_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2) order by o.published_at limit ?3",
+        );
+        let old = old.bind(&*queue.queue).bind(format!("-{}.{:03} seconds", ms / 1000, ms % 1000));
+        let old = old.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.readers).await?;
+        let old: Vec<Key> =
+            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        if old.is_empty() {
+            return Ok(Circulating::default());
+        }
+        let failed = sqlx::query("select count(*) from ichido_parked where queue = ? and state = 'dead'");
+        let failed: i64 = failed.bind(&*queue.queue).fetch_one(&self.readers).await?.try_get(0)?;
+        Ok(Circulating { old, failed: failed.unsigned_abs() })
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        let queue = self.queue(queue).await?;
+        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        let ids: Vec<_> = keys.iter().map(|key| &key.columns()[0]).collect();
+        let free = sqlx::query(
+            "select m.id from json_each(?1) k join ichido_mutex m on m.id = k.value where m.queue = ?2 and m.owner is null \
+             order by k.key limit ?3",
+        );
+        let mut tx = self.begin_tx().await?;
+        let free = free.bind(serde_json::to_string(&ids)?).bind(&*queue.queue);
+        let free = free.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(tx.connection()).await?;
+        let free: Vec<Key> =
+            free.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
+        republish(tx.connection(), queue, &free).await?;
+        tx.commit().await?;
+        Ok(free.len() as u64)
+    }
+}
+
+impl Sqlite {
     pub(crate) async fn published(&self, published: &[&Unsent]) -> Result<()> {
         let numbers: Vec<_> = published.iter().map(|unsent| [unsent.number, unsent.edition]).collect();
         let numbers = serde_json::to_string(&numbers)?;
@@ -99,60 +169,7 @@ impl Sqlite {
         tx.commit().await
     }
 
-    pub(crate) async fn keep_message(&self, message: &Message) -> Result<bool> {
-        let queue = self.queue(&message.queue).await?;
-        queue.refuse_key(&message.key)?;
-        let mut tx = self.begin_tx().await?;
-        match keep_in(tx.connection(), queue, message).await {
-            Ok(kept) => {
-                tx.commit().await?;
-                Ok(kept)
-            }
-            Err(error) => {
-                tx.rollback().await?;
-                Err(error)
-            }
-        }
-    }
-
-    pub(crate) async fn circulating_of(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
-        let queue = self.queue(queue).await?;
-        let ms = backend::wait_ms(age);
-        let old = sqlx::query(
-            "select m.id from ichido_mutex m join ichido_outbox o on o.mutex = m.id where m.queue = ?1 and m.owner is null \
-             and o.published_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2) order by o.published_at limit ?3",
-        );
-        let old = old.bind(&*queue.queue).bind(format!("-{}.{:03} seconds", ms / 1000, ms % 1000));
-        let old = old.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&self.readers).await?;
-        let old: Vec<Key> =
-            old.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
-        if old.is_empty() {
-            return Ok(Circulating::default());
-        }
-        let failed = sqlx::query("select count(*) from ichido_parked where queue = ? and state = 'dead'");
-        let failed: i64 = failed.bind(&*queue.queue).fetch_one(&self.readers).await?.try_get(0)?;
-        Ok(Circulating { old, failed: failed.unsigned_abs() })
-    }
-
-    pub(crate) async fn publish_keys_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
-        let queue = self.queue(queue).await?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        let ids: Vec<_> = keys.iter().map(|key| &key.columns()[0]).collect();
-        let free = sqlx::query(
-            "select m.id from json_each(?1) k join ichido_mutex m on m.id = k.value where m.queue = ?2 and m.owner is null \
-             order by k.key limit ?3",
-        );
-        let mut tx = self.begin_tx().await?;
-        let free = free.bind(serde_json::to_string(&ids)?).bind(&*queue.queue);
-        let free = free.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(tx.connection()).await?;
-        let free: Vec<Key> =
-            free.iter().map(|row| Ok(Key::new([row.try_get::<String, _>(0)?]))).collect::<Result<_>>()?;
-        republish(tx.connection(), queue, &free).await?;
-        tx.commit().await?;
-        Ok(free.len() as u64)
-    }
-
-    pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<Outbox>> {
+    pub(crate) async fn outbox_of(&self, queue: &Statements) -> Result<Option<OutboxState>> {
         if queue.mutex.is_none() {
             return Ok(None);
         }
@@ -164,7 +181,7 @@ impl Sqlite {
         );
         let row = sqlx::query(AssertSqlSafe(counts)).bind(&*queue.queue).fetch_one(&self.readers).await?;
         let unpublished = row.try_get::<i64, _>(0)?.unsigned_abs();
-        Ok(Some(Outbox::new(unpublished, row.try_get(1)?, row.try_get(2)?)))
+        Ok(Some(OutboxState::new(unpublished, row.try_get(1)?, row.try_get(2)?)))
     }
 }
 
@@ -175,7 +192,7 @@ pub(crate) async fn send_guarded(
     message: &NewMessage,
 ) -> Result<Sent> {
     let Guarded { exchange, routing_key, .. } = &queue.mutex()?.rules;
-    let (id, delayed) = (backend::new_id(), message.due.is_some());
+    let (id, delayed) = (ichido_sql::new_id(), message.due.is_some());
     let guard = sqlx::query("insert into ichido_mutex (id, queue, owner) values (?, ?, ?)").bind(&id);
     let guard = guard.bind(&*queue.queue).bind(delayed.then(|| ProcessId::NOBODY.to_string()));
     guard.execute(&mut *connection).await?;
@@ -225,7 +242,7 @@ async fn keep_in(tx: &mut SqliteConnection, queue: &Statements, message: &Messag
 
 /// So long after now, as SQLite counts.
 fn after(time: Duration) -> String {
-    let ms = backend::wait_ms(time);
+    let ms = ichido::message::wait_ms(time);
     format!("+{}.{:03} seconds", ms / 1000, ms % 1000)
 }
 

@@ -3,10 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{
-    Delivery, Failure, Key, MessageId, Registration, Result,
-    backend::{self, Note},
-};
+use ichido::{Delivery, Key, MessageId, Result, store::Failure};
+use ichido_sql::Note;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
@@ -19,16 +17,6 @@ use crate::{
 };
 
 impl Sqlite {
-    pub(crate) async fn park_message(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        let mut tx = self.begin_tx().await?;
-        if !self.park_in(tx.connection(), delivery, failure).await? {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
     /// Parks in a transaction that is there; false if the claim was gone.
     pub(crate) async fn park_in(
         &self,
@@ -66,22 +54,8 @@ impl Sqlite {
         Ok(true)
     }
 
-    pub(crate) async fn return_all_due(&self, by: &Registration) -> Result<u64> {
-        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
-        let due = sqlx::query(
-            "select distinct queue from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
-             and queue in (select value from json_each(?))",
-        );
-        let due = due.bind(serde_json::to_string(&queues)?).fetch_all(&self.readers).await?;
-        let mut returned = 0;
-        for row in due {
-            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
-        }
-        Ok(returned)
-    }
-
     /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten.
-    async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
+    pub(crate) async fn return_due_of(&self, queue: &Statements) -> Result<u64> {
         let mut tx = self.begin_tx().await?;
         let due = sqlx::query(
             "select key from ichido_parked where queue = ? and state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
@@ -107,15 +81,8 @@ impl Sqlite {
         Ok(back.len() as u64)
     }
 
-    pub(crate) async fn tidy_all(&self, by: &Registration) -> Result<()> {
-        for queue in by.queues.keys() {
-            self.tidy_queue(self.queue(queue).await?).await?;
-        }
-        Ok(())
-    }
-
     /// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
-    async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
+    pub(crate) async fn tidy_queue(&self, queue: &Statements) -> Result<()> {
         let mut last = String::new();
         loop {
             let page = sqlx::query(
@@ -205,7 +172,7 @@ impl Sqlite {
             tx.rollback().await?;
             return match changed {
                 Err(error) if queue.rows.kind == Kind::Managed && fault::is_unique(&error) => {
-                    Err(backend::unique_taken(&queue.queue, key))
+                    Err(ichido_sql::unique_taken(&queue.queue, key))
                 }
                 changed => Ok(changed? == 1),
             };
@@ -215,7 +182,7 @@ impl Sqlite {
         let published = republish(tx.connection(), queue, std::slice::from_ref(key)).await?;
         if published == 0 && verb == "retry" && queue.mutex.is_some() {
             tx.rollback().await?;
-            return Err(backend::nothing_kept(&queue.queue, key));
+            return Err(ichido_sql::nothing_kept(&queue.queue, key));
         }
         if let Some(hash) = hash {
             shut(tx.connection(), queue, key, hash).await?;
@@ -239,7 +206,7 @@ pub(crate) async fn write_note(tx: &mut SqliteConnection, queue: &Statements, ke
             );
             let past = past.bind(&*queue.queue).bind(&key).fetch_one(&mut *tx).await?;
             let (at, past): (String, Option<String>) = (past.try_get(0)?, past.try_get(1)?);
-            Some(ichido::history(past.as_deref(), note.attempts, at, error))
+            Some(ichido::inspect::history(past.as_deref(), note.attempts, at, error))
         }
     };
     let wait = note.wait_ms().map(|ms| format!("+{}.{:03} seconds", ms / 1000, ms % 1000));

@@ -1,9 +1,11 @@
 //! Processes: how they become known, give a sign of life, take leave, and how what dead ones had is rescued.
 
 use ichido::{
-    Around, Error, Key, MessageId, OnBusy, ProcessId, Registration, Rescued, Result,
-    backend::{Note, Owned, refuse_request_id},
+    Error, Key, MessageId, Result,
+    message::OnBusy,
+    store::{Around, ProcessId, Processes, Registration, Rescued, refuse_request_id},
 };
+use ichido_sql::{Note, Owned};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
@@ -16,9 +18,9 @@ use crate::{
     statements::Statements,
 };
 
-impl Sqlite {
+impl Processes for Sqlite {
     /// The lock comes first: a process that is known is alive.
-    pub(crate) async fn register_process(&self, process: &Registration) -> Result<()> {
+    async fn register(&self, process: &Registration) -> Result<()> {
         process.request_ids.iter().try_for_each(|id| refuse_request_id(id))?;
         self.shared.alive.begin(process.id)?;
         let written = self.write_process(process).await;
@@ -28,36 +30,20 @@ impl Sqlite {
         written
     }
 
-    async fn write_process(&self, process: &Registration) -> Result<()> {
-        let mut tx = self.begin_tx().await?;
-        let insert =
-            sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
-        let insert = insert.bind(process.id.to_string()).bind(process.title()).bind(ichido::host());
-        insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
-        for queue in process.queues.keys() {
-            let place = self.queue(queue).await?.rows.place.clone();
-            let insert = sqlx::query("insert into ichido_process_queue (process, queue, place) values (?, ?, ?)")
-                .bind(process.id.to_string());
-            insert.bind(&**queue).bind(place).execute(tx.connection()).await?;
-        }
-        self.serve_requests(tx.connection(), process).await?;
-        tx.commit().await
-    }
-
     /// Nothing is written: the lock is the sign. But a process that the others have buried must know.
-    pub(crate) async fn sign_of_life(&self, process: ProcessId) -> Result<bool> {
+    async fn beat(&self, process: ProcessId) -> Result<bool> {
         let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
         Ok(self.shared.alive.is_ours(process) && known.fetch_optional(&self.readers).await?.is_some())
     }
 
-    pub(crate) async fn set_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
+    async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         let mark = sqlx::query("update ichido_process set running = ?2 where id = ?1").bind(process.to_string());
         mark.bind(suspect.map(ToString::to_string)).execute(tx.connection()).await?;
         tx.commit().await
     }
 
-    pub(crate) async fn take_leave(&self, process: ProcessId) -> Result<()> {
+    async fn leave(&self, process: ProcessId) -> Result<()> {
         let mut tx = self.begin_tx().await?;
         for queue in self.served(tx.connection(), process).await? {
             loop {
@@ -75,21 +61,15 @@ impl Sqlite {
         Ok(())
     }
 
-    /// The queues that a process has registered and that we know as the same rows.
-    async fn served(&self, connection: &mut SqliteConnection, process: ProcessId) -> Result<Vec<&Statements>> {
-        let served =
-            sqlx::query("select queue, place from ichido_process_queue where process = ?").bind(process.to_string());
-        let served = served.fetch_all(connection).await?;
-        let known = self.queues().await?;
-        let ours = served.iter().filter_map(|row| {
-            let (queue, place): (&str, &str) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
-            known.iter().find(|known| &*known.queue == queue && known.rows.place == place)
-        });
-        Ok(ours.collect())
+    async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let quit = sqlx::query("delete from ichido_process_request where process = ? and request_id = ?");
+        quit.bind(process.to_string()).bind(request_id).execute(tx.connection()).await?;
+        tx.commit().await
     }
 
     /// Others are there: whether they are dead, their locks tell.
-    pub(crate) async fn around(&self, by: &Registration) -> Result<Around> {
+    async fn look_around(&self, by: &Registration) -> Result<Around> {
         let look = format!(
             "select exists (select 1 from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), \
              exists (select 1 from ichido_process where id <> ?), r.request_id, r.stopped, r.paused, unixepoch() / 60, \
@@ -114,7 +94,7 @@ impl Sqlite {
         })
     }
 
-    pub(crate) async fn rescue_dead(&self, by: &Registration) -> Result<Rescued> {
+    async fn rescue(&self, by: &Registration) -> Result<Rescued> {
         let others = sqlx::query("select id from ichido_process where id <> ?").bind(by.id.to_string());
         let others = others.fetch_all(&self.readers).await?;
         let mut rescued = Rescued::default();
@@ -126,6 +106,37 @@ impl Sqlite {
             }
         }
         Ok(rescued)
+    }
+}
+
+impl Sqlite {
+    async fn write_process(&self, process: &Registration) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let insert =
+            sqlx::query("insert into ichido_process (id, request_id, host, pid, version) values (?, ?, ?, ?, ?)");
+        let insert = insert.bind(process.id.to_string()).bind(process.title()).bind(ichido::store::host());
+        insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION")).execute(tx.connection()).await?;
+        for queue in process.queues.keys() {
+            let place = self.queue(queue).await?.rows.place.clone();
+            let insert = sqlx::query("insert into ichido_process_queue (process, queue, place) values (?, ?, ?)")
+                .bind(process.id.to_string());
+            insert.bind(&**queue).bind(place).execute(tx.connection()).await?;
+        }
+        self.serve_requests(tx.connection(), process).await?;
+        tx.commit().await
+    }
+
+    /// The queues that a process has registered and that we know as the same rows.
+    async fn served(&self, connection: &mut SqliteConnection, process: ProcessId) -> Result<Vec<&Statements>> {
+        let served =
+            sqlx::query("select queue, place from ichido_process_queue where process = ?").bind(process.to_string());
+        let served = served.fetch_all(connection).await?;
+        let known = self.queues().await?;
+        let ours = served.iter().filter_map(|row| {
+            let (queue, place): (&str, &str) = (row.try_get(0).ok()?, row.try_get(1).ok()?);
+            known.iter().find(|known| &*known.queue == queue && known.rows.place == place)
+        });
+        Ok(ours.collect())
     }
 
     /// Frees a dead process's rows as suspects, in the queues that the rescuer serves.

@@ -1,10 +1,8 @@
 //! ichido's own tables: their version, and the way from one version to the next. A binary works with the schema it knows and
 //! with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
-use ichido::{
-    Result, Version,
-    backend::{self, Migrations},
-};
+use ichido::{Result, store::Version};
+use ichido_sql::Migrations;
 use sqlx::{Row, SqliteConnection};
 
 use crate::connect::setup_error;
@@ -28,7 +26,7 @@ const TABLE: &str = "create table if not exists ichido_schema (version integer p
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
     let (version, oldest) = version(connection).await?;
-    backend::refuse_version(version, oldest, VERSION)
+    ichido_sql::refuse_version(version, oldest, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.

@@ -1,46 +1,17 @@
 //! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
 
-use ichido::{
-    Due, Key, Message, MessageId, NewMessage, Payload, ProcessId, Result,
-    backend::{self, Sent},
-    sql::Fields,
-};
+use ichido::{Due, Key, Message, NewMessage, Payload, Result, sql::Fields, store::ProcessId};
+use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{
-    Sqlite,
-    messages::key,
-    outbox::send_guarded,
-    statements::{Kind, Statements},
-    value,
-};
-
-impl Sqlite {
-    pub(crate) async fn send_in(
-        &self,
-        connection: &mut SqliteConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        backend::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let mut sent = Vec::with_capacity(messages.len());
-        for message in messages {
-            sent.push(match queue.rows.kind {
-                Kind::Managed => send_managed(connection, queue, message).await?,
-                Kind::Mutex => send_guarded(connection, queue, message).await?,
-                Kind::Table => send_row(connection, queue, message).await?,
-            });
-        }
-        for (key, due) in backend::delayed(&sent, messages) {
-            delay(connection, queue, key, due).await?;
-        }
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-}
+use crate::{messages::key, statements::Statements, value};
 
 /// Whoever sends has the right to write already: nobody else can send the same unique key meanwhile.
-async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
+pub(crate) async fn send_managed(
+    connection: &mut SqliteConnection,
+    queue: &Statements,
+    message: &NewMessage,
+) -> Result<Sent> {
     if let Some(unique) = &message.unique {
         let first = sqlx::query("select cast(id as text) from ichido_message where queue = ? and unique_key = ?");
         if let Some(row) = first.bind(&*queue.queue).bind(unique).fetch_optional(&mut *connection).await? {
@@ -59,7 +30,7 @@ async fn send_managed(connection: &mut SqliteConnection, queue: &Statements, mes
 }
 
 /// Parks what was sent to be run later.
-async fn delay(connection: &mut SqliteConnection, queue: &Statements, key: &Key, due: Due) -> Result<()> {
+pub(crate) async fn delay(connection: &mut SqliteConnection, queue: &Statements, key: &Key, due: Due) -> Result<()> {
     let (after, at) = due.millis();
     let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
     let (start, shift) = match at {
@@ -77,9 +48,13 @@ async fn delay(connection: &mut SqliteConnection, queue: &Statements, key: &Key,
 }
 
 /// Fields are columns; columns that the message does not name get their defaults.
-async fn send_row(connection: &mut SqliteConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
+pub(crate) async fn send_row(
+    connection: &mut SqliteConnection,
+    queue: &Statements,
+    message: &NewMessage,
+) -> Result<Sent> {
     let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone()))
-        .map_err(|_| backend::not_columns(&queue.queue))?;
+        .map_err(|_| ichido_sql::not_columns(&queue.queue))?;
     let (insert, names) = insert_row(queue, &fields, message.due.is_some())?;
     let mut insert = sqlx::query(AssertSqlSafe(insert));
     for name in names {
@@ -103,7 +78,7 @@ fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Resu
     for name in fields.names() {
         let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
             let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(backend::unknown_field(&queue.queue, name, known));
+            return Err(ichido_sql::unknown_field(&queue.queue, name, known));
         };
         // A send is a new, unowned message, whatever its fields say.
         if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {

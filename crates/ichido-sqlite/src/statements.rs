@@ -6,11 +6,8 @@
 
 use std::sync::Arc;
 
-use ichido::{
-    Key, Place, Queue, Result,
-    backend::{self, Conditions, LowerBound, MOST_COUNTED, Mapping},
-    stat::WINDOW,
-};
+use ichido::{Key, Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, LowerBound, Mapping};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
 
@@ -230,8 +227,11 @@ impl Statements {
         let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
         let (table, owner) = (&rows.table, &rows.owner.quoted);
         let literal = quote::literal(&queue.name)?;
-        let unpublished =
-            if rows.kind == Kind::Mutex { backend::none_unpublished("ichido_outbox", &literal) } else { String::new() };
+        let unpublished = if rows.kind == Kind::Mutex {
+            ichido_sql::none_unpublished("ichido_outbox", &literal)
+        } else {
+            String::new()
+        };
         let mine = format!("t.{owner} = ?1 and {new}");
         let claimable = format!("t.{owner} is null and {new}");
         let (key, out, message) = (rows.key_is(1), rows.key_out(), rows.message());
@@ -294,7 +294,7 @@ impl Statements {
 
     /// Refuses a key that cannot be one of this queue's.
     pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        backend::refuse_key(&self.queue, key, self.rows.key.len())
+        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use ichido::{
-    ProcessId, Result, Retention,
-    backend::{self, MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, StatCells},
+    Result,
+    process::Retention,
     stat::{Stat, StatRow},
+    store::{ProcessId, Stats},
 };
+use ichido_sql::{MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, StatCells};
 use sqlx::{AssertSqlSafe, Row, sqlite::SqliteRow};
 
 use crate::Sqlite;
@@ -17,16 +19,27 @@ const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 /// Seconds since 1970.
 const NOW: &str = "unixepoch()";
 
-impl Sqlite {
-    pub(crate) async fn write_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
+impl Stats for Sqlite {
+    async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
+        let mut tx = self.begin_tx().await?;
+        let note = sqlx::query(
+            "insert into ichido_longest (queue, longest_us) values (?1, ?2) on conflict (queue) do update \
+             set longest_us = excluded.longest_us, at = excluded.at where longest_us < excluded.longest_us",
+        );
+        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        note.bind(queue).bind(time).execute(tx.connection()).await?;
+        tx.commit().await
+    }
+
+    async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
         if stats.is_empty() {
             return Ok(());
         }
         let write = format!(
             "insert into ichido_stat ({}) values {} on conflict ({STAT_KEY}) do update set {}",
-            backend::stat_columns(),
+            ichido_sql::stat_columns(),
             vec![ROW; stats.len()].join(", "),
-            backend::stat_assignments(|column| format!("excluded.{column}"))
+            ichido_sql::stat_assignments(|column| format!("excluded.{column}"))
         );
         let mut write = sqlx::query(AssertSqlSafe(write));
         for cells in stats.iter().map(StatCells::of) {
@@ -39,20 +52,8 @@ impl Sqlite {
         tx.commit().await
     }
 
-    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
-        self.queues().await?;
-        let read = format!(
-            "select process, {NOW} - minute * 60, queue, level, {} from ichido_stat where minute >= ({NOW} - ?) / 60 \
-             order by minute desc limit {MOST_STATS}",
-            backend::STAT_VALUES.join(", ")
-        );
-        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
-        let rows = sqlx::query(AssertSqlSafe(read)).bind(seconds).fetch_all(&self.readers).await?;
-        rows.iter().map(stat_row).collect()
-    }
-
     /// Looks first: nothing is written where there is nothing to forget.
-    pub(crate) async fn forget_old(&self, retention: Retention) -> Result<()> {
+    async fn prune(&self, retention: Retention) -> Result<()> {
         let look = format!(
             "select {NOW} / 60 - ?1, (select min(minute) from ichido_stat where minute < {NOW} / 60 - ?1), \
              (select id from (select id, at from ichido_audit order by id limit 1) where at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?2))"
@@ -61,7 +62,7 @@ impl Sqlite {
         let look = sqlx::query(AssertSqlSafe(look)).bind(retention.stat_minutes()).bind(&age);
         let found = look.fetch_one(&self.readers).await?;
         if let Some(oldest) = found.try_get(1)? {
-            let before = backend::forgotten_before(oldest, found.try_get(0)?);
+            let before = ichido_sql::forgotten_before(oldest, found.try_get(0)?);
             let mut tx = self.begin_tx().await?;
             let forget = sqlx::query("delete from ichido_stat where minute < ?").bind(before);
             forget.execute(tx.connection()).await?;
@@ -75,6 +76,20 @@ impl Sqlite {
             tx.commit().await?;
         }
         self.forget_inbox(retention).await
+    }
+}
+
+impl Sqlite {
+    pub(crate) async fn read_stats(&self, last: Duration) -> Result<Vec<StatRow>> {
+        self.queues().await?;
+        let read = format!(
+            "select process, {NOW} - minute * 60, queue, level, {} from ichido_stat where minute >= ({NOW} - ?) / 60 \
+             order by minute desc limit {MOST_STATS}",
+            ichido_sql::STAT_VALUES.join(", ")
+        );
+        let seconds = i64::try_from(last.as_secs()).unwrap_or(i64::MAX / 2);
+        let rows = sqlx::query(AssertSqlSafe(read)).bind(seconds).fetch_all(&self.readers).await?;
+        rows.iter().map(stat_row).collect()
     }
 }
 

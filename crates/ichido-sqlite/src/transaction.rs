@@ -8,9 +8,11 @@ use std::sync::{
 };
 
 use ichido::{
-    Delivery, Error, Failure, ProcessId, Result,
-    backend::{MOST_KEYS, by_claim},
+    Delivery, Error, Result,
+    action::{Isolation, Terms},
+    store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
+use ichido_sql::by_claim;
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -79,19 +81,22 @@ impl Tx {
     }
 }
 
-impl Sqlite {
-    /// Begins a transaction that writes; whatever keeps it from beginning is never a message's fault.
-    pub(crate) async fn begin_tx(&self) -> Result<Tx> {
-        let place = self.free.clone().acquire_owned().await?;
-        let turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
-        self.guard.interrupted.store(false, Ordering::SeqCst);
-        let inner = self.writer.begin_with("begin immediate").await.map_err(|error| self.not_opened(error))?;
-        self.guard.may_commit.store(false, Ordering::SeqCst);
-        self.guard.rolled_back.store(false, Ordering::SeqCst);
-        Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
+impl Transactions for Sqlite {
+    fn admits(&self, terms: &Terms) -> Result<()> {
+        match terms.isolation {
+            Isolation::RepeatableRead => Err(Error::Setup(
+                "SQLite has no `repeatable read`: its transactions are serializable; write that, or leave `isolation` out".into(),
+            )),
+            Isolation::ReadCommitted | Isolation::Serializable => Ok(()),
+        }
     }
 
-    pub(crate) async fn complete_in(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+    /// Whatever its isolation is called, it is serializable; and a rollback interrupts what is at work, without a limit.
+    async fn begin_on(&self, _: Terms) -> Result<Tx> {
+        self.begin_tx().await
+    }
+
+    async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         prove(tx)?;
         for ((queue, owner), claimed) in by_claim(done) {
             let queue = self.queue(queue).await?;
@@ -102,13 +107,21 @@ impl Sqlite {
         Ok(())
     }
 
-    pub(crate) async fn fail_in(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         prove(tx)?;
         if self.park_in(tx.connection(), delivery, failure).await? { prove(tx) } else { Err(Error::LostClaim) }
     }
 
+    async fn commit(&self, tx: Tx) -> Result<()> {
+        tx.commit().await
+    }
+
+    async fn rollback(&self, tx: Tx) -> Result<()> {
+        tx.rollback().await
+    }
+
     /// There is no connection to lose: the row tells at once.
-    pub(crate) async fn probe(&self, delivery: &Delivery) -> Result<bool> {
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
         let Some(claim) = &delivery.claim else { return Ok(false) };
         let queue = self.queue(&delivery.message.queue).await?;
         if queue.has_inbox() {
@@ -122,6 +135,19 @@ impl Sqlite {
         let there = probe.fetch_optional(tx.connection()).await?.is_some();
         tx.rollback().await?;
         Ok(there)
+    }
+}
+
+impl Sqlite {
+    /// Begins a transaction that writes; whatever keeps it from beginning is never a message's fault.
+    pub(crate) async fn begin_tx(&self) -> Result<Tx> {
+        let place = self.free.clone().acquire_owned().await?;
+        let turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
+        self.guard.interrupted.store(false, Ordering::SeqCst);
+        let inner = self.writer.begin_with("begin immediate").await.map_err(|error| self.not_opened(error))?;
+        self.guard.may_commit.store(false, Ordering::SeqCst);
+        self.guard.rolled_back.store(false, Ordering::SeqCst);
+        Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
     }
 }
 

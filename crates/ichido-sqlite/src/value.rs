@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use ichido::{FieldKind, Kinds, Result, sql::Value};
+use ichido::{
+    Result,
+    message::{FieldKind, Kinds},
+    sql::Value,
+};
 use serde_json::{Map, Value as Json};
 use sqlx::{
     Row, Sqlite, TypeInfo, ValueRef,

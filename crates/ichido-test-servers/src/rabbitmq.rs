@@ -48,10 +48,6 @@ const PASSWORD: &str = "once";
 /// beside each other; and quorum queues that count themselves soon, for tests look.
 const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
 
-/// A node of a cluster that is silent for so many seconds is away, instead of
-/// for a minute.
-const SILENCE: u16 = 5;
-
 /// A port at which no port mapper answers.
 const NOBODY: u16 = 1;
 
@@ -264,7 +260,7 @@ impl RabbitMq {
     /// # Panics
     ///
     /// If it is not running.
-    pub fn freeze(&self) {
+    pub(super) fn freeze(&self) {
         self.guardian.freeze();
     }
 
@@ -304,7 +300,7 @@ impl RabbitMq {
         let interface = self.place.address.to_string().replace('.', ",");
         let distribution = format!(
             "-noinput -name {name} -setcookie {cookie} -erl_epmd_port {control} \
-             -kernel inet_dist_use_interface {{{interface}}} net_ticktime {SILENCE}",
+             -kernel inet_dist_use_interface {{{interface}}}",
         );
         vec![
             format!("RABBITMQ_CONF_ENV_FILE={folder}/no-such-file"),

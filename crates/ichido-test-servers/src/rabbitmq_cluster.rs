@@ -96,6 +96,20 @@ impl RabbitMqCluster {
         self.others(number, |other| format!("erlang:set_cookie('{other}', cut), erlang:disconnect_node('{other}')"));
     }
 
+    /// Lets a node stand still, with its connections open, and the others give it up. They would after a minute of silence; a shorter one
+    /// would part nodes of a busy machine that are only slow. After that the node can only be killed.
+    ///
+    /// # Panics
+    ///
+    /// If a node is not running.
+    pub fn freeze(&self, number: usize) {
+        let (node, name) = (&self.nodes[number], self.nodes[number].name());
+        node.freeze();
+        for other in self.nodes.iter().filter(|other| other.name() != name) {
+            other.eval(&format!("erlang:disconnect_node('{name}')"));
+        }
+    }
+
     /// Ends what `cut_off` has begun, and returns when all nodes are one cluster again.
     ///
     /// # Panics

@@ -9,8 +9,11 @@ mod reader;
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Claim, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Order, ParkedFilter, ProcessId, Queue,
-    Registration, Result, Status, Store, Table, sql::RunSql,
+    Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Table,
+    inspect::ParkedFilter,
+    message::{Claim, Order},
+    sql::RunSql,
+    store::{Database, ProcessId, Processes, Queues, Registration, Transactions},
 };
 
 pub use self::{
@@ -72,7 +75,7 @@ pub trait Fixture: Sized + Send + Sync + 'static {
 }
 
 /// What actions write through.
-pub type Connection<F> = <<F as Fixture>::Store as Store>::Connection;
+pub type Connection<F> = <<F as Fixture>::Store as Database>::Connection;
 
 /// The business tables; `ledger` has no unique key, so that a double effect is counted and not refused.
 pub const TABLES: &str = "

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use ichido::{Delivery, Key, Message, Pool, Reader, Result, Turn};
+use ichido::{Delivery, Key, Message, Pool, Reader, Result, readers::Turn};
 use ichido_testkit::fixture::{NoDatabase, ReaderFixture};
 use tokio::sync::Notify;
 

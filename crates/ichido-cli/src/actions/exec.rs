@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use ichido::{Action, Context, Outcome, Result, Store, Whole};
+use ichido::{Action, Context, Outcome, Result, Store, message::Whole};
 use tokio::{
     io::AsyncWriteExt,
     process::{ChildStdin, Command},

@@ -19,7 +19,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use ichido::{Action, Context, Error, MASK, MessageId, Outcome, Result, RetryAfter, Store, Whole};
+use ichido::{Action, Context, Error, MessageId, Outcome, Result, RetryAfter, Store, message::Whole, observe::MASK};
 use rustls::crypto::ring::default_provider;
 
 use super::{REASON, one_line, retry_after::wait};

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{About, HandlerQueue, HandlerQueues, Scope, Statement};
+use ichido::{
+    HandlerQueue,
+    handlers::{About, Scope},
+    inspect::Statement,
+    process::HandlerQueues,
+};
 use serde::Serialize;
 
 use super::With;

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::{NewMessage, Operate, Queue, Status, Store, Table};
+use ichido::{
+    NewMessage, Operate, Queue, Status, Table,
+    store::{Database, Queues, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::process::{Child, Command};

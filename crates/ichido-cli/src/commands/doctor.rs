@@ -10,7 +10,10 @@ mod report;
 
 use std::time::Duration;
 
-use ichido::{MessageId, Orphan, Verdict};
+use ichido::{
+    MessageId,
+    broker::{Orphan, Verdict},
+};
 
 use self::{
     exam::Exam,

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ichido::{Error, Headers, Masks, MessageId, Parked, ParkedFilter};
+use ichido::{
+    Error, Headers, Masks, MessageId,
+    inspect::{Parked, ParkedFilter},
+};
 use serde::Serialize;
 
 use crate::{
@@ -74,7 +77,7 @@ fn mask(masks: &Masks, parked: &mut Parked, payload: Option<String>) -> Option<S
     let hide = |text: &mut String| *text = masks.text(text, known, &Headers::new());
     hide(&mut parked.error);
     parked.history.iter_mut().for_each(|failure| hide(&mut failure.error));
-    parked.shape = ichido::shape(&parked.error);
+    parked.shape = ichido::inspect::shape(&parked.error);
     payload.map(|payload| masks.payload(payload.as_bytes()).into_owned())
 }
 

@@ -1,7 +1,7 @@
 //! `ichido stop`, `unstop`, `pause` and `resume`: flags of a request id, in the database. Every process that serves the id
 //! follows them within its check interval, wherever it runs, and so does one that starts later.
 
-use ichido::{Flag, RequestState};
+use ichido::process::{Flag, RequestState};
 
 use crate::{
     args::RequestId,

@@ -67,7 +67,7 @@ fn the_set(args: &Simulate, config: &Config) -> Result<LaneSet, Failure> {
 /// The workers of the action that works on these lanes, unless they are given.
 fn concurrency(args: &Simulate, config: &Config, lanes: &str) -> usize {
     let working = config.actions.values().find(|action| action.from == lanes).map(|action| action.concurrency);
-    args.concurrency.or(working).map_or(ichido::CONCURRENCY, |workers| workers as usize)
+    args.concurrency.or(working).map_or(ichido::process::CONCURRENCY, |workers| workers as usize)
 }
 
 fn loads(args: &Simulate, set: &LaneSet) -> Result<Vec<Load>, Failure> {

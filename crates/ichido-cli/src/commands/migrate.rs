@@ -1,6 +1,6 @@
 //! `ichido migrate`: creates or upgrades ichido's own tables.
 
-use ichido::{MigrateOptions, Migration};
+use ichido::store::{MigrateOptions, Migration};
 
 use crate::{
     args::Migrate,

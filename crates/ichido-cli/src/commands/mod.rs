@@ -20,7 +20,7 @@ mod run;
 mod send;
 mod status;
 
-use ichido::Flag;
+use ichido::process::Flag;
 
 use self::flags::SetFlag;
 use crate::{

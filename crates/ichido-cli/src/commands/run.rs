@@ -1,6 +1,6 @@
 //! `ichido run`: a process, until it is stopped, drained or ended by its handler queue.
 
-use ichido::{CancellationToken, Request};
+use ichido::{CancellationToken, action::Request};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::With;

@@ -3,8 +3,8 @@
 use std::{io::IsTerminal, time::Duration};
 
 use ichido::{
-    Overview, QueueCounts, RequestState,
-    backend::MOST_COUNTED,
+    inspect::{MOST_COUNTED, Overview, QueueCounts},
+    process::RequestState,
     stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
 };
 use serde::Serialize;

@@ -12,7 +12,10 @@ use super::lanes::{LaneSet, Queues};
 use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;
-use ichido::{CommitOn, Isolation, suggestion};
+use ichido::{
+    action::{CommitOn, Isolation},
+    handlers::suggestion,
+};
 
 pub(super) const KEYS: [&str; 8] =
     ["from", "concurrency", "retry", "timeout", "isolation", "commit_interval", "commit_on", "handlers"];

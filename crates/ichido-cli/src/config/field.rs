@@ -11,7 +11,7 @@ use super::scalar::Scalar;
 use super::spelling;
 use super::units;
 use super::url::masked;
-use ichido::suggestion;
+use ichido::handlers::suggestion;
 
 /// A value of the document, and where it stands.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use super::lanes::{Policy, Queues, needs_sent_at};
 use super::names;
 use super::section::Section;
 use super::spelling::quoted;
-use ichido::suggestion;
+use ichido::handlers::suggestion;
 
 const KEYS: [&str; 8] =
     ["level", "queue", "weight", "reserve", "concurrency", "target", "weight_range", "reserve_range"];

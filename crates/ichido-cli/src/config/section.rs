@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::field::Field;
 use super::names;
 use super::spelling;
-use ichido::suggestion;
+use ichido::handlers::suggestion;
 
 static NOTHING: Table = BTreeMap::new();
 

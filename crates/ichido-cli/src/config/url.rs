@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use ichido::suggestion;
+use ichido::handlers::suggestion;
 
 const SECRET_PARAMETERS: [&str; 4] = ["password", "passwd", "pwd", "sslpassword"];
 

@@ -135,7 +135,9 @@ impl Line<'_> {
         };
         let mut line = format!("{} {} ", paint(&self.time, "2"), paint(&format!("{:>5}", self.level.as_str()), color));
         // Whose line it is matters where it is not ours, and where somebody looks for it.
-        if !self.target.starts_with("ichido") || [ichido::MONITOR, ichido::ANALYSIS].contains(&self.target) {
+        if !self.target.starts_with("ichido")
+            || [ichido::observe::MONITOR, ichido::observe::ANALYSIS].contains(&self.target)
+        {
             write!(line, "{}: ", self.target)?;
         }
         line.push_str(&on_one_line(&self.text));

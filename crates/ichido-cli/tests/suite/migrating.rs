@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use ichido::{CancellationToken, Error, MigrateOptions, Migration, Operate};
+use ichido::{
+    CancellationToken, Error, Operate,
+    store::{MigrateOptions, Migration},
+};
 use ichido_mysql::MySql;
 use ichido_postgres::Postgres;
 use ichido_sqlite::VERSION;

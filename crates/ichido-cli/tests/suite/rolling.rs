@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use ichido::{CancellationToken, MigrateOptions};
+use ichido::{CancellationToken, store::MigrateOptions};
 use ichido_testkit::size;
 use tokio::{process::Command, sync::OnceCell};
 

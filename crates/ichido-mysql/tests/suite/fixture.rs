@@ -1,6 +1,6 @@
 //! What the cases of `ichido-testkit` need of a database, on a private MariaDB: each case has a database of its own.
 
-use ichido::{ProcessId, Queue, Result};
+use ichido::{Queue, Result, store::ProcessId};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
 use ichido_testkit::fixture::{Fixture, TABLES};

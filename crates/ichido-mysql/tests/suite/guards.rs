@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichido::{Error, NewMessage, Operate, Queue, Registration, Result, Status, Store, Table};
+use ichido::{
+    Error, NewMessage, Operate, Queue, Result, Status, Table,
+    store::{Database, Processes, Queues, Registration, Transactions},
+};
 use ichido_mysql::{MySql, Tx};
 use ichido_test_servers as servers;
 use ichido_testkit::fixture::TABLES;
@@ -147,7 +150,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_collation() {
         let first = store.claim(process.id, queue, 10).await.unwrap();
         let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
         assert_eq!(ids, [format!("{queue}/1"), format!("{queue}/4")]);
-        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.park(&first[0], &ichido::store::Failure::dead("no", 3)).await.unwrap());
         assert!(store.claim(process.id, queue, 10).await.unwrap().is_empty(), "{queue}: the first holds its group");
         assert!(store.retry(&first[0].message.id()).await.unwrap());
         let again = store.claim(process.id, queue, 10).await.unwrap();

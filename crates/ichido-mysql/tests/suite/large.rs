@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use ichido::{Inspect, Operate, ProcessId, Queue, Registration, Status, Store, Table};
+use ichido::{
+    Inspect, Operate, Queue, Status, Table,
+    store::{ProcessId, Processes, Queues, Registration},
+};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};

@@ -1,7 +1,11 @@
 //! Which locks statements take on mutex rows. A row that is locked for a moment only, on the way to another one, is busy for whoever
 //! is handed its message at that moment; so no statement may read rows that it does not mean.
 
-use ichido::{Delivery, Found, Guarded, Inspect, Message, NewMessage, Operate, Queue, Store};
+use ichido::{
+    Delivery, Guarded, Inspect, Message, NewMessage, Operate, Queue,
+    broker::Found,
+    store::{Database, Mutexes, Queues, Transactions},
+};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};

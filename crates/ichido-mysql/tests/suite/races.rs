@@ -3,16 +3,16 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Context, Error, Failure, NewMessage, Operate, Outcome, Pool, Process, ProcessId, Queue, Registration, Rescued,
-    Status, Store, Table,
+    Context, Error, NewMessage, Operate, Outcome, Pool, Process, Queue, Status, Table,
+    store::{Database, Failure, ProcessId, Processes, Queues, Registration, Rescued, Transactions},
 };
 use ichido_mysql::MySql;
-use ichido_test_servers::{
-    self as servers,
-    proxy::{Cut, Proxy},
-};
 use ichido_testkit::{eventually, fixture::TABLES, in_time};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
+use {
+    ichido_test_servers as servers,
+    ichido_test_servers::proxy::{Cut, Proxy},
+};
 
 struct Scene {
     url: String,

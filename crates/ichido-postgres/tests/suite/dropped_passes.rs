@@ -4,7 +4,9 @@
 use std::task::Poll;
 
 use ichido::{
-    Context, Handler, NewMessage, Next, Operate, Outcome, Pool, Process, Queue, Result, Scope, Status, Store, Table,
+    Context, Handler, NewMessage, Next, Operate, Outcome, Pool, Process, Queue, Result, Status, Store, Table,
+    handlers::Scope,
+    store::{Database, Queues, Transactions},
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;

@@ -11,16 +11,20 @@ use std::{
 };
 
 use ichido::{
-    Action, BoxFuture, Clock, Context, Error, Handler, Inspect, NewMessage, Next, Operate, Outcome, ParkedFilter, Pool,
-    Process, Queue, Registration, Result, Scope, Status, Store, Table,
+    Action, BoxFuture, Context, Error, Handler, Inspect, NewMessage, Next, Operate, Outcome, Pool, Process, Queue,
+    Result, Status, Store, Table,
+    handlers::Scope,
+    inspect::ParkedFilter,
+    process::Clock,
+    store::{Database, Processes, Queues, Registration, Transactions},
 };
 use ichido_postgres::Postgres;
-use ichido_test_servers::{
-    self as servers,
-    proxy::{Cut, Proxy},
-};
 use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use {
+    ichido_test_servers as servers,
+    ichido_test_servers::proxy::{Cut, Proxy},
+};
 
 struct Scene {
     url: String,
@@ -220,7 +224,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         let first = store.claim(process.id, "held", 10).await.unwrap();
         let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
         assert_eq!(ids, ["held/1", "held/4"], "{kind}");
-        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.park(&first[0], &ichido::store::Failure::dead("no", 3)).await.unwrap());
         assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
         assert!(store.retry(&first[0].message.id()).await.unwrap());
         let again = store.claim(process.id, "held", 10).await.unwrap();

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ichido::{CancellationToken, Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
+use ichido::{
+    CancellationToken, Client, Context, Operate, Outcome, Pool, Process, Queue, Result,
+    store::{Database, Transactions},
+};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
 use ichido_testkit::{eventually, in_time};

@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use ichido::{Error, Failure, Inspect, Operate, ProcessId, Queue, Result, Store};
+use ichido::{
+    Error, Inspect, Operate, Queue, Result,
+    store::{Database, Failure, ProcessId, Processes, Queues, Transactions},
+};
 use ichido_postgres::Postgres;
-use ichido_test_servers::{self as servers, PgBouncer};
 use ichido_testkit::fixture::{Fixture, Player, TABLES, effects, send_orders};
 use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool, Row};
+use {ichido_test_servers as servers, ichido_test_servers::PgBouncer};
 
 struct ThroughPooler {
     /// Through the pooler, and directly.

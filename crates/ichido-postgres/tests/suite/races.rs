@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichido::{Error, Failure, NewMessage, Operate, ProcessId, Queue, Registration, Rescued, Status, Store, Table};
+use ichido::{
+    Error, NewMessage, Operate, Queue, Status, Table,
+    store::{Database, Failure, ProcessId, Processes, Queues, Registration, Rescued, Transactions},
+};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
 use ichido_testkit::{eventually, fixture::TABLES};

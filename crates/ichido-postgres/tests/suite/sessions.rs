@@ -4,7 +4,11 @@
 use std::{pin::pin, task::Poll};
 
 use ichido::{
-    Claim, Delivery, Found, Guarded, Key, Message, NewMessage, Operate, ProcessId, Queue, Standing, Store, Terms,
+    Delivery, Guarded, Key, Message, NewMessage, Operate, Queue,
+    action::Terms,
+    broker::{Found, Standing},
+    message::Claim,
+    store::{Database, Mutexes, ProcessId, Queues, Transactions},
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ichido::{Headers, Outgoing};
+use ichido::{Headers, broker::Outgoing};
 use ichido_rabbitmq::{Broker, Delivery, Envelope, Publisher, PublisherSettings, Source, State, Topology};
 use ichido_test_servers::RabbitMq;
 use ichido_testkit::{eventually, in_time};

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use ichido::{Broker as _, CancellationToken, Settlement, Source as _};
+use ichido::{
+    CancellationToken,
+    broker::{Broker as _, Settlement, Source as _},
+};
 use ichido_rabbitmq::{Broker, Kind, Management, PublisherSettings, RabbitMq, Topology};
 use ichido_test_servers::RabbitMqCluster;
 use ichido_testkit::{eventually, size};
@@ -129,7 +132,7 @@ async fn whatever_happens_to_one_node_of_three_the_others_go_on_and_nothing_is_l
         go_on("joined").await;
         if size(0, 1) == 1 {
             let node = &cluster.nodes()[round];
-            node.freeze();
+            block_in_place(|| cluster.freeze(round));
             go_on("one frozen").await;
             block_in_place(|| {
                 node.kill();

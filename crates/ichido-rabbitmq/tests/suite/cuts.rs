@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ichido::Unpublished;
+use ichido::broker::Unpublished;
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings, REASON, Settled, Source, State};
 use ichido_test_servers::proxy::{Cut, Proxy};
 use ichido_testkit::{eventually, in_time};

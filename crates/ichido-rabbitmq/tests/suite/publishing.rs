@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::Unpublished;
+use ichido::broker::Unpublished;
 use ichido_rabbitmq::{Envelope, Kind, Publisher, PublisherSettings, State};
 use ichido_test_servers::RabbitMq;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{Broker as _, Outgoing, Received, Settlement, Source as _, Unpublished};
+use ichido::broker::{Broker as _, Outgoing, Received, Settlement, Source as _, Unpublished};
 use ichido_rabbitmq::{Broker, Deliveries, Envelope, Kind, PublisherSettings, REASON, RabbitMq};
 use ichido_test_servers::{RabbitMq as Node, proxy::Proxy};
 use ichido_testkit::{eventually, in_time};

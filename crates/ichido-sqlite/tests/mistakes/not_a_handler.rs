@@ -1,6 +1,6 @@
 //! A type that is no handler.
 
-use ichido::{Process, Scope};
+use ichido::{Process, handlers::Scope};
 use ichido_sqlite::Sqlite;
 
 struct Elapsed;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ichido::{ProcessId, Queue, Result};
+use ichido::{Queue, Result, store::ProcessId};
 use ichido_sqlite::Sqlite;
 use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{

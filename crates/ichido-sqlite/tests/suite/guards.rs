@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use ichido::{Delivery, Error, Guarded, Key, Message, NewMessage, Operate, Queue, Registration, Status, Store, Table};
+use ichido::{
+    Delivery, Error, Guarded, Key, Message, NewMessage, Operate, Queue, Status, Table,
+    store::{Database, Mutexes, Processes, Queues, Registration, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use ichido_testkit::fixture::TABLES;
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -131,7 +134,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         let first = store.claim(process.id, "held", 10).await.unwrap();
         let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
         assert_eq!(ids, ["held/1", "held/4"], "{kind}");
-        assert!(store.park(&first[0], &ichido::Failure::dead("no", 3)).await.unwrap());
+        assert!(store.park(&first[0], &ichido::store::Failure::dead("no", 3)).await.unwrap());
         assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
         assert!(store.retry(&first[0].message.id()).await.unwrap());
         let again = store.claim(process.id, "held", 10).await.unwrap();

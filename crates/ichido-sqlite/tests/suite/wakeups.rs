@@ -3,7 +3,10 @@
 
 use std::{os::unix::net::UnixDatagram, path::PathBuf, time::Duration};
 
-use ichido::{Client, Operate, Queue, Store};
+use ichido::{
+    Client, Operate, Queue,
+    store::{Database, Transactions},
+};
 use ichido_sqlite::Sqlite;
 use ichido_testkit::LIMIT;
 use tempfile::TempDir;

@@ -1,7 +1,12 @@
 //! What the cases about brokers' messages need: queues that a broker keeps, without a broker, and processes that are handed
 //! messages as a broker hands them out.
 
-use ichido::{Claim, Delivery, Found, Guarded, Key, Message, NewMessage, Queue, Standing, Store};
+use ichido::{
+    Delivery, Guarded, Key, Message, NewMessage, Queue, Store,
+    broker::{Found, Standing},
+    message::Claim,
+    store::Mutexes,
+};
 
 use crate::fixture::{Fixture, Player};
 
@@ -56,7 +61,7 @@ pub(crate) fn handed_out(queue: &str, key: &Key) -> Delivery {
 }
 
 /// The same, with its row held.
-pub(crate) fn held(queue: &str, key: &Key, by: ichido::ProcessId, standing: Standing, locked: bool) -> Delivery {
+pub(crate) fn held(queue: &str, key: &Key, by: ichido::store::ProcessId, standing: Standing, locked: bool) -> Delivery {
     let claim = Claim { owner: by, parked: standing.parked, suspect: standing.suspect, group: None, locked };
     Delivery::claimed(handed_out(queue, key).message, claim, standing.failures)
 }

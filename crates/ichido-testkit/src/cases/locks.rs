@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use ichido::{Delivery, Error, Failure, Found, Guarded, Key, NewMessage, Queue, Standing, Store, Terms};
+use ichido::{
+    Delivery, Error, Guarded, Key, NewMessage, Queue,
+    action::Terms,
+    broker::{Found, Standing},
+    store::{Database, Failure, Mutexes, Outbox, Processes, Queues, Transactions},
+};
 
-use crate::cases::broker_rows::{handed_out, held, leased, publish_all, rows, send_all, unsent};
 use crate::{
+    cases::broker_rows::{handed_out, held, leased, publish_all, rows, send_all, unsent},
     fixture::{Fixture, Player, assert_lost, effect, effects},
     in_time,
 };
@@ -28,14 +33,14 @@ impl<F: Fixture> Scene<F> {
         Scene { fixture, process, key }
     }
 
-    async fn lock(&self, tx: &mut <F::Store as Store>::Tx, key: &Key) -> Found {
+    async fn lock(&self, tx: &mut <F::Store as Database>::Tx, key: &Key) -> Found {
         let delivery = handed_out("paid", key);
         let lock = self.process.store.lock(tx, &delivery);
         in_time("nobody waits for a lock", lock).await.expect("a lock is had or not")
     }
 
     /// Begins with the lock.
-    async fn begin(&self, key: &Key) -> (<F::Store as Store>::Tx, Found) {
+    async fn begin(&self, key: &Key) -> (<F::Store as Database>::Tx, Found) {
         let delivery = handed_out("paid", key);
         let begin = self.process.store.begin_locked(Terms::default(), &delivery);
         in_time("nobody waits for a lock", begin).await.expect("a lock is had or not")
@@ -58,7 +63,7 @@ impl<F: Fixture> Scene<F> {
     }
 
     /// A transaction that holds the row, and has had its effect.
-    async fn at_work(&self) -> <F::Store as Store>::Tx {
+    async fn at_work(&self) -> <F::Store as Database>::Tx {
         let (mut tx, found) = self.begin(&self.key).await;
         assert_eq!(found, FREE);
         effect::<F>(F::Store::connection(&mut tx), &self.delivery().message).await.unwrap();
@@ -157,7 +162,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
 }
 
 pub async fn a_lock_does_not_complete_a_row_that_was_taken_away<F: Fixture>() {
-    let owner = ichido::ProcessId::random();
+    let owner = ichido::store::ProcessId::random();
     for take in ["delete from ichido_mutex".to_owned(), format!("update ichido_mutex set owner = '{owner}'")] {
         let scene = Scene::<F>::new().await;
         let store = &scene.process.store;

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use ichido::{Action, CancellationToken, Context, Error, Outcome, Pool, Process, Result, RetryPolicy, Settings, Store};
+use ichido::{
+    Action, CancellationToken, Context, Error, Outcome, Pool, Process, Result, RetryPolicy, Store, process::Settings,
+};
 use serde::Deserialize;
 use tokio::{
     sync::{Notify, watch},

@@ -3,8 +3,15 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Around, Bell, Circulating, Delivery, Failure, FileSetId, Found, Guard, Key, Message, MessageId, NewMessage,
-    ProcessId, Publication, Registration, Rescued, Result, Retention, Store, Terms, Unsent, stat::Stat,
+    Delivery, Key, Message, MessageId, NewMessage, Result, Store,
+    action::Terms,
+    broker::{Circulating, Found, Guard, Publication, Unsent},
+    process::{Bell, Retention},
+    stat::Stat,
+    store::{
+        Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
+        Rescued, Stats, Transactions, Wakeups,
+    },
 };
 
 use super::{Faults, Verb};
@@ -23,7 +30,7 @@ impl<S: Store> FaultyStore<S> {
     }
 }
 
-impl<S: Store> Store for FaultyStore<S> {
+impl<S: Store> Database for FaultyStore<S> {
     type Tx = S::Tx;
     type Connection = S::Connection;
 
@@ -43,16 +50,12 @@ impl<S: Store> Store for FaultyStore<S> {
         FaultyStore { inner: self.inner.apart(), faults: self.faults.clone() }
     }
 
-    // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
-
-    fn bell(&self) -> &Bell {
-        self.inner.bell()
-    }
-
     async fn ping(&self) -> Result<()> {
         self.faults.apply(Verb::Ping, None, self.inner.ping()).await
     }
+}
 
+impl<S: Store> Transactions for FaultyStore<S> {
     fn admits(&self, terms: &Terms) -> Result<()> {
         self.inner.admits(terms)
     }
@@ -69,18 +72,6 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.fail(tx, delivery, failure).await
     }
 
-    async fn note_files(&self, tx: &mut S::Tx, set: FileSetId) -> Result<()> {
-        self.inner.note_files(tx, set).await
-    }
-
-    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
-        self.faults.apply(Verb::Decide, None, self.inner.decide_files(set)).await
-    }
-
-    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
-        self.faults.apply(Verb::Forget, None, self.inner.forget_files(stage, number)).await
-    }
-
     async fn commit(&self, tx: S::Tx) -> Result<()> {
         self.faults.apply(Verb::Commit, None, self.inner.commit(tx)).await
     }
@@ -92,7 +83,9 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
         self.faults.apply(Verb::Probe, None, self.inner.is_claimed(delivery)).await
     }
+}
 
+impl<S: Store> Queues for FaultyStore<S> {
     async fn send(
         &self,
         connection: &mut S::Connection,
@@ -118,61 +111,12 @@ impl<S: Store> Store for FaultyStore<S> {
         self.faults.apply(Verb::Park, None, self.inner.park(delivery, failure)).await
     }
 
-    async fn guard(&self, queue: &str) -> Result<Guard> {
-        self.inner.guard(queue).await
+    async fn return_due(&self, by: &Registration) -> Result<u64> {
+        self.faults.apply(Verb::Return, None, self.inner.return_due(by)).await
     }
 
-    async fn lock(&self, tx: &mut S::Tx, delivery: &Delivery) -> Result<Found> {
-        self.inner.lock(tx, delivery).await
-    }
-
-    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
-        self.inner.claim_these(process, queue, keys).await
-    }
-
-    fn broker_queues(&self) -> Vec<Arc<str>> {
-        self.inner.broker_queues()
-    }
-
-    async fn publish(
-        &self,
-        connection: &mut S::Connection,
-        queue: &str,
-        messages: &[Publication],
-    ) -> Result<Vec<String>> {
-        self.inner.publish(connection, queue, messages).await
-    }
-
-    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
-        self.inner.unsent(queue, most).await
-    }
-
-    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
-        self.inner.take_turn(relay, queue).await
-    }
-
-    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
-        self.inner.leave_turn(relay, queue).await
-    }
-
-    async fn keep(&self, message: &Message) -> Result<bool> {
-        self.inner.keep(message).await
-    }
-
-    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
-        self.inner.circulating(queue, age, most).await
-    }
-
-    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
-        self.inner.publish_again(queue, keys, most).await
-    }
-
-    async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {
-        self.inner.note_published(queue, published).await
-    }
-
-    async fn note_unpublished(&self, queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
-        self.inner.note_unpublished(queue, unsent, error, wait).await
+    async fn tidy(&self, by: &Registration) -> Result<()> {
+        self.inner.tidy(by).await
     }
 
     async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
@@ -182,7 +126,9 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
         self.inner.backlog(queue).await
     }
+}
 
+impl<S: Store> Processes for FaultyStore<S> {
     async fn register(&self, process: &Registration) -> Result<()> {
         self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
@@ -212,7 +158,84 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {
         self.faults.apply(Verb::Rescue, None, self.inner.rescue(by)).await
     }
+}
 
+impl<S: Store> Mutexes for FaultyStore<S> {
+    async fn guard(&self, queue: &str) -> Result<Guard> {
+        self.inner.guard(queue).await
+    }
+
+    async fn lock(&self, tx: &mut S::Tx, delivery: &Delivery) -> Result<Found> {
+        self.inner.lock(tx, delivery).await
+    }
+
+    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+        self.inner.claim_these(process, queue, keys).await
+    }
+}
+
+impl<S: Store> Outbox for FaultyStore<S> {
+    fn broker_queues(&self) -> Vec<Arc<str>> {
+        self.inner.broker_queues()
+    }
+
+    async fn publish(
+        &self,
+        connection: &mut S::Connection,
+        queue: &str,
+        messages: &[Publication],
+    ) -> Result<Vec<String>> {
+        self.inner.publish(connection, queue, messages).await
+    }
+
+    async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
+        self.inner.unsent(queue, most).await
+    }
+
+    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        self.inner.take_turn(relay, queue).await
+    }
+
+    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        self.inner.leave_turn(relay, queue).await
+    }
+
+    async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {
+        self.inner.note_published(queue, published).await
+    }
+
+    async fn note_unpublished(&self, queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> Result<()> {
+        self.inner.note_unpublished(queue, unsent, error, wait).await
+    }
+
+    async fn keep(&self, message: &Message) -> Result<bool> {
+        self.inner.keep(message).await
+    }
+
+    async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
+        self.inner.circulating(queue, age, most).await
+    }
+
+    async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
+        self.inner.publish_again(queue, keys, most).await
+    }
+}
+
+impl<S: Store> Files for FaultyStore<S> {
+    async fn note_files(&self, tx: &mut S::Tx, set: FileSetId) -> Result<()> {
+        self.inner.note_files(tx, set).await
+    }
+
+    async fn decide_files(&self, set: FileSetId) -> Result<bool> {
+        self.faults.apply(Verb::Decide, None, self.inner.decide_files(set)).await
+    }
+
+    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+        self.faults.apply(Verb::Forget, None, self.inner.forget_files(stage, number)).await
+    }
+}
+
+impl<S: Store> Stats for FaultyStore<S> {
     async fn note_longest(&self, queue: &str, time: Duration) -> Result<()> {
         self.inner.note_longest(queue, time).await
     }
@@ -224,12 +247,12 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn prune(&self, retention: Retention) -> Result<()> {
         self.inner.prune(retention).await
     }
+}
 
-    async fn return_due(&self, by: &Registration) -> Result<u64> {
-        self.faults.apply(Verb::Return, None, self.inner.return_due(by)).await
-    }
+impl<S: Store> Wakeups for FaultyStore<S> {
+    // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
 
-    async fn tidy(&self, by: &Registration) -> Result<()> {
-        self.inner.tidy(by).await
+    fn bell(&self) -> &Bell {
+        self.inner.bell()
     }
 }

@@ -4,7 +4,10 @@
 //! In a worker, inside `loop` and before `read`: a worker that idles has no message in hand. On the way out and on an error it
 //! does nothing. It has no options; flags are read once per `check` by the process, not here.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 
 /// Idles while its request id is paused.
 #[derive(Debug, Clone, Copy, Default)]

@@ -9,11 +9,12 @@ use std::{pin::pin, time::Duration};
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
-use super::{
-    CONCURRENCY,
-    callbacks::{self, commit_open},
+use super::CONCURRENCY;
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    action::callbacks::{self, commit_open},
+    handlers::{About, Scope},
 };
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
 
 /// Runs the rest in N workers.
 #[derive(Debug, Clone, Copy)]

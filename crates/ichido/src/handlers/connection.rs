@@ -4,7 +4,10 @@
 //! Scope: both, one for each `transaction`. In: the right. Out and on error: what is still open is rolled back and given back. It
 //! needs nothing before it, and `transaction` needs it in the same scope. No options.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 
 /// Gives the rest a right to the pool.
 #[derive(Debug, Clone, Copy, Default)]

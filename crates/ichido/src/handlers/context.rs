@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::{About, Context, Error, Handler, Next, Options, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Options, Scope},
+};
 
 /// Puts request id, user id, language and time zone into the context.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,10 @@
 //! Scope: process. In: nothing. Out and on error: values, request id and user id are removed. It comes before `global error`,
 //! which logs the ids. No options.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 
 /// Removes context variables on the way out.
 #[derive(Debug, Clone, Copy, Default)]

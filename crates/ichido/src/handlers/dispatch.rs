@@ -3,7 +3,7 @@
 //!
 //! Scope: process. In: the action (404 if there is none of that name), the sign of life, the readers. Out and on error: readers
 //! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
-//! `[dispatch]` ([`crate::Paths`]), all empty.
+//! `[dispatch]` ([`crate::process::Paths`]), all empty.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,26 +11,29 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::{
-    DISPATCH,
-    callbacks::commit_open,
-    served::{Served, registration, retire, served},
-};
+use super::DISPATCH;
 use crate::{
-    About, Context, Error, Guard, Handler, Next, Outcome, Pool, QueueReader, Relay, Result, Scope, Settings, Store,
-    broker::Brokers,
-    broker_reader::{BrokerReader, Receiving},
-    flags::Following,
-    journal::named,
-    lane_reader::{Lane, LaneReader},
-    life::Life,
-    limited::{Allowance, Limited},
-    pool::{Actions, From, PooledAction, Work},
-    queue_reader::{Reading, Share},
-    reader::DynReader,
-    relay::Relaying,
-    slot::undisturbed,
-    upkeep::Upkeep,
+    Context, Error, Handler, Next, Outcome, Pool, Relay, Result, Store,
+    action::{callbacks::commit_open, slot::undisturbed},
+    broker::{Brokers, Guard, relay::Relaying},
+    handlers::{About, Scope},
+    observe::journal::named,
+    process::{
+        Settings,
+        flags::Following,
+        life::Life,
+        pool::{Actions, From, PooledAction, Work},
+        served::{Served, registration, retire, served},
+        upkeep::Upkeep,
+    },
+    readers::{
+        DynReader, QueueReader,
+        broker_reader::{BrokerReader, Receiving},
+        lane_reader::{Lane, LaneReader},
+        limited::{Allowance, Limited},
+        queue_reader::{Reading, Share},
+    },
+    store,
 };
 
 /// Finds the actions for the request path.
@@ -52,7 +55,7 @@ impl<S: Store> Dispatch<S> {
             None if self.actions.is_empty() => Err(Error::Setup("there is no action to run".into())),
             None => Ok(self.actions.values().collect()),
             Some(name) => self.actions.get(name).map(|found| vec![found]).ok_or_else(|| {
-                let hint = crate::suggestion(name, self.actions.keys().map(AsRef::as_ref));
+                let hint = crate::handlers::suggestion(name, self.actions.keys().map(AsRef::as_ref));
                 let reason = format!("no action `{name}`{hint}; there are: {}", known());
                 Error::Ended { status: 404, reason }
             }),
@@ -63,7 +66,7 @@ impl<S: Store> Dispatch<S> {
     async fn begin(&self, cx: &mut Context<S>, served: &[Served<'_, S>]) -> Result<(Arc<Life>, Upkeep)> {
         let mut registration = registration(cx, served, self.settings.lease)?;
         registration.relays = self.brokers.keys().cloned().collect();
-        cx.store.register(&registration).await?;
+        store::register(&cx.store, &registration).await?;
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
@@ -86,7 +89,7 @@ impl<S: Store> Dispatch<S> {
         wanted: Vec<&'a PooledAction<S>>,
         stop: &CancellationToken,
     ) -> Result<Vec<Served<'a, S>>> {
-        cx.store.prepare().await?;
+        store::prepare(&cx.store).await?;
         self.free_former(cx).await?;
         served(cx, wanted, stop).await
     }
@@ -94,7 +97,7 @@ impl<S: Store> Dispatch<S> {
     /// What this process had before the database went away is free again before it begins anew.
     async fn free_former(&self, cx: &mut Context<S>) -> Result<()> {
         while let Some(id) = cx.former.last() {
-            cx.store.leave(*id).await?;
+            store::leave(&cx.store, *id).await?;
             cx.former.pop();
         }
         Ok(())
@@ -104,7 +107,7 @@ impl<S: Store> Dispatch<S> {
     async fn guards(&self, store: &S, served: &[Served<'_, S>]) -> Result<Guards> {
         let mut guards = Guards::new();
         for queue in served.iter().flat_map(|((pool, _), _)| pool.queues()) {
-            match (store.guard(&queue).await, self.brokers.contains_key(&queue)) {
+            match (store::guard(store, &queue).await, self.brokers.contains_key(&queue)) {
                 (guard, true) => drop(guards.insert(queue, guard?)),
                 (Ok(_), false) => {
                     let text = format!("a broker keeps the queue `{queue}`, and this process was given none for it");
@@ -288,14 +291,14 @@ fn run_one<S: Store>(
 /// Takes leave, but does not wait for ever for a server that says nothing.
 async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()> {
     let id = life.id();
-    let leaving = undisturbed(async move { store.leave(id).await });
+    let leaving = undisturbed(async move { store::leave(&store, id).await });
     tokio::time::timeout(patience, leaving).await.unwrap_or_else(|_| Err("the database does not answer".into()))
 }
 
 /// Only a warning of `check` depends on it.
 async fn tell_longest<S: Store>(store: &S, life: &Life) {
     for (queue, time) in life.untold() {
-        match store.note_longest(&queue, time).await {
+        match store::note_longest(store, &queue, time).await {
             Ok(()) => life.told(&queue, time),
             Err(error) => tracing::debug!(%error, "the longest time is not noted"),
         }
@@ -305,7 +308,7 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
 /// The last counts: nothing is lost but what a process has counted that was killed.
 async fn tell_stats<S: Store>(store: &S, life: &Life) {
     let told = async {
-        let minute = store.look_around(&life.registration()).await?.minute;
+        let minute = store::look_around(store, &life.registration()).await?.minute;
         life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
     };
     if let Err(error) = told.await {

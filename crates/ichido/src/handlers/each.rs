@@ -3,8 +3,12 @@
 
 use tracing::Instrument;
 
-use super::span::message_span;
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    action::batch::OnlyOne,
+    handlers::{About, Scope},
+    observe::span::message_span,
+};
 
 /// Runs the rest for each message of the transaction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,12 +21,12 @@ impl<S: Store> Handler<S> for Each {
         }
         let count = cx.deliveries().len();
         for place in 0..count {
-            let turn = Turn::to(cx, place);
+            let only = OnlyOne::of(cx, place);
             if count > 1 {
-                turn.0.next_execution();
+                only.0.next_execution();
             }
-            let span = message_span(turn.0)?;
-            match next.run(&mut *turn.0).instrument(span).await {
+            let span = message_span(only.0)?;
+            match next.run(&mut *only.0).instrument(span).await {
                 Ok(Outcome::Done) => {}
                 other => return other,
             }
@@ -32,21 +36,5 @@ impl<S: Store> Handler<S> for Each {
 
     fn about(&self, _: Scope) -> About {
         About::new("each", "one message of the transaction", "the next one", "leave the others out")
-    }
-}
-
-/// The turn of one message. Whoever drops us, the next pass is about all of them again: none may be completed that did not run.
-pub(super) struct Turn<'a, S: Store>(pub(super) &'a mut Context<S>);
-
-impl<'a, S: Store> Turn<'a, S> {
-    pub(super) fn to(cx: &'a mut Context<S>, place: usize) -> Self {
-        cx.batch.turn_to(Some(place));
-        Turn(cx)
-    }
-}
-
-impl<S: Store> Drop for Turn<'_, S> {
-    fn drop(&mut self) {
-        self.0.batch.turn_to(None);
     }
 }

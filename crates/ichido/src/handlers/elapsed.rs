@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use crate::{About, Context, Handler, Next, Options, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Options, Scope},
+};
 
 /// Logs how long the rest has taken.
 #[derive(Debug, Clone, Copy, Default)]

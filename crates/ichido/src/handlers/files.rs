@@ -11,7 +11,11 @@ use std::{path::PathBuf, sync::Arc};
 
 use tokio::sync::OnceCell;
 
-use crate::{About, Context, Handler, Next, Options, Outcome, Result, Scope, Store, files::Stage};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    action::files::Stage,
+    handlers::{About, Options, Scope},
+};
 
 /// Lends a folder for files that appear with the COMMIT.
 #[derive(Default)]

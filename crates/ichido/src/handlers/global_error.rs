@@ -4,7 +4,11 @@
 //! Scope: process. In and out: nothing. On error: logged, then [`Error::Ended`] becomes its status, [`Error::Setup`] 127 and
 //! everything else 500. It comes after `status code`, which makes an exit code of it. No options.
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store, journal::Journal};
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+    observe::journal::Journal,
+};
 
 /// Logs an error and turns it into a status.
 #[derive(Debug, Clone, Copy, Default)]

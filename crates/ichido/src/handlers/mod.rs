@@ -1,7 +1,8 @@
-//! The built-in handlers, one file each, in the order of the minimal handler queue (docs/contract.md).
+//! The built-in handlers, one file each, in the order of the minimal handler queue (docs/contract.md), and in `chain` the queue that
+//! they are links of. A handler talks to the context and to the store's verbs.
 
 mod availability;
-mod callbacks;
+pub(crate) mod chain;
 mod concurrency;
 mod connection;
 mod context;
@@ -14,17 +15,17 @@ mod global_error;
 mod process_stop;
 mod rate_limit;
 mod read;
-pub(crate) mod record;
 mod repeat;
 mod retry;
-mod served;
 mod single;
-mod span;
 mod status_code;
 mod transaction;
 
 pub use self::{
     availability::Availability,
+    chain::{
+        About, Entry, Handler, HandlerQueue, Need, Next, Options, Placement, Registry, Rest, Scope, nearest, suggestion,
+    },
     concurrency::Concurrency,
     connection::Connection,
     context::SetContext,
@@ -44,7 +45,7 @@ pub use self::{
     transaction::Transaction,
 };
 
-use crate::{About, HandlerQueue, Scope, Settings, Store};
+use crate::{Store, process::Settings};
 
 /// The handler that starts the workers; what comes after it is in worker scope.
 pub(crate) const CONCURRENCY: &str = "concurrency";

@@ -6,7 +6,10 @@
 //! read from the database once per `check`, by the thread that gives the sign of life.
 
 use super::availability::idled;
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 
 /// Ends the loop when the process is asked to stop, and idles while it is paused.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{About, Context, Handler, Next, Options, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Options, Scope},
+};
 
 /// Lets at most so many messages begin per second.
 #[derive(Debug)]

@@ -8,13 +8,15 @@ use std::{ops::Range, time::Duration};
 
 use tracing::Instrument;
 
-use super::{
-    record::{caught, record},
-    span::message_span,
-};
 use crate::{
-    About, Context, Delivery, Error, Handler, Mark, Next, Outcome, Result, Scope, Store, Turn, reader::DynReader,
-    slot::undisturbed,
+    Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
+    action::slot::undisturbed,
+    handlers::{About, Scope},
+    message::Mark,
+    observe::span::message_span,
+    process::record::{caught, record},
+    readers::{DynReader, Turn},
+    store,
 };
 
 /// Reads deliveries and settles them.
@@ -169,5 +171,5 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
 async fn mark<S: Store>(cx: &mut Context<S>, begins: bool) -> Result<()> {
     let delivery = cx.delivery()?;
     let (store, id, Some(owner)) = (cx.store.clone(), delivery.message.id(), delivery.owner()) else { return Ok(()) };
-    undisturbed(async move { store.mark_running(owner, begins.then_some(&id)).await }).await
+    undisturbed(async move { store::mark_running(&store, owner, begins.then_some(&id)).await }).await
 }

@@ -7,7 +7,11 @@
 
 use std::time::Duration;
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+    store,
+};
 
 /// The bound of the first pause after a fault, and that of the later ones.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -44,7 +48,7 @@ impl<S: Store> Handler<S> for Loop {
 /// A deadlock or one lost connection is over at once; a full disk takes longer, and so do the pauses. A database that does
 /// not answer is the retry handler's.
 async fn pass_over<S: Store>(cx: &mut Context<S>, fault: Error, faults: u32) -> Result<()> {
-    if cx.store.ping().await.is_err() {
+    if store::ping(&cx.store).await.is_err() {
         return Err(fault);
     }
     tracing::warn!(request_id = cx.request_id(), "database fault, no attempt spent: {fault}");

@@ -8,7 +8,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{About, Context, Error, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+    store,
+};
 
 /// How often a database that is gone is looked for.
 const LOOK: Duration = Duration::from_millis(250);
@@ -106,7 +110,7 @@ impl Retry {
             let mut gone = false;
             loop {
                 clock.sleep(LOOK).await;
-                match store.ping().await {
+                match store::ping(&store).await {
                     Ok(()) if gone => return,
                     Ok(()) => {}
                     Err(_) => gone = true,

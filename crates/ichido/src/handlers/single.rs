@@ -8,7 +8,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{About, Context, Error, Handler, Next, Options, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Error, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Options, Scope},
+};
 
 /// How often it looks for a sign of life of the other process.
 const LOOK: Duration = Duration::from_millis(250);

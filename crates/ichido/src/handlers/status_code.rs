@@ -3,7 +3,10 @@
 //! Scope: process. In: nothing. Out: the status becomes the exit code by the table of [`exit_code`]; an outcome without a status
 //! is 200. On error: nothing, the error passes. It needs nothing before it, and `global error` needs it. No options.
 
-use crate::{About, Context, Handler, Next, Outcome, Result, Scope, Store};
+use crate::{
+    Context, Handler, Next, Outcome, Result, Store,
+    handlers::{About, Scope},
+};
 
 /// Turns the outcome of the whole queue into an exit code.
 #[derive(Debug, Clone, Copy, Default)]

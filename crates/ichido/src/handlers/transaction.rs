@@ -6,14 +6,18 @@
 //! roll back; in a worker the failure is recorded in its own transaction. It comes after `connection` of its scope, in a worker
 //! also after `read`. Options: those of the action.
 
-use super::{
-    callbacks::{self, commit_open},
-    record::{caught, committed_failure, park, record, recorded, verdict},
-};
 use crate::{
-    About, Context, Delivery, Error, Failure, Found, Handler, Mark, Next, Outcome, Result, Scope, Store,
-    files::{Fate, FileSet},
-    slot::undisturbed,
+    Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
+    action::{
+        callbacks::{self, commit_open},
+        files::{Fate, FileSet},
+        slot::undisturbed,
+    },
+    broker::Found,
+    handlers::{About, Scope},
+    message::Mark,
+    process::record::{caught, committed_failure, park, record, recorded, verdict},
+    store::{self, Failure},
 };
 
 /// Completes and commits, or rolls back and records.
@@ -197,13 +201,13 @@ async fn end<S: Store>(
     mut files: Option<FileSet>,
 ) -> Ending {
     let (ending, fate) = match pass(store, &mut tx, &deliveries, failure, files.as_mut()).await {
-        Ok(()) => match store.commit(tx).await {
+        Ok(()) => match store::commit(store, tx).await {
             Ok(()) => (Ending::Committed, Fate::Committed),
             // A message may be out of our hands for another reason; files have a row of their own.
             Err(error) => (look(store, &deliveries, error).await, Fate::Unknown),
         },
         Err(error) => {
-            if let Err(error) = store.rollback(tx).await {
+            if let Err(error) = store::rollback(store, tx).await {
                 tracing::debug!(%error, "rollback failed");
             }
             (Ending::RolledBack(error), Fate::RolledBack)
@@ -225,12 +229,12 @@ async fn pass<S: Store>(
 ) -> Result<()> {
     if let Some(files) = files {
         files.seal().await?;
-        store.note_files(tx, files.id()).await?;
+        store::note_files(store, tx, files.id()).await?;
     }
     // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
     match failure {
-        None => store.complete(tx, deliveries).await,
-        Some(failure) => store.fail(tx, &deliveries[0], &failure).await,
+        None => store::complete(store, tx, deliveries).await,
+        Some(failure) => store::fail(store, tx, &deliveries[0], &failure).await,
     }
 }
 
@@ -240,7 +244,7 @@ async fn look<S: Store>(store: &S, deliveries: &[Delivery], error: Error) -> End
         return Ending::Unknown(error);
     }
     for delivery in deliveries {
-        match store.is_claimed(delivery).await {
+        match store::is_claimed(store, delivery).await {
             Ok(true) => return Ending::RolledBack(error),
             Ok(false) => {}
             Err(probe) => {

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::{Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Scope, Store};
+use crate::{Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Store, handlers::Scope};
 
 /// A step of a message on its way through a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,7 +68,8 @@ impl FromStr for Step {
 ///
 /// ```standalone_crate
 /// use std::process::Command;
-/// use ichido::{Client, Context, Operate, Outcome, Pool, Process, Queue, Result, Store};
+/// use ichido::{Client, Context, Operate, Outcome, Pool, Process, Queue, Result};
+/// use ichido::store::{Database, Transactions};
 /// use ichido::testing::{self, Step};
 /// use ichido_sqlite::Sqlite;
 ///

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-use crate::{BoxFuture, Clock};
+use crate::{BoxFuture, process::Clock};
 
 /// Nobody waits longer than this, by the machine's clock, for a sleeper that does not come.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Context, Error, Handler, Mark, MessageId, Next, Outcome, Process, Result, Scope, Store};
+use crate::{
+    Context, Error, Handler, MessageId, Next, Outcome, Process, Result, Store, handlers::Scope, message::Mark,
+};
 
 /// Runs a process until no message is unprocessed and none waits for a retry, and counts what became of them.
 ///
@@ -15,7 +17,7 @@ use crate::{Context, Error, Handler, Mark, MessageId, Next, Outcome, Process, Re
 /// ```
 /// # #[tokio::main]
 /// # async fn main() -> ichido::Result<()> {
-/// # use ichido::{Operate, Store};
+/// # use ichido::{Operate, store::{Database, Transactions}};
 /// # let folder = tempfile::tempdir()?;
 /// # let url = format!("sqlite://{}", folder.path().join("test.db").display());
 /// # let store = ichido_sqlite::Sqlite::new(&url, vec![ichido::Queue::managed("mail")])?;

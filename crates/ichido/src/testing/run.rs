@@ -12,15 +12,17 @@ use serde::Serialize;
 
 use super::sent::{Expected, Sent};
 use crate::{
-    Action, ActionFn, BatchAction, CancellationToken, Clock, Context, Delivery, Error, Failed, Failure, Key, Masks,
-    Message, Outcome, Payload, Request, Result, RetryPolicy, Store, SystemClock,
-    action::{DynAction, Function, OneByOne},
-    batch_action::Together,
-    callbacks::Callback,
-    files::Stage,
-    handlers::record::{caught, failure},
-    journal::Journal,
-    slot::Slot,
+    Action, ActionFn, BatchAction, CancellationToken, Context, Delivery, Error, Failed, Key, Masks, Message, Outcome,
+    Payload, Result, RetryPolicy, Store,
+    action::{
+        DynAction, Function, OneByOne, Request, batch_action::Together, callbacks::Callback, files::Stage, slot::Slot,
+    },
+    observe::journal::Journal,
+    process::{
+        Clock, SystemClock,
+        record::{caught, failure},
+    },
+    store::{self, Failure},
 };
 
 /// Runs an action in a transaction that is rolled back.
@@ -35,9 +37,9 @@ use crate::{
 /// # let url = format!("sqlite://{}", folder.path().join("test.db").display());
 /// # let store = ichido_sqlite::Sqlite::new(&url, vec![ichido::Queue::managed("mail")])?;
 /// # store.migrate().await?;
-/// # let mut tx = ichido::Store::begin(&store).await?;
-/// # sqlx::query("create table project (id integer, name text)").execute(<ichido_sqlite::Sqlite as ichido::Store>::connection(&mut tx)).await?;
-/// # ichido::Store::commit(&store, tx).await?;
+/// # let mut tx = ichido::store::Transactions::begin(&store).await?;
+/// # sqlx::query("create table project (id integer, name text)").execute(<ichido_sqlite::Sqlite as ichido::store::Database>::connection(&mut tx)).await?;
+/// # ichido::store::Transactions::commit(&store, tx).await?;
 /// use ichido::{Context, Outcome, Result, testing::Run};
 /// use ichido_sqlite::Sqlite;
 ///
@@ -266,7 +268,7 @@ async fn prove<S: Store>(cx: &mut Context<S>) -> Result<()> {
     let store = cx.store.clone();
     let deliveries: Vec<_> = cx.batch.window().iter().map(Delivery::copy).collect();
     match &mut cx.slot {
-        Slot::Open(tx) => store.complete(tx, &deliveries).await,
+        Slot::Open(tx) => store::complete(&store, tx, &deliveries).await,
         _ => Ok(()),
     }
 }
@@ -371,7 +373,7 @@ impl<S: Store> Drop for Ran<S> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if let Slot::Open(tx) = std::mem::replace(&mut self.cx.slot, Slot::Closed) {
             let store = self.cx.store.clone();
-            runtime.spawn(async move { store.rollback(tx).await });
+            runtime.spawn(async move { store::rollback(&store, tx).await });
         }
         if let Some(files) = self.cx.files.take() {
             runtime.spawn(files.remove());

@@ -11,7 +11,9 @@ use std::{
 };
 
 use ichido::{
-    Guard, GuardBy, InQueue, Key, Message, MessageId, MutexRow, Mutexes, RowName, RowState, Sighting, Verdict,
+    Key, Message, MessageId,
+    broker::{Guard, InQueue, MutexFilter, MutexRow, RowName, RowState, Sighting, Verdict},
+    message::GuardBy,
 };
 use ichido_rabbitmq::{DeadLetters, Delivery, Error, REASON, Settled};
 
@@ -36,7 +38,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How full the queue was.
 struct Depths {
     at: Instant,
-    counted: ichido::Depths,
+    counted: ichido::broker::Depths,
     consumers: u32,
 }
 
@@ -120,7 +122,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     async fn page(&mut self, letters: &mut DeadLetters, page: &[Delivery]) -> Result<(), Failure> {
         let named: Vec<Named> = page.iter().map(|letter| self.named(letter)).collect();
         let keys: Vec<Key> = named.iter().filter_map(|named| named.key.clone()).collect();
-        let rows = self.look(Mutexes::These(&keys)).await?;
+        let rows = self.look(MutexFilter::These(&keys)).await?;
         let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
         for (letter, named) in page.iter().zip(named) {
             let row = named.key.as_ref().and_then(|key| rows.get(key));
@@ -201,7 +203,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     ) -> Result<Option<&'static str>, Failure> {
         // In an inbox, what has no row may still be undone; not what had one because it had failed.
         let had_row = self.guard.rules.by == GuardBy::Mutex || failed;
-        let gone = had_row && self.look(Mutexes::These(std::slice::from_ref(key))).await?.is_empty();
+        let gone = had_row && self.look(MutexFilter::These(std::slice::from_ref(key))).await?.is_empty();
         Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }))
     }
 
@@ -254,7 +256,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     async fn rows(&mut self) -> Result<(), Failure> {
         let mut after: Option<Key> = None;
         loop {
-            let page = self.look(Mutexes::After(after.as_ref(), ROWS)).await?;
+            let page = self.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.key.clone());
             for row in page {
@@ -294,7 +296,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         if !free || !(dead || matches!(verdict, Verdict::Retry | Verdict::Publish)) {
             return Ok(Some(row));
         }
-        Ok(self.look(Mutexes::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
+        Ok(self.look(MutexFilter::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
     }
 
     fn sighting(&self, row: Option<&MutexRow>, dead: bool) -> Sighting {
@@ -335,7 +337,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         }
         tokio::time::sleep(AGAIN).await;
         let again = look(self.kept).await?;
-        if !suspicious(&again) || !self.look(Mutexes::After(None, 1)).await?.is_empty() {
+        if !suspicious(&again) || !self.look(MutexFilter::After(None, 1)).await?.is_empty() {
             return Ok(());
         }
         let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
@@ -343,7 +345,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
     }
 
-    async fn look(&self, which: Mutexes<'_>) -> Result<Vec<MutexRow>, Failure> {
+    async fn look(&self, which: MutexFilter<'_>) -> Result<Vec<MutexRow>, Failure> {
         self.store.mutexes(self.kept.name(), which).await.map_err(|error| Failure::of::<S>(&error))
     }
 }
@@ -358,10 +360,10 @@ async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
     };
     let unacknowledged = match kept.rabbitmq().management() {
         None => None,
-        Some(_) => ichido::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
+        Some(_) => ichido::broker::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
     };
     let (ready, busy, dead) = (found.queue.into(), found.busy.into(), found.dead.into());
-    let counted = ichido::Depths { ready, unacknowledged, busy, dead };
+    let counted = ichido::broker::Depths { ready, unacknowledged, busy, dead };
     Ok(Some(Depths { at, counted, consumers: found.consumers }))
 }
 

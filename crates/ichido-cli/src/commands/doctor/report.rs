@@ -1,7 +1,7 @@
 //! What the doctor says: a line for each message that is worth one, as it is found, and the counts of each queue. In JSON each line
 //! is an object, so that nothing need be kept.
 
-use ichido::Verdict;
+use ichido::broker::Verdict;
 use serde::Serialize;
 
 use crate::{failure::Failure, output};

@@ -1,6 +1,6 @@
 //! Files that are right, and what becomes of them; the kinds of queues are in `queues.rs`.
 
-use ichido::Isolation;
+use ichido::action::Isolation;
 use std::time::Duration;
 
 use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName};

@@ -1,7 +1,7 @@
 //! Unknown keys, at every level, and what is suggested for them.
 
 use super::{EXAMPLE, refusal, refused, with_action, with_queue, with_table};
-use ichido::nearest;
+use ichido::handlers::nearest;
 
 #[test]
 fn a_mistyped_key_is_answered_with_file_line_path_and_what_was_meant() {

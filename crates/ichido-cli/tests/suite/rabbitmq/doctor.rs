@@ -1,7 +1,7 @@
 //! `ichido doctor`: each row of the table in docs/contract.md produced for real; what `--fix` does about it, also while
 //! consumers run; and what it never touches.
 
-use ichido::{Headers, Outgoing};
+use ichido::{Headers, broker::Outgoing};
 use ichido_rabbitmq::Envelope;
 use ichido_testkit::{eventually, size};
 use serde_json::Value;

@@ -4,7 +4,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use ichido::{ClaimBy, Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy};
+use ichido::{Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy, message::ClaimBy};
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
 use ichido_testkit::LIMIT;
 use serde::Deserialize;

@@ -127,7 +127,7 @@ pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedRec
     let mut arrived = 0;
     while let Some((id, order)) = copies.recv().await {
         let id = id.to_string().rsplit('/').next().expect("a key").to_owned();
-        let copy = ichido::Outgoing {
+        let copy = ichido::broker::Outgoing {
             id,
             origin: origin.clone(),
             queue: Some("orders".into()),

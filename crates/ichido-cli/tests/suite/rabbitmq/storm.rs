@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, time::Instant};
 
-use ichido::{ClaimBy, Guarded, Queue};
+use ichido::{Guarded, Queue, message::ClaimBy};
 use ichido_test_servers::{
     RabbitMq,
     proxy::{Cut, Proxy},

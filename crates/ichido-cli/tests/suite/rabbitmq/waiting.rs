@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use ichido::{ClaimBy, Client, Guarded, Queue};
+use ichido::{Client, Guarded, Queue, message::ClaimBy};
 
 use crate::{
     rabbitmq::{

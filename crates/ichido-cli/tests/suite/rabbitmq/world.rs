@@ -3,7 +3,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use ichido::{Headers, Outgoing};
+use ichido::{Headers, broker::Outgoing};
 use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
 use ichido_test_servers::{RabbitMq, proxy::Proxy};
 use ichido_testkit::eventually;

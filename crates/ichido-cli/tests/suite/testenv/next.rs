@@ -1,7 +1,10 @@
 //! The next version of ichido's tables, and the product's own way to it: what a newer ichido's `migrate` does, with a version more
 //! than this one knows.
 
-use ichido::{MigrateOptions, Migration, Operate, Result, Version};
+use ichido::{
+    Operate, Result,
+    store::{MigrateOptions, Migration, Version},
+};
 use ichido_mysql::MySql;
 use ichido_postgres::Postgres;
 use ichido_sqlite::{Sqlite, VERSION};

@@ -18,7 +18,7 @@ fn three_nodes_are_one_broker_after_a_kill_a_cut_and_a_standstill() {
     cluster.is_without(2);
     cluster.join(2);
 
-    third.freeze();
+    cluster.freeze(2);
     cluster.is_without(2);
     third.kill();
     third.start_again();

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ichido::{Broker as _, Client, Operate, Store};
+use ichido::{
+    Client, Operate,
+    broker::Broker as _,
+    store::{Database, Transactions},
+};
 
 use super::stage::{Script, Stage, Work, outgoing, ways};
 use crate::fixture::{BrokerFixture, Fixture, Line as _, failed};

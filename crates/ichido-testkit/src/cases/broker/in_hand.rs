@@ -1,6 +1,12 @@
 //! What the reader keeps in hand, and gives back: batches, drains, pauses, stops, deaths, and who is whose.
 
-use ichido::{Broker as _, ClaimBy, Flag, Found, Key, Operate, Store};
+use ichido::{
+    Key, Operate,
+    broker::{Broker as _, Found},
+    message::ClaimBy,
+    process::Flag,
+    store::Mutexes,
+};
 
 use super::stage::{Script, Stage, Work, outgoing, ways};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{Broker as _, Operate, Retention, Store};
+use ichido::{Operate, broker::Broker as _, process::Retention, store::Stats};
 
 use super::stage::{Script, Stage, Work, outgoing, ways};
 use crate::fixture::{BrokerFixture, Fixture, failed};

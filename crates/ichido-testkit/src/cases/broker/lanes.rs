@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::{
-    CancellationToken, Client, Pool, Process, Queue, Relay, Store,
+    CancellationToken, Client, Pool, Process, Queue, Relay,
     lanes::{LaneSet, Level, Policy},
+    store::{Database, Transactions},
 };
 
 use super::stage::{Running, Script, Stage, Work, ways};

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use ichido::{Broker as _, Client, Store};
+use ichido::{
+    Client,
+    broker::Broker as _,
+    store::{Database, Transactions},
+};
 
 use super::stage::{Stage, Work, ways};
 use crate::fixture::{BrokerFixture, Cut, Fixture, Line as _, Part};
@@ -98,9 +102,9 @@ pub async fn sends_of_a_transaction_keep_their_order<F: Fixture, B: BrokerFixtur
         .await;
     // The broker has handed out all of them; the last may still be on their way.
     while seen.len() < sent.len() {
-        match ichido::Source::try_next(&source) {
+        match ichido::broker::Source::try_next(&source) {
             Some(received) => seen.push(received.id.unwrap()),
-            None => ichido::Source::changed(&source).await,
+            None => ichido::broker::Source::changed(&source).await,
         }
     }
     assert_eq!(seen, sent);

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use ichido::{Client, Context, Operate, Outcome, Pool, Process, Result, Store};
+use ichido::{
+    Client, Context, Operate, Outcome, Pool, Process, Result,
+    store::{Database, Transactions},
+};
 use serde_json::Value;
 
 use super::{

@@ -9,8 +9,11 @@ use std::{
 };
 
 use ichido::{
-    Action, Broker as _, CancellationToken, ClaimBy, Client, Context, GuardBy, Guarded, Inspect, OnBusy, Outbox,
-    Outcome, Pool, Process, Queue, Result, RetryPolicy, Store, stat::Tally,
+    Action, CancellationToken, Client, Context, Guarded, Inspect, Outcome, Pool, Process, Queue, Result, RetryPolicy,
+    broker::{Broker as _, OutboxState},
+    message::{ClaimBy, GuardBy, OnBusy},
+    stat::Tally,
+    store::{Database, Mutexes, Transactions},
 };
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinHandle};
@@ -200,7 +203,7 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
     }
 
     /// What waits to be published, as an operator sees it.
-    pub(crate) async fn outbox(&self) -> Outbox {
+    pub(crate) async fn outbox(&self) -> OutboxState {
         let overview = self.store().overview().await.expect("an overview");
         let queue = overview.queues.into_iter().find(|queue| queue.queue == "orders").expect("the queue");
         queue.outbox.expect("a broker's queue has an outbox")
@@ -223,7 +226,7 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
         self.publish(&copies).await;
     }
 
-    pub(crate) async fn publish(&self, messages: &[ichido::Outgoing]) {
+    pub(crate) async fn publish(&self, messages: &[ichido::broker::Outgoing]) {
         for fate in self.broker().publish(messages).await {
             fate.expect("confirmed");
         }
@@ -235,8 +238,8 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
 }
 
 /// A copy of a message with this id; its mutex stands for this queue.
-pub(crate) fn outgoing(id: &str, origin: &str, queue: Option<&str>) -> ichido::Outgoing {
-    ichido::Outgoing {
+pub(crate) fn outgoing(id: &str, origin: &str, queue: Option<&str>) -> ichido::broker::Outgoing {
+    ichido::broker::Outgoing {
         id: id.rsplit('/').next().expect("a key").to_owned(),
         origin: origin.into(),
         queue: queue.map(Into::into),

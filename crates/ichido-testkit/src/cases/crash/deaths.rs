@@ -3,7 +3,8 @@
 use std::{os::unix::process::ExitStatusExt, time::Duration};
 
 use ichido::{
-    Context, Inspect, Outcome, ParkedFilter, Pool, Process, Result, RetryPolicy,
+    Context, Inspect, Outcome, Pool, Process, Result, RetryPolicy,
+    inspect::ParkedFilter,
     testing::{Step, crash_at},
 };
 use serde::Deserialize;
@@ -61,7 +62,7 @@ pub async fn a_message_that_aborts_its_process_is_parked_in_the_end<F: Fixture>(
     assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 100);
     let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
     assert_eq!((failed.len(), failed[0].id.as_str(), failed[0].attempts), (1, "orders/50", 3));
-    assert_eq!(failed[0].error, ichido::DIED_RUNNING);
+    assert_eq!(failed[0].error, ichido::inspect::DIED_RUNNING);
 }
 
 pub async fn a_death_at_any_step_leaves_each_effect_once<F: Fixture>() {

@@ -11,8 +11,9 @@ use std::{
 };
 
 use ichido::{
-    Action, BatchAction, Context, Error, Handler, NewMessage, Next, Outcome, Pool, Process, Result, RetryPolicy, Scope,
-    Store, handlers::Each,
+    Action, BatchAction, Context, Error, Handler, NewMessage, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    handlers::{Each, Scope},
+    store::{Database, Queues, Transactions},
 };
 use serde::Deserialize;
 use tokio::sync::Notify;

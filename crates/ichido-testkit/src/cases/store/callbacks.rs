@@ -3,7 +3,8 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use ichido::{
-    Action, CommitOn, Context, Error, Failed, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Scope, Store,
+    Action, Context, Error, Failed, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    action::CommitOn, handlers::Scope, store::Database,
 };
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -19,7 +20,7 @@ struct Order {
     name: Option<String>,
 }
 
-type Diary<S> = fn(&mut <S as Store>::Connection, String) -> ichido::BoxFuture<'_, Result<()>>;
+type Diary<S> = fn(&mut <S as Database>::Connection, String) -> ichido::BoxFuture<'_, Result<()>>;
 
 /// An action that keeps a diary in the ledger, one line for each time that it is called. What it is told to fail at, it fails at.
 struct Diarist<S: Store> {

@@ -1,6 +1,9 @@
 //! Claims: bounded, in order, exclusive, given back.
 
-use ichido::{Error, ProcessId, Store};
+use ichido::{
+    Error,
+    store::{ProcessId, Processes, Queues},
+};
 
 use crate::fixture::{Fixture, Player, forged, send, send_orders};
 

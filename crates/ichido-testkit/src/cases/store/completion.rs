@@ -1,6 +1,9 @@
 //! Completion: the one-way door, and the guards around it.
 
-use ichido::{Error, Result, Store};
+use ichido::{
+    Error, Result,
+    store::{Database, Queues, Transactions},
+};
 
 use crate::fixture::{Fixture, Player, assert_lost, effect, effects, send, send_orders};
 

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use ichido::{Client, Inspect, NewMessage, ParkedFilter, Store};
+use ichido::{
+    Client, Inspect, NewMessage,
+    inspect::ParkedFilter,
+    store::{Database, Queues, Transactions},
+};
 
 use crate::fixture::{Fixture, Player, effects};
 

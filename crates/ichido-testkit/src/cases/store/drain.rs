@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{Context, Outcome, Pool, Result, Store};
+use ichido::{
+    Context, Outcome, Pool, Result, Store,
+    store::{Database, Queues, Transactions},
+};
 use serde_json::Value;
 
 use crate::{

@@ -3,7 +3,10 @@
 
 use std::{fs, future::pending, path::Path, sync::Arc, time::Duration};
 
-use ichido::{Context, FileSetId, Outcome, Process, ProcessId, Result, Store};
+use ichido::{
+    Context, Outcome, Process, Result, Store,
+    store::{FileSetId, Files, ProcessId, Transactions},
+};
 use tokio::{io::AsyncWriteExt as _, sync::Notify};
 
 use super::files::{Watched, drain, files, filing, left_behind, notes, orders, seen, with_names, write};
@@ -116,7 +119,8 @@ impl<S: Store> ichido::Action<S> for Endless {
 pub async fn nothing_is_left_of_a_message_out_of_grace<F: Fixture>() {
     let (fixture, folder): (F, _) = with_names(&[""]).await;
     let (begun, stop) = (Arc::new(Notify::new()), ichido::CancellationToken::new());
-    let settings = ichido::Settings { grace: Duration::from_millis(1), ..ichido::Settings::default() };
+    let settings =
+        ichido::process::Settings { grace: Duration::from_millis(1), ..ichido::process::Settings::default() };
     let process = filing(Process::new(fixture.store()).settings(settings), folder.path()).stop_on(stop.clone());
     let running = tokio::spawn(process.action(orders(), Endless(begun.clone())).run());
     begun.notified().await;

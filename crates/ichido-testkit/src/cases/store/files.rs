@@ -8,8 +8,9 @@ use std::{
 };
 
 use ichido::{
-    Context, FileSetId, Outcome, Pool, Process, ProcessId, Result, RetryPolicy, Scope, Store,
-    handlers::{Files, Limit, Retry},
+    Context, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    handlers::{Files, Limit, Retry, Scope},
+    store::{FileSetId, Files as _, ProcessId, Transactions as _},
 };
 use serde::Deserialize;
 use tempfile::TempDir;

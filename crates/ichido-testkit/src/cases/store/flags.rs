@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichido::{Error, Flag, Flags, Inspect, Operate, ProcessId, Registration, Result, Store};
+use ichido::{
+    Error, Inspect, Operate, Result,
+    process::{Flag, Flags},
+    store::{ProcessId, Processes, Registration},
+};
 
 use crate::fixture::{Fixture, Player};
 

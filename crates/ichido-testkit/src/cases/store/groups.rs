@@ -10,8 +10,9 @@ use std::{
 };
 
 use ichido::{
-    Context, Delivery, Failure, Inspect, MessageId, NewMessage, Operate, Outcome, Pool, Process, Queue, Result,
-    RetryPolicy, Status, Store, Table,
+    Context, Delivery, Inspect, MessageId, NewMessage, Operate, Outcome, Pool, Process, Queue, Result, RetryPolicy,
+    Status, Table,
+    store::{Database, Failure, Processes, Queues, Transactions},
 };
 use serde::Deserialize;
 

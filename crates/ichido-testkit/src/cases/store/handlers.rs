@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use ichido::{Context, Error, Handler, Next, Outcome, Pool, Process, Request, Result, Scope, Store};
+use ichido::{Context, Error, Handler, Next, Outcome, Pool, Process, Result, Store, action::Request, handlers::Scope};
 
 use crate::fixture::{Fixture, effects, send};
 

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use ichido::{Action, Context, Handler, Next, Outcome, Result, Scope, Store};
+use ichido::{Action, Context, Handler, Next, Outcome, Result, Store, handlers::Scope};
 use tokio::sync::Notify;
 
 use crate::{

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use ichido::{Delivery, Error, Failure, Found, Guarded, Key, Message, Queue, Retention, Standing, Store};
+use ichido::{
+    Delivery, Error, Guarded, Key, Message, Queue,
+    broker::{Found, Standing},
+    process::Retention,
+    store::{Database, Failure, Mutexes, Queues, Stats, Transactions},
+};
 
-use crate::cases::broker_rows::{handed_out, held, publish_all, rows, unsent};
 use crate::{
+    cases::broker_rows::{handed_out, held, publish_all, rows, unsent},
     fixture::{Fixture, Player, assert_lost, effect, effects},
     in_time,
 };
@@ -22,7 +27,7 @@ struct Scene<F: Fixture> {
     key: Key,
 }
 
-type Tx<F> = <<F as Fixture>::Store as Store>::Tx;
+type Tx<F> = <<F as Fixture>::Store as Database>::Tx;
 
 impl<F: Fixture> Scene<F> {
     async fn new() -> Self {

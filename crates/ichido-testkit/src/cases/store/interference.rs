@@ -11,8 +11,9 @@ use std::{
 };
 
 use ichido::{
-    Action, Context, Error, Failure, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Scope, Status, Store,
-    Table,
+    Action, Context, Error, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Status, Store, Table,
+    handlers::Scope,
+    store::{Database, Failure, Processes, Queues},
 };
 use serde::Deserialize;
 use tokio::sync::Notify;

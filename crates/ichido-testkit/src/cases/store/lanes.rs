@@ -6,8 +6,10 @@ mod diary;
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use ichido::{
-    Client, Context, Flag, NewMessage, Operate, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    Client, Context, NewMessage, Operate, Outcome, Pool, Process, Result, RetryPolicy,
     lanes::{LaneSet, Level, LevelBy, Policy},
+    process::Flag,
+    store::{Database, Processes, Transactions},
     testing::Dial,
 };
 use serde_json::json;

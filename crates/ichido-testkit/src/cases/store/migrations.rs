@@ -1,6 +1,6 @@
 //! ichido's own tables, and refusals at start.
 
-use ichido::{Error, Inspect, Operate, Queue, Result, Status, Store, Table};
+use ichido::{Error, Inspect, Operate, Queue, Result, Status, Table, store::Database};
 
 use crate::fixture::{Fixture, Player, send};
 

@@ -4,11 +4,15 @@
 use std::time::Duration;
 
 use ichido::{
-    Error, Failure, Found, Inspect, Key, MessageId, NewMessage, Operate, ProcessId, Rescued, Standing, Store,
+    Error, Inspect, Key, MessageId, NewMessage, Operate,
+    broker::{Found, Standing},
+    store::{Database, Failure, Mutexes, Outbox, ProcessId, Processes, Queues, Rescued, Transactions},
 };
 
-use crate::cases::broker_rows::{held, join, leased, publish_all, rows, send_all, send_one, unsent};
-use crate::fixture::{Fixture, Player, assert_lost, effects, failed};
+use crate::{
+    cases::broker_rows::{held, join, leased, publish_all, rows, send_all, send_one, unsent},
+    fixture::{Fixture, Player, assert_lost, effects, failed},
+};
 
 const FREE: Found = Found::Free(Standing { failures: 0, suspect: false, parked: false });
 

@@ -9,7 +9,9 @@ use std::{
     },
 };
 
-use ichido::{Action, Context, Error, Handler, Next, Outcome, Result, RetryPolicy, Scope, Store};
+use ichido::{
+    Action, Context, Error, Handler, Next, Outcome, Result, RetryPolicy, Store, handlers::Scope, store::Processes,
+};
 
 use crate::{
     faults::{Fault, Faults, FaultyStore, HEARTBEAT, LEASE, Order, Running, Scene, Verb, one_line, orders},

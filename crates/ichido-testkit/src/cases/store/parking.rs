@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use ichido::{Delivery, Failure, Inspect, MessageId, Operate, ParkedFilter, ParkedState, Store};
+use ichido::{
+    Delivery, Inspect, MessageId, Operate,
+    inspect::{ParkedFilter, ParkedState},
+    store::{Failure, Queues},
+};
 
 use crate::fixture::{Fixture, Player, effects, send, send_orders};
 

@@ -9,8 +9,9 @@ use std::{
 };
 
 use ichido::{
-    CancellationToken, Context, Delivery, Error, Handler, Inspect, Key, Message, Next, Outcome, ParkedFilter, Pool,
-    Process, Reader, Request, Result, RetryPolicy, Scope, Store, Turn,
+    CancellationToken, Context, Delivery, Error, Handler, Inspect, Key, Message, Next, Outcome, Pool, Process, Reader,
+    Result, RetryPolicy, Store, action::Request, handlers::Scope, inspect::ParkedFilter, readers::Turn,
+    store::Processes,
 };
 use serde::Deserialize;
 use tokio::sync::Notify;
@@ -178,7 +179,8 @@ pub async fn a_message_out_of_grace_is_released<F: Fixture>() {
     send_orders(&fixture, 2).await;
     let (begun, go, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
     let action = Blocking::<F> { begun: begun.clone(), go, _fixture: std::marker::PhantomData };
-    let settings = ichido::Settings { grace: Duration::from_millis(50), ..ichido::Settings::default() };
+    let settings =
+        ichido::process::Settings { grace: Duration::from_millis(50), ..ichido::process::Settings::default() };
     // Two workers: the one that only waits must not keep the other's grace from ending.
     let process =
         Process::new(fixture.store()).settings(settings).stop_on(stop.clone()).action(orders().concurrency(2), action);
@@ -375,7 +377,7 @@ async fn always_fails<S: Store>(_: &mut Context<S>, _: serde_json::Value) -> Res
 #[derive(Default)]
 struct Three {
     given: AtomicUsize,
-    settled: Arc<Mutex<Vec<Option<ichido::Mark>>>>,
+    settled: Arc<Mutex<Vec<Option<ichido::message::Mark>>>>,
 }
 
 impl Reader for Three {
@@ -408,7 +410,7 @@ pub async fn a_reader_of_the_users_own_takes_the_place_of_a_queue<F: Fixture>() 
     let process = Process::new(fixture.store()).action_fn(Pool::new("Import").reader(reader), create_project::<F>);
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(effects(&fixture).await, 3);
-    assert_eq!(*settled.lock().unwrap(), [Some(ichido::Mark::Done); 3]);
+    assert_eq!(*settled.lock().unwrap(), [Some(ichido::message::Mark::Done); 3]);
 }
 
 async fn rolls_back<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
@@ -426,7 +428,7 @@ pub async fn a_users_reader_is_not_told_done_after_a_broken_transaction<F: Fixtu
     let process = Process::new(fixture.store()).action_fn(Pool::new("Import").reader(reader), rolls_back::<F>);
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(effects(&fixture).await, 0);
-    assert!(settled.lock().unwrap().iter().all(|mark| *mark != Some(ichido::Mark::Done)));
+    assert!(settled.lock().unwrap().iter().all(|mark| *mark != Some(ichido::message::Mark::Done)));
 }
 
 async fn order_by_mail<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {

@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use ichido::{
-    Broker, CancellationToken, Client, Context, Error, Outcome, Outgoing, Pool, Process, Queue, Received, Relay,
-    Result, Settlement, Source, Store, Unpublished, testing::Run,
+    CancellationToken, Client, Context, Error, Outcome, Pool, Process, Queue, Relay, Result,
+    broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
+    store::{Database, Outbox, Transactions},
+    testing::Run,
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::cases::broker_rows::{leased, rows, unsent};
-use crate::{fixture::Fixture, in_time};
+use crate::{
+    cases::broker_rows::{leased, rows, unsent},
+    fixture::Fixture,
+    in_time,
+};
 
 /// One broker, and a queue of ichido's own.
 fn with_one_broker() -> Vec<Queue> {
@@ -81,7 +86,7 @@ pub async fn what_an_action_publishes_goes_out_only_if_it_is_done<F: Fixture>() 
 /// A broker that tells what it is given, hands out nothing, and says that it has so many.
 pub(super) struct Told {
     pub(super) tell: mpsc::UnboundedSender<Outgoing>,
-    pub(super) depths: Option<ichido::Depths>,
+    pub(super) depths: Option<ichido::broker::Depths>,
 }
 
 pub(super) struct Nothing;
@@ -100,7 +105,7 @@ impl Broker for Told {
         Nothing
     }
 
-    async fn depths(&self) -> Result<ichido::Depths, String> {
+    async fn depths(&self) -> Result<ichido::broker::Depths, String> {
         self.depths.ok_or_else(|| "nobody asks".into())
     }
 }

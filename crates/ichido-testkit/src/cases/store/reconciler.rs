@@ -3,13 +3,17 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use ichido::{CancellationToken, Depths, Failure, Guarded, NewMessage, Queue, Relay, Store};
+use ichido::{
+    CancellationToken, Guarded, NewMessage, Queue, Relay,
+    broker::Depths,
+    store::{Failure, Queues},
+};
 use tokio::sync::mpsc;
 
 use super::publications::Told;
-use crate::cases::broker_rows::{publish_all, send_all};
 use crate::{
     LIMIT,
+    cases::broker_rows::{publish_all, send_all},
     fixture::{Fixture, Player},
 };
 

@@ -2,10 +2,16 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use ichido::{Error, Failure, Guarded, Inspect, NewMessage, Outbox, Outgoing, ProcessId, Publication, Queue, Store};
+use ichido::{
+    Error, Guarded, Inspect, NewMessage, Queue,
+    broker::{OutboxState, Outgoing, Publication},
+    store::{Database, Failure, Mutexes, Outbox, ProcessId, Processes, Queues, Transactions},
+};
 
-use crate::cases::broker_rows::{join, leased, publish_all, rows, send_all, send_one, unsent};
-use crate::fixture::{Fixture, Player};
+use crate::{
+    cases::broker_rows::{join, leased, publish_all, rows, send_all, send_one, unsent},
+    fixture::{Fixture, Player},
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -19,7 +25,7 @@ fn publication(payload: &[u8]) -> Publication {
 }
 
 /// What operators see of a queue's outbox.
-async fn outbox<F: Fixture>(store: &F::Store, queue: &str) -> Option<Outbox> {
+async fn outbox<F: Fixture>(store: &F::Store, queue: &str) -> Option<OutboxState> {
     let overview = store.overview().await.unwrap();
     overview.queues.into_iter().find(|counts| counts.queue == queue).unwrap().outbox
 }
@@ -187,7 +193,7 @@ pub async fn what_did_not_arrive_is_put_off_and_operators_see_it<F: Fixture>() {
     let fixture = F::fresh().await;
     let store = fixture.store_with(leased());
     assert_eq!(outbox::<F>(&store, "mail").await, None, "no broker keeps it");
-    assert_eq!(outbox::<F>(&store, "paid").await, Some(Outbox::default()));
+    assert_eq!(outbox::<F>(&store, "paid").await, Some(OutboxState::default()));
     send_one(&store, "paid").await;
     assert_eq!(outbox::<F>(&store, "paid").await.unwrap().unpublished, 1);
     let first = store.unsent("paid", 1).await.unwrap().remove(0);
@@ -202,7 +208,7 @@ pub async fn what_did_not_arrive_is_put_off_and_operators_see_it<F: Fixture>() {
     let later = outbox::<F>(&store, "paid").await.unwrap();
     assert_eq!((later.unpublished, later.error.as_deref()), (1, Some("still nobody")));
     store.note_published("paid", &[&first]).await.unwrap();
-    assert_eq!(outbox::<F>(&store, "paid").await, Some(Outbox::default()));
+    assert_eq!(outbox::<F>(&store, "paid").await, Some(OutboxState::default()));
 }
 
 pub async fn a_delayed_message_is_published_when_it_is_due<F: Fixture>() {

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ichido::{Inspect, ParkedFilter, Registration, Rescued, Store};
+use ichido::{
+    Inspect,
+    inspect::ParkedFilter,
+    store::{Processes, Registration, Rescued},
+};
 
 use crate::fixture::{Fixture, Player, assert_lost, effects, send_orders};
 
@@ -68,7 +72,7 @@ pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>()
         }
     };
     assert_eq!(deaths, 4, "once as a bystander, then three times as a suspect");
-    assert_eq!((parked.attempts, parked.error.as_str()), (3, ichido::DIED_RUNNING));
+    assert_eq!((parked.attempts, parked.error.as_str()), (3, ichido::inspect::DIED_RUNNING));
     assert_eq!(fixture.number("select count(*) from received_order where status = '2'").await, 1);
 }
 

@@ -12,9 +12,9 @@ use std::{
 };
 
 use ichido::{
-    BoxFuture, CancellationToken, Clock, Context, Error, Handler, Next, Outcome, Process, Result, Retryable, Scope,
-    Store,
-    handlers::{Limit, Retry},
+    BoxFuture, CancellationToken, Context, Error, Handler, Next, Outcome, Process, Result, Retryable, Store,
+    handlers::{Limit, Retry, Scope},
+    process::Clock,
 };
 
 use crate::fixture::Fixture;

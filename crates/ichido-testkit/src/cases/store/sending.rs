@@ -1,6 +1,9 @@
 //! Sending: in the caller's transaction, to managed and to table queues.
 
-use ichido::{Client, Error, NewMessage, Store};
+use ichido::{
+    Client, Error, NewMessage,
+    store::{Database, Queues, Transactions},
+};
 
 use crate::fixture::{Fixture, Player, send};
 

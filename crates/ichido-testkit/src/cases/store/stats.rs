@@ -4,10 +4,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ichido::{
-    Action, Context, Inspect, NewMessage, Operate, Outcome, ParkedFilter, Pool, Process, Queue, Result, Retention,
-    Store,
+    Action, Context, Inspect, NewMessage, Operate, Outcome, Pool, Process, Queue, Result,
+    inspect::ParkedFilter,
     lanes::{LaneSet, Level, Policy},
+    process::Retention,
     stat::{Backlog, ERROR, Stat, StatRow, Tally, WINDOW},
+    store::{Database, Processes, Queues, Stats, Transactions},
     testing::Dial,
 };
 use serde_json::Value;
@@ -182,17 +184,13 @@ pub async fn only_what_is_old_is_forgotten<F: Fixture>() {
     let Player { store, registration } = Player::join(&fixture).await;
     let now = store.look_around(&registration).await.unwrap().minute;
     let day = 24 * 60;
-    let stat = |done| {
-        let mut tally = Tally::default();
-        tally.done = done;
-        Stat { queue: "mail".into(), lane: None, slots: 4, tally }
-    };
+    let stat = |done| Stat { queue: "mail".into(), lane: None, slots: 4, tally: Tally { done, ..Tally::default() } };
     for (days, done) in [(0, 1), (6, 2), (8, 3), (30, 4)] {
         store.note_stats(registration.id, now - days * day, &[stat(done)]).await.unwrap();
     }
     for id in &ids {
         let mail = store.claim(registration.id, "mail", 1).await.unwrap();
-        assert!(store.park(&mail[0], &ichido::Failure::dead("bad", 1)).await.unwrap(), "{id}");
+        assert!(store.park(&mail[0], &ichido::store::Failure::dead("bad", 1)).await.unwrap(), "{id}");
     }
     assert!(store.discard(&ids[0].parse().unwrap()).await.unwrap());
     let rows = async || fixture.number("select count(*) from ichido_stat").await;

@@ -10,9 +10,12 @@ use std::{
 };
 
 use ichido::{
-    CancellationToken, Context, Delivery, Flag, Handler, HandlerQueue, Inspect, Key, Message, Next, Operate, Outcome,
-    Pool, Process, ProcessId, Reader, Registration, Result, Scope, Store, Turn,
-    handlers::{Availability, Single},
+    CancellationToken, Context, Delivery, Handler, HandlerQueue, Inspect, Key, Message, Next, Operate, Outcome, Pool,
+    Process, Reader, Result, Store,
+    handlers::{Availability, Scope, Single},
+    process::Flag,
+    readers::Turn,
+    store::{ProcessId, Processes, Registration},
 };
 use serde_json::Value;
 use tokio::{
@@ -110,7 +113,8 @@ pub async fn a_stop_by_flag_gives_running_messages_only_their_grace<F: Fixture>(
     send_orders(&fixture, 2).await;
     let gate = Gate::new();
     let check = Duration::from_millis(20);
-    let settings = ichido::Settings { grace: Duration::from_millis(50), check, ..ichido::Settings::default() };
+    let settings =
+        ichido::process::Settings { grace: Duration::from_millis(50), check, ..ichido::process::Settings::default() };
     let running = Process::new(fixture.store()).settings(settings).action(one_worker(), gate.action::<F>());
     let running = tokio::spawn(running.run());
     gate.has_begun().await;

@@ -2,7 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use ichido::{CommitOn, Context, Error, Failure, Operate, Outcome, Pool, Process, Result, RetryPolicy, Store};
+use ichido::{
+    Context, Error, Operate, Outcome, Pool, Process, Result, RetryPolicy,
+    action::CommitOn,
+    store::{Database, Failure, Transactions},
+};
 use serde::Deserialize;
 
 use crate::{

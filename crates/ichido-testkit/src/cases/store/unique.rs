@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ichido::{Failure, MessageId, NewMessage, Operate, Result, Store};
+use ichido::{
+    MessageId, NewMessage, Operate, Result,
+    store::{Database, Failure, Queues, Transactions},
+};
 
 use crate::fixture::{Fixture, Player, queues};
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ichido::{CancellationToken, Client, Context, Outcome, Pool, Process, Result, Store};
+use ichido::{
+    CancellationToken, Client, Context, Outcome, Pool, Process, Result,
+    store::{Database, Transactions},
+};
 use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle};
 

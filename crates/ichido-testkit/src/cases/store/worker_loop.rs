@@ -10,9 +10,11 @@ use std::{
 };
 
 use ichido::{
-    CancellationToken, Client, Context, Error, Handler, Inspect, Next, Outcome, ParkedFilter, Pool, Process, Result,
-    RetryPolicy, Scope, Store,
-    handlers::{Limit, Retry},
+    CancellationToken, Client, Context, Error, Handler, Inspect, Next, Outcome, Pool, Process, Result, RetryPolicy,
+    Store,
+    handlers::{Limit, Retry, Scope},
+    inspect::ParkedFilter,
+    store::{Database, Transactions},
 };
 use serde::Deserialize;
 use tokio::sync::Notify;

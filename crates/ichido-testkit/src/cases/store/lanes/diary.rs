@@ -10,7 +10,8 @@ use std::{
 };
 
 use ichido::{
-    Action, BoxFuture, CancellationToken, Clock, Context, Error, Outcome, Pool, Process, Result, Store, testing::Dial,
+    Action, BoxFuture, CancellationToken, Context, Error, Outcome, Pool, Process, Result, Store, process::Clock,
+    testing::Dial,
 };
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};

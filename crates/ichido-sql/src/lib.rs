@@ -1,0 +1,46 @@
+//! What ichido's SQL stores share, so that a store holds only what its dialect makes different: how queues are mapped to tables, in
+//! which order rows are claimed, what a parked row says, how migrations run. Talks to no database; for authors of stores, users never
+//! need it.
+
+#![forbid(unsafe_code)]
+
+mod bound;
+mod claim;
+mod claim_index;
+mod drained;
+mod groups;
+mod mapping;
+mod migrations;
+mod mutex;
+mod past;
+mod refuse;
+mod requests;
+mod sample;
+mod sent;
+mod stats;
+mod waiting;
+mod warn;
+
+pub use self::{
+    bound::{LowerBound, Start},
+    claim::{Claims, claim},
+    claim_index::ClaimIndex,
+    drained::{first_undrained, none_unpublished},
+    groups::{Heads, Walk},
+    mapping::{Conditions, Mapping},
+    migrations::{Migrations, Step},
+    mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
+    past::{Note, Owned, Past, by_claim, by_owner},
+    refuse::{
+        not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
+        unknown_queue, unknown_table,
+    },
+    requests::{Other, requests},
+    sample::Sample,
+    sent::{Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
+    stats::{
+        MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, STAT_VALUES, StatCells, forgotten_before, stat_assignments, stat_columns,
+    },
+    waiting::Waiting,
+    warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
+};

@@ -1,0 +1,73 @@
+//! What stores know about messages that were just sent.
+
+use crate::Mapping;
+use ichido::{Due, Error, Key, NewMessage, Result};
+
+/// So often a unique message is tried while others with the same key come and go.
+pub const UNIQUE_TRIES: u32 = 20;
+
+/// A message that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// Its key.
+    pub key: Key,
+    /// It was sent just now; not if a unique message was there before.
+    pub now: bool,
+}
+
+impl Sent {
+    /// A message that was sent just now.
+    #[must_use]
+    pub fn new(key: Key) -> Self {
+        Sent { key, now: true }
+    }
+
+    /// A unique message that was there before.
+    #[must_use]
+    pub fn before(key: Key) -> Self {
+        Sent { key, now: false }
+    }
+}
+
+/// The messages that were sent just now and are to run later.
+pub fn delayed<'a>(sent: &'a [Sent], messages: &'a [NewMessage]) -> impl Iterator<Item = (&'a Key, Due)> {
+    let pairs = sent.iter().zip(messages).filter(|(sent, _)| sent.now);
+    pairs.filter_map(|(sent, message)| Some((&sent.key, message.due?)))
+}
+
+/// What a queue cannot take, before anything is written.
+///
+/// # Errors
+/// [`Error::Refused`] with the reason.
+pub fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &[NewMessage]) -> Result<()> {
+    for message in messages {
+        super::refuse::refuse_size(queue, limit, message)?;
+        if mapping.status.is_some() {
+            super::refuse::refuse_managed_only(queue, mapping.group.as_deref(), message)?;
+        } else if !mapping.unique_keys && (message.unique.is_some() || message.group.is_some()) {
+            let text = format!("unique keys and groups are for managed queues; a broker keeps `{queue}`");
+            return Err(Error::Refused(text));
+        }
+    }
+    Ok(())
+}
+
+/// A failed message cannot be put back into circulation: another one has its unique key.
+#[must_use]
+pub fn unique_taken(queue: &str, key: &Key) -> Error {
+    format!("{queue}/{key} stays failed: a message that was sent later has its unique key").into()
+}
+
+/// A failed message cannot be put back into circulation: what it says is not in the database.
+#[must_use]
+pub fn nothing_kept(queue: &str, key: &Key) -> Error {
+    let text =
+        "nothing of it is kept here, only its dead letter says what it was; `ichido doctor --fix` publishes that again";
+    format!("{queue}/{key} stays failed: {text}").into()
+}
+
+/// Messages with the same unique key were sent and done again and again meanwhile.
+#[must_use]
+pub fn unique_in_motion(unique: &str) -> Error {
+    Error::Refused(format!("others send and finish messages with the unique key `{unique}` all the time; try again"))
+}

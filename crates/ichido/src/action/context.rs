@@ -1,0 +1,404 @@
+//! What one pass through the handler queue knows: the request, the process, the delivery in hand and its transaction.
+//! Handlers fill it on the way in; actions read it. A worker has a copy of its own, made by [`Context::fork`].
+
+use std::{
+    any::{Any, TypeId},
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    BoxFuture, Delivery, Error, Headers, Masks, Message, MessageId, NewMessage, Outcome, Result, Store,
+    action::{
+        Identity, Request, Terms,
+        batch::Batch,
+        files::{FileSet, Stage},
+        patience::Waited,
+        slot::{Slot, undisturbed},
+    },
+    broker::Found,
+    handlers::Rest,
+    lanes::Routes,
+    observe::journal::Journal,
+    process::{Clock, life::Life, pool::Work},
+    store::{self, ProcessId},
+    testing::Sent,
+};
+
+/// What one pass through the handler queue knows.
+pub struct Context<S: Store> {
+    pub(crate) store: S,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) request: Arc<Request>,
+    pub(crate) identity: Identity,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) life: Option<Arc<Life>>,
+    /// Ids of this process that could not take leave because the database was gone.
+    pub(crate) former: Vec<ProcessId>,
+    pub(crate) work: Option<Arc<Work<S>>>,
+    /// What comes after `dispatch` for actions that have a queue of their own.
+    pub(crate) own_rests: BTreeMap<Arc<str>, Rest<S>>,
+    pub(crate) connected: bool,
+    pub(crate) in_worker: bool,
+    pub(crate) batch: Batch,
+    pub(crate) execution: u64,
+    /// Passes since `process stop` last looked.
+    pub(crate) unlooked: u32,
+    /// The request ids that need not be served alone; none: no request id need.
+    pub(crate) exempt: Option<Arc<[String]>>,
+    pub(crate) slot: Slot<S>,
+    pub(crate) waited: Waited,
+    /// The queues that were sent to in the open transaction.
+    pub(crate) sent: BTreeSet<Arc<str>>,
+    /// The lane sets that can be sent to.
+    pub(crate) routes: Routes,
+    /// What was sent, where a test wants to know.
+    pub(crate) noted: Option<Vec<Sent>>,
+    /// Where files are kept until the transaction is committed, and those of the open one.
+    pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) files: Option<FileSet>,
+    values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl<S: Store> Context<S> {
+    pub(crate) fn new(
+        store: S,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+        request: Request,
+        journal: Arc<Journal>,
+    ) -> Self {
+        Context {
+            store,
+            clock,
+            stop,
+            request: Arc::new(request),
+            identity: Identity::default(),
+            journal,
+            life: None,
+            former: Vec::new(),
+            work: None,
+            own_rests: BTreeMap::new(),
+            connected: false,
+            in_worker: false,
+            batch: Batch::default(),
+            execution: 0,
+            unlooked: 0,
+            exempt: None,
+            slot: Slot::Closed,
+            waited: Waited::default(),
+            sent: BTreeSet::new(),
+            routes: Routes::default(),
+            noted: None,
+            stage: None,
+            files: None,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// A copy for another task, with its own stop signal: the same process and values, no delivery, no connection.
+    #[must_use]
+    pub fn fork(&self, stop: CancellationToken) -> Self {
+        Context {
+            identity: self.identity.clone(),
+            life: self.life.clone(),
+            work: self.work.clone(),
+            values: self.values.clone(),
+            request: self.request.clone(),
+            routes: self.routes.clone(),
+            in_worker: self.in_worker,
+            ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default(), self.journal.clone())
+        }
+    }
+
+    /// The business transaction, begun on first use.
+    ///
+    /// # Errors
+    /// When the database does not let it begin.
+    pub async fn tx(&mut self) -> Result<&mut S::Connection> {
+        let terms = self.terms()?;
+        if matches!(self.slot, Slot::Open(_)) || terms.limit.is_none() {
+            return Ok(S::connection(self.slot.open(&self.store, terms).await?));
+        }
+        self.waited.begin(self.clock.now());
+        let opened = self.slot.open(&self.store, terms).await;
+        self.waited.end(self.clock.now());
+        Ok(S::connection(opened?))
+    }
+
+    /// On which terms transactions begin here, if there may be any.
+    fn terms(&self) -> Result<Terms> {
+        if !self.connected {
+            return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
+        }
+        Ok(self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms))
+    }
+
+    /// Sends a message to a queue or a lane set, in the business transaction: it is there if and only if this one is done.
+    ///
+    /// # Errors
+    /// When the message cannot be encoded or is refused, or the database fails.
+    pub async fn send(&mut self, queue: &str, message: &(impl Serialize + Sync)) -> Result<MessageId> {
+        self.send_new(queue, NewMessage::encode(message)?).await
+    }
+
+    /// The same for a message with a level, a delay, a unique key, a group or headers.
+    ///
+    /// # Errors
+    /// When the message is refused, or the database fails.
+    pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
+        let store = self.store.clone();
+        let routes = self.routes.clone();
+        let sent = routes.send(&store, self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let id = sent.ids.into_iter().next().ok_or("the store sent nothing")?;
+        self.sent.extend(sent.queues);
+        if let Some(noted) = &mut self.noted {
+            noted.push(Sent::new(&id.queue, id.clone(), message));
+        }
+        Ok(id)
+    }
+
+    /// A file below the folder of the handler `files`, created at first use. It is seen when the business transaction has
+    /// committed, in one piece, in the place of what was there before; if it is rolled back, it is never seen.
+    ///
+    /// ```
+    /// # use ichido::{Context, Result, Store};
+    /// use tokio::io::AsyncWriteExt as _;
+    /// # async fn report<S: Store>(cx: &mut Context<S>) -> Result<()> {
+    /// cx.file("reports/42.csv").await?.write_all(b"id,name\n").await?;
+    /// cx.file("reports/42.csv").await?.write_all(b"42,fish\n").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for a path that leads out of the folder, [`Error::Setup`] without the handler; or what the file
+    /// system said.
+    pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<&mut tokio::fs::File> {
+        let Some(stage) = &self.stage else {
+            let text = "`cx.file()` needs the handler `files` before it in the handler queue, and a message in hand";
+            return Err(Error::Setup(text.into()));
+        };
+        self.files.get_or_insert_with(|| FileSet::new(stage.clone())).file(path.as_ref()).await
+    }
+
+    /// The delivery in hand; the first of them where there are several.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn delivery(&self) -> Result<&Delivery> {
+        self.batch.in_hand().first().ok_or_else(|| Error::Setup("there is no message before the handler `read`".into()))
+    }
+
+    /// All deliveries in hand: one, unless a [`BatchAction`](crate::BatchAction) or a handler before `each` asks.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        self.batch.in_hand()
+    }
+
+    /// The message in hand.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn message(&self) -> Result<&Message> {
+        Ok(&self.delivery()?.message)
+    }
+
+    /// The id of the message in hand, the same in every attempt: the idempotency key for effects elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn message_id(&self) -> Result<MessageId> {
+        Ok(self.message()?.id())
+    }
+
+    /// Which run of the message this is, beginning with 1; 0 outside `read`.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.batch.in_hand().first().map_or(0, |delivery| delivery.attempt)
+    }
+
+    /// The headers of the message in hand.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] outside `read`, where there is none.
+    pub fn headers(&self) -> Result<&Headers> {
+        Ok(&self.message()?.headers)
+    }
+
+    /// The number of this execution in its process, beginning with 1; 0 before anything was read.
+    #[must_use]
+    pub fn execution_number(&self) -> u64 {
+        self.batch.in_hand().first().map_or(self.execution, |delivery| delivery.execution)
+    }
+
+    /// The id of this execution: one per message and run, in no other process and on every log line about it. Empty before
+    /// anything was read.
+    #[must_use]
+    pub fn execution_id(&self) -> String {
+        match (self.execution_number(), self.process_id()) {
+            (0, _) => String::new(),
+            (number, Some(process)) => format!("{}-{number}", process.short()),
+            (number, None) => number.to_string(),
+        }
+    }
+
+    pub(crate) fn next_execution(&mut self) {
+        self.execution = self.life.as_ref().map_or(self.execution + 1, |life| life.next_execution());
+        self.batch.execute(self.execution);
+    }
+
+    /// The names whose values must not be seen.
+    #[must_use]
+    pub fn masks(&self) -> &Masks {
+        &self.journal.masks
+    }
+
+    /// A text about the messages in hand, without the values that must not be seen ([`Process::mask`](crate::Process::mask)).
+    #[must_use]
+    pub fn masked(&self, text: &str) -> String {
+        let messages = self.batch.window().iter().map(|delivery| &delivery.message);
+        let masks = &self.journal.masks;
+        messages.fold(text.to_owned(), |text, message| masks.text(&text, &message.payload, &message.headers))
+    }
+
+    /// Runs a future in a task of its own, whose log lines carry the ids of this message. In other tasks
+    /// `tracing::Instrument` does it: `tokio::spawn(work.in_current_span())`.
+    ///
+    /// The task has no part in the transaction, and the message may be done, or run again, before it ends; wait for the handle
+    /// if that matters.
+    pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        tokio::spawn(work.in_current_span())
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The request id that this process or pool serves.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        &self.identity.request_id
+    }
+
+    /// On whose behalf the process runs; empty if nobody said.
+    #[must_use]
+    pub fn user_id(&self) -> &str {
+        &self.identity.user_id
+    }
+
+    /// The language for people who read what is made.
+    #[must_use]
+    pub fn language(&self) -> &str {
+        &self.identity.language
+    }
+
+    /// The time zone of days and times for them.
+    #[must_use]
+    pub fn time_zone(&self) -> &str {
+        &self.identity.time_zone
+    }
+
+    /// What was said about this name on the command line, after `--`: `-- --name value`.
+    #[must_use]
+    pub fn argument(&self, name: &str) -> Option<&str> {
+        self.request.arguments.get(name).map(String::as_str)
+    }
+
+    /// The id under which this process claims; none before `dispatch`.
+    #[must_use]
+    pub fn process_id(&self) -> Option<ProcessId> {
+        self.life.as_ref().map(|life| life.id())
+    }
+
+    /// Is the process asked to stop?
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Waits, and says whether to go on: not if the process is asked to stop, which ends the wait.
+    pub async fn pause(&mut self, time: Duration) -> bool {
+        if time.is_zero() {
+            return !self.stopping();
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = self.clock.sleep(time) => true,
+        }
+    }
+
+    /// Keeps a value of the user's own for the handlers and the action further in, one per type.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.values.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// A value that a handler further out has put in.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.values.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.values.clear();
+        self.identity = Identity::default();
+    }
+
+    pub(crate) fn work(&self) -> Result<Arc<Work<S>>> {
+        self.work.clone().ok_or_else(|| Error::Setup("the handler `dispatch` must come before this one".into()))
+    }
+
+    /// Are there several messages in hand, and does the action want them one by one?
+    pub(crate) fn one_by_one(&self) -> bool {
+        self.batch.in_hand().len() > 1 && self.work.as_ref().is_some_and(|work| !work.action.takes_many())
+    }
+
+    pub(crate) fn run_action(&mut self) -> BoxFuture<'_, Result<Outcome>> {
+        match self.work() {
+            Ok(work) => Box::pin(async move { work.run_action(self).await }),
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+
+    /// What was sent is there for all to see.
+    pub(crate) fn ring(&mut self) {
+        for queue in std::mem::take(&mut self.sent) {
+            self.store.bell().sent(&self.store, &queue, true);
+        }
+    }
+
+    /// Locks the row of what a broker handed out, in the transaction that is open or begins with it.
+    pub(crate) async fn lock(&mut self, delivery: Delivery) -> Result<Found> {
+        if let Slot::Open(tx) = &mut self.slot {
+            return store::lock(&self.store, tx, &delivery).await;
+        }
+        let terms = self.terms()?;
+        self.waited.begin(self.clock.now());
+        let found = self.slot.open_locked(&self.store, terms, delivery).await;
+        self.waited.end(self.clock.now());
+        found
+    }
+
+    /// Rolls back what is open; a failure to do so only means that the server does it by itself.
+    pub(crate) async fn roll_back(&mut self) {
+        self.sent.clear();
+        self.noted.iter_mut().for_each(Vec::clear);
+        if let Some(files) = self.files.take() {
+            files.remove().await;
+        }
+        if let Some(tx) = self.slot.take().await {
+            let store = self.store.clone();
+            if let Err(error) = undisturbed(async move { store::rollback(&store, tx).await }).await {
+                tracing::debug!(%error, "rollback failed");
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The seam for brokers, and what keeps a broker and the database together. A broker publishes what the relay takes from the outbox, and
+//! opens sources, which hand out what was published and settle it. `ichido-rabbitmq` implements it; the broker reader and
+//! [`Relay`] are its callers. Nothing here knows a protocol, and no broker knows the database.
+
+pub(crate) mod doctor;
+pub(crate) mod guard;
+pub(crate) mod publishing;
+pub(crate) mod reconciler;
+pub(crate) mod relay;
+
+pub use self::{
+    doctor::{InQueue, Judgement, MutexFilter, MutexRow, Orphan, RawRow, RowState, Sighting, Verdict},
+    guard::{Found, Guard, LONGEST_ID, OutboxState, Publication, Standing, Unsent, inbox_id},
+    publishing::Publisher,
+    reconciler::{Circulating, Depths},
+    relay::{Flushed, Relay},
+};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+
+use crate::{BoxFuture, Headers};
+
+/// The header in which a message carries when it was sent, in milliseconds since 1970.
+pub const SENT_AT: &str = "x-ichido-sent-at";
+
+/// A queue of a broker: where its messages are published to and received from.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a broker", note = "a broker has `publish` and `receive`")]
+pub trait Broker: Send + Sync + 'static {
+    /// Where its deliveries come from.
+    type Source: Source;
+
+    /// Publishes messages in their order, and tells the fate of each in the same order. It ends in time, whatever happens.
+    fn publish(&self, messages: &[Outgoing]) -> impl Future<Output = Vec<Result<(), Unpublished>>> + Send;
+
+    /// Begins to receive, so many deliveries that are not settled at a time at most.
+    fn receive(&self, prefetch: u16) -> Self::Source;
+
+    /// How full its queue is.
+    ///
+    /// # Errors
+    /// Why nobody can tell.
+    fn depths(&self) -> impl Future<Output = Result<Depths, String>> + Send;
+}
+
+/// Hands out a broker's deliveries and settles them. It comes back by itself when the broker was away.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a source")]
+pub trait Source: Send + Sync + 'static {
+    /// The next delivery, if there is one at hand. Never waits.
+    fn try_next(&self) -> Option<Received>;
+
+    /// Does it receive? What is in the queue is on its way then.
+    fn is_open(&self) -> bool;
+
+    /// So many deliveries that are not settled it hands out at most: with fewer, the queue has no more.
+    fn prefetch(&self) -> u16;
+
+    /// Resolves when `try_next` may find something.
+    fn changed(&self) -> impl Future<Output = ()> + Send;
+
+    /// Can this delivery still be settled? Not if the connection on which it came is gone: it comes again.
+    fn is_current(&self, tag: u64) -> bool;
+
+    /// Settles a delivery. What cannot be settled any more is handed out again, which is no error.
+    ///
+    /// # Errors
+    /// If it could not be put where it belongs. It is not settled then.
+    fn settle(&self, tag: u64, settlement: Settlement) -> impl Future<Output = Result<(), Unpublished>> + Send;
+
+    /// Receives nothing any more and gives back what nobody has taken; what was taken can still be settled.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// What a source hands out.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// Its name between the source and whoever settles it.
+    pub tag: u64,
+    /// The id of its mutex; or why there is none that can be read.
+    pub id: Result<String, String>,
+    /// The database that it was sent from.
+    pub origin: Option<String>,
+    /// The queue that its mutex stands for.
+    pub queue: Option<String>,
+    /// The id that its sender gave it for other purposes.
+    pub message_id: Option<String>,
+    /// Who its sender says that it is.
+    pub sender: Option<String>,
+    /// Hostile until decoded.
+    pub payload: Arc<[u8]>,
+    /// Texts beside the payload.
+    pub headers: Headers,
+    /// It was handed out before, to somebody who did not settle it.
+    pub redelivered: bool,
+    /// When it was sent, by the clock of whoever published it.
+    pub sent_at: Option<SystemTime>,
+}
+
+/// What becomes of a delivery at the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settlement {
+    /// It is done with: the broker forgets it.
+    Ack,
+    /// It goes back to the queue, for anybody, at once.
+    Release,
+    /// Somebody else is at its message: it comes back after a delay.
+    Busy,
+    /// It goes to the dead letters, with this reason.
+    DeadLetter(String),
+    /// It has failed for good: the same, and the letter names its row, whoever has sent it.
+    Failed {
+        /// Why.
+        reason: String,
+        /// The row.
+        row: RowName,
+    },
+}
+
+/// Names the row of a message beside a dead letter, without touching what its sender has written there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowName {
+    /// The database.
+    pub origin: Arc<str>,
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The id.
+    pub id: String,
+}
+
+impl fmt::Display for RowName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.origin, self.queue, self.id)
+    }
+}
+
+impl FromStr for RowName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.splitn(3, '/');
+        let mut part = || parts.next().filter(|part| !part.is_empty()).ok_or(());
+        Ok(RowName { origin: part()?.into(), queue: part()?.into(), id: part()?.to_owned() })
+    }
+}
+
+/// A message on its way to a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its id: the same however often it is published.
+    pub id: String,
+    /// The database that it comes from.
+    pub origin: Arc<str>,
+    /// The queue that its mutex stands for; none: it has no mutex here.
+    pub queue: Option<Arc<str>>,
+    /// Where it is published to.
+    pub exchange: String,
+    /// And with which key.
+    pub routing_key: String,
+    /// Texts beside the payload.
+    pub headers: Headers,
+    /// What it says.
+    pub payload: Vec<u8>,
+}
+
+/// Why a message is not with the broker, as far as anybody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unpublished {
+    /// No queue is bound for it.
+    Unroutable(String),
+    /// The broker does not take it.
+    Refused(String),
+    /// It was not sent.
+    Unsent(String),
+    /// It was sent, and nobody said that it has arrived.
+    Unknown(String),
+}
+
+impl Unpublished {
+    /// Is this about the message and its way, and not about the broker as a whole?
+    #[must_use]
+    pub fn is_its_own(&self) -> bool {
+        matches!(self, Unpublished::Unroutable(_) | Unpublished::Refused(_))
+    }
+}
+
+impl fmt::Display for Unpublished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unpublished::Unroutable(why) => write!(f, "no queue takes it: {why}"),
+            Unpublished::Refused(why) => write!(f, "the broker refuses it: {why}"),
+            Unpublished::Unsent(why) => write!(f, "not sent: {why}"),
+            Unpublished::Unknown(why) => write!(f, "sent and not confirmed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Unpublished {}
+
+/// The brokers of a process, by the queue that each of them keeps.
+pub(crate) type Brokers = BTreeMap<Arc<str>, Arc<dyn DynBroker>>;
+
+/// The boxed twin of [`Broker`]; implemented for every broker, never by hand.
+pub(crate) trait DynBroker: Send + Sync {
+    fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>>;
+    fn receive(&self, prefetch: u16) -> Arc<dyn DynSource>;
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>>;
+}
+
+impl<B: Broker> DynBroker for B {
+    fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>> {
+        Box::pin(Broker::publish(self, messages))
+    }
+
+    fn receive(&self, prefetch: u16) -> Arc<dyn DynSource> {
+        Arc::new(Broker::receive(self, prefetch))
+    }
+
+    fn depths(&self) -> BoxFuture<'_, Result<Depths, String>> {
+        Box::pin(Broker::depths(self))
+    }
+}
+
+/// The boxed twin of [`Source`].
+pub(crate) trait DynSource: Send + Sync {
+    fn try_next(&self) -> Option<Received>;
+    fn is_open(&self) -> bool;
+    fn prefetch(&self) -> u16;
+    fn changed(&self) -> BoxFuture<'_, ()>;
+    fn is_current(&self, tag: u64) -> bool;
+    fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>>;
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<T: Source> DynSource for T {
+    fn try_next(&self) -> Option<Received> {
+        Source::try_next(self)
+    }
+
+    fn is_open(&self) -> bool {
+        Source::is_open(self)
+    }
+
+    fn prefetch(&self) -> u16 {
+        Source::prefetch(self)
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Source::changed(self))
+    }
+
+    fn is_current(&self, tag: u64) -> bool {
+        Source::is_current(self, tag)
+    }
+
+    fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>> {
+        Box::pin(Source::settle(self, tag, settlement))
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Source::close(self))
+    }
+}

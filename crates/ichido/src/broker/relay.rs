@@ -1,0 +1,360 @@
+//! Publishes what was sent to brokers' queues, after the transactions that sent it have committed: takes it from the outbox,
+//! hands it to the broker, and writes down what has arrived. Every process has a relay for the brokers it knows, and
+//! `ichido relay` is one alone. For each queue one relay has the turn at a time, which keeps the order of sends.
+
+use crate::store;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use tokio::{sync::Notify, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    Result, Store,
+    action::slot::undisturbed,
+    broker::{Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
+    process::{Clock, SystemClock, life::Life},
+    store::{ProcessId, Registration},
+};
+
+/// So many messages are taken at a time: their payloads are what a relay has in memory.
+const AT_A_TIME: usize = 128;
+
+/// How long a process that ends waits for its relay.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest time until a message that the broker does not take is tried again.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// Publishes what was sent to the queues of brokers.
+pub struct Relay<S: Store> {
+    store: S,
+    brokers: Brokers,
+    clock: Arc<dyn Clock>,
+    poll: Duration,
+}
+
+impl<S: Store> Relay<S> {
+    /// A relay on this store, without brokers yet.
+    pub fn new(store: S) -> Self {
+        Relay { store, brokers: Brokers::new(), clock: Arc::new(SystemClock), poll: Duration::from_secs(1) }
+    }
+
+    /// With the broker of a queue.
+    #[must_use]
+    pub fn broker(mut self, queue: impl Into<Arc<str>>, broker: impl Broker) -> Self {
+        self.brokers.insert(queue.into(), Arc::new(broker));
+        self
+    }
+
+    /// How often the outbox is looked at when nobody tells that something was sent.
+    #[must_use]
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.poll = poll;
+        self
+    }
+
+    pub(crate) fn of(store: S, brokers: Brokers, clock: Arc<dyn Clock>, poll: Duration) -> Self {
+        Relay { store, brokers, clock, poll }
+    }
+
+    /// Publishes until it is told to stop. What is being published then comes to its end.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut tasks = self.publish_all(&stop);
+        tasks.spawn(self.store.bell().clone().hear(self.store.clone(), stop.child_token()));
+        tasks.spawn(self.return_due(stop));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// A task per queue.
+    fn publish_all(&self, stop: &CancellationToken) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for turn in self.turns() {
+            tasks.spawn(turn.run(stop.clone()).in_current_span());
+        }
+        tasks
+    }
+
+    /// Returns what waits for its time, so that it can be published: where there is no process that does it.
+    async fn return_due(self, stop: CancellationToken) {
+        let queues = self.brokers.keys().map(|queue| (queue.clone(), u32::MAX)).collect();
+        let by = Registration::new("relay", Duration::ZERO, queues);
+        while !stop.is_cancelled() {
+            match store::return_due(&self.store, &by).await {
+                Ok(0) => {}
+                Ok(_) => by.queues.keys().for_each(|queue| self.store.bell().ring(queue)),
+                Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.clock.sleep(self.poll) => {}
+            }
+        }
+    }
+
+    /// Publishes what can be published now, and comes back: for a program that ends soon.
+    ///
+    /// # Errors
+    /// What kept the database from telling.
+    pub async fn flush(&self) -> Result<Flushed> {
+        let mut flushed = Flushed::default();
+        for mut turn in self.turns() {
+            let ended = loop {
+                match turn.round().await {
+                    Ok(Round::Some(published)) => flushed.published += published,
+                    other => break other,
+                }
+            };
+            let left = store::leave_turn(&turn.store, turn.relay, &turn.queue).await;
+            match ended? {
+                Round::NotOurs => flushed.left = Some("another relay publishes for this queue now".into()),
+                Round::Trouble(why) => flushed.left = Some(why),
+                Round::Nothing | Round::Some(_) => flushed.left = turn.put_off.take().or(flushed.left),
+            }
+            left?;
+        }
+        Ok(flushed)
+    }
+
+    fn turns(&self) -> Vec<Turn<S>> {
+        let turn = |(queue, broker): (&Arc<str>, &Arc<dyn DynBroker>)| {
+            let wake = Arc::new(Notify::new());
+            self.store.bell().join(queue, &wake);
+            Turn {
+                store: self.store.clone(),
+                queue: queue.clone(),
+                broker: broker.clone(),
+                clock: self.clock.clone(),
+                poll: self.poll,
+                relay: ProcessId::random(),
+                wake,
+                ours: false,
+                troubled: 0,
+                put_off: None,
+                reconciler: Reconciler::new(self.clock.now()),
+            }
+        };
+        self.brokers.iter().map(turn).collect()
+    }
+}
+
+/// The relay of a process, which returns what is due by itself.
+pub(crate) struct Relaying {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Relaying {
+    pub(crate) fn start<S: Store>(relay: &Relay<S>, life: &Life) -> Self {
+        let stop = CancellationToken::new();
+        let tasks = life.span().in_scope(|| relay.publish_all(&stop));
+        Relaying { stop, tasks }
+    }
+
+    /// What is being published comes to its end, if that does not take long: others publish it again.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+            tracing::debug!("the relay is left while it publishes");
+        }
+    }
+}
+
+/// What [`Relay::flush`] did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// So many messages are with their brokers.
+    pub published: usize,
+    /// Why something is not.
+    pub left: Option<String>,
+}
+
+/// One queue's relay.
+struct Turn<S: Store> {
+    store: S,
+    queue: Arc<str>,
+    broker: Arc<dyn DynBroker>,
+    clock: Arc<dyn Clock>,
+    poll: Duration,
+    relay: ProcessId,
+    wake: Arc<Notify>,
+    /// We had the turn in the last round.
+    ours: bool,
+    /// So many rounds in a row nothing could be published.
+    troubled: u32,
+    /// Why a message was put off, last.
+    put_off: Option<String>,
+    reconciler: Reconciler,
+}
+
+/// What came of one look at the outbox.
+enum Round {
+    Nothing,
+    Some(usize),
+    NotOurs,
+    Trouble(String),
+}
+
+impl<S: Store> Turn<S> {
+    async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let round = self.round().await;
+            let wait = match &round {
+                Ok(Round::Some(_)) => continue,
+                Ok(Round::Trouble(why)) => {
+                    self.step_down(why).await;
+                    self.pause()
+                }
+                Ok(Round::Nothing) => {
+                    if self.reconcile().await {
+                        continue;
+                    }
+                    self.poll
+                }
+                Ok(Round::NotOurs) => self.poll,
+                Err(error) => {
+                    tracing::warn!(%error, queue = %self.queue, "cannot look for what is to be published");
+                    self.poll
+                }
+            };
+            // While it is in trouble, a ring must not make it try all the time.
+            let rings = self.troubled == 0;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.clock.sleep(wait) => {}
+                () = self.wake.notified(), if rings => {}
+            }
+        }
+        if self.ours
+            && let Err(error) = store::leave_turn(&self.store, self.relay, &self.queue).await
+        {
+            tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+        }
+    }
+
+    /// Has the broker lost something? True if there is something to publish then.
+    async fn reconcile(&mut self) -> bool {
+        let place = (&self.queue, &*self.broker);
+        match self.reconciler.look(&self.store, place, self.relay, &*self.clock).await {
+            Ok(published) => published > 0,
+            Err(error) => {
+                tracing::warn!(%error, queue = %self.queue, "cannot look whether messages are missing");
+                false
+            }
+        }
+    }
+
+    /// Takes what is due and publishes it, if it is our turn.
+    async fn round(&mut self) -> Result<Round> {
+        let mut unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
+        if unsent.is_empty() {
+            return Ok(Round::Nothing);
+        }
+        let before = std::mem::replace(&mut self.ours, false);
+        self.ours = store::take_turn(&self.store, self.relay, &self.queue).await?;
+        if !self.ours {
+            return Ok(Round::NotOurs);
+        }
+        if !before {
+            // Whoever had the turn may have published meanwhile what we saw.
+            unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
+        }
+        self.publish(unsent).await
+    }
+
+    async fn publish(&mut self, unsent: Vec<Unsent>) -> Result<Round> {
+        let messages: Vec<Outgoing> = unsent.iter().map(dated).collect();
+        let fates = self.keeping_the_turn(&messages).await;
+        let pairs = || unsent.iter().zip(&fates);
+        let arrived: Vec<&Unsent> = pairs().filter(|(_, fate)| fate.is_ok()).map(|(unsent, _)| unsent).collect();
+        if !arrived.is_empty() {
+            store::note_published(&self.store, &self.queue, &arrived).await?;
+        }
+        let mut trouble = None;
+        for (unsent, fate) in pairs() {
+            match fate {
+                Err(why) if why.is_its_own() => self.put_off(unsent, why, own_wait(unsent.attempts)).await?,
+                // What is wrong with the broker as a whole is written to the first message only.
+                Err(why) if trouble.is_none() => {
+                    self.put_off(unsent, why, Duration::ZERO).await?;
+                    trouble = Some(why.to_string());
+                }
+                _ => {}
+            }
+        }
+        Ok(match trouble {
+            Some(why) if arrived.is_empty() => Round::Trouble(why),
+            _ => {
+                self.troubled = 0;
+                Round::Some(arrived.len())
+            }
+        })
+    }
+
+    async fn put_off(&mut self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
+        let (queue, id) = (&self.queue, &unsent.message.id);
+        if why.is_its_own() {
+            tracing::warn!(%queue, id, %why, "not published; trying again later");
+        }
+        self.put_off = Some(why.to_string());
+        store::note_unpublished(&self.store, queue, unsent, &why.to_string(), wait).await
+    }
+
+    /// Publishes, which can take long, and meanwhile keeps the turn.
+    async fn keeping_the_turn(&mut self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
+        let (store, relay, queue) = (self.store.clone(), self.relay, self.queue.clone());
+        let (clock, broker) = (self.clock.clone(), self.broker.clone());
+        let keep = async move {
+            loop {
+                clock.sleep(Duration::from_secs(1)).await;
+                let (store, mine) = (store.clone(), queue.clone());
+                // The publishing may come to its end first; the statement does so all the same.
+                if let Err(error) = undisturbed(async move { store::take_turn(&store, relay, &mine).await }).await {
+                    tracing::debug!(%error, %queue, "the turn to publish is not kept");
+                }
+            }
+        };
+        tokio::select! {
+            fates = broker.publish(messages) => fates,
+            () = keep => Vec::new(),
+        }
+    }
+
+    /// Another one may reach the broker.
+    async fn step_down(&mut self, why: &str) {
+        if self.troubled == 0 {
+            tracing::warn!(queue = %self.queue, why, "nothing can be published; it waits in the outbox");
+        }
+        self.troubled = self.troubled.saturating_add(1);
+        self.ours = false;
+        if let Err(error) = store::leave_turn(&self.store, self.relay, &self.queue).await {
+            tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let pause = Duration::from_millis(100).saturating_mul(1 << self.troubled.min(6));
+        pause.min(self.poll.max(Duration::from_millis(100)))
+    }
+}
+
+/// How long a message that the broker does not take waits until it is tried again.
+fn own_wait(attempts: u32) -> Duration {
+    Duration::from_secs(1).saturating_mul(1 << attempts.min(6)).min(LONGEST_WAIT)
+}
+
+/// The message, with the time when it was sent. A retry has not only waited.
+fn dated(unsent: &Unsent) -> Outgoing {
+    let mut message = unsent.message.clone();
+    if unsent.edition > 0 {
+        return message;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let sent_at = i64::try_from(now.as_millis()).unwrap_or(i64::MAX).saturating_sub(unsent.waited.max(0));
+    message.headers.insert(SENT_AT.into(), sent_at.to_string());
+    message
+}

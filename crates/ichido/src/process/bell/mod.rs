@@ -1,0 +1,275 @@
+//! The bell: who has sent something rings it, and whoever waits for messages of that queue looks at once instead of at the
+//! next poll. It reaches the readers of this process directly, other processes of this host through `host`, and other hosts
+//! through the database where that can be done ([`Store::notify`]). A ring is a hint: it may be lost, or come too early.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Store, store};
+
+mod host;
+
+/// When a send in a transaction of somebody else's is rung again: nobody tells us when it commits.
+const AGAIN: [Duration; 7] = [
+    Duration::from_millis(1),
+    Duration::from_millis(3),
+    Duration::from_millis(8),
+    Duration::from_millis(20),
+    Duration::from_millis(60),
+    Duration::from_millis(200),
+    Duration::from_millis(600),
+];
+
+/// Other processes hear of a queue at most this often.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// Rings when something was sent; all clones of a store share it.
+#[derive(Clone, Default)]
+pub struct Bell(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Where processes of this host find each other.
+    folder: Option<PathBuf>,
+    /// Those who wait, by queue.
+    waiting: Mutex<Vec<(Arc<str>, Weak<Notify>)>>,
+    sent: Mutex<Sent>,
+    /// Something is to be told before what the task sleeps for.
+    more: Notify,
+}
+
+/// What is still to be told.
+#[derive(Default)]
+struct Sent {
+    queues: BTreeMap<Arc<str>, Telling>,
+    /// A task is at it.
+    runs: bool,
+}
+
+/// A queue to be told of, and whether others are to hear it too.
+type Ring = (Arc<str>, bool);
+
+/// How a queue is told of.
+struct Telling {
+    sent: Instant,
+    /// How often it is still rung again.
+    again: &'static [Duration],
+    /// Others are to be told.
+    others: bool,
+    /// When others were last told.
+    told: Option<Instant>,
+}
+
+impl Bell {
+    /// A bell that processes of this host hear which have the same folder.
+    #[must_use]
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Bell(Arc::new(Shared { folder: Some(folder), ..Shared::default() }))
+    }
+
+    /// A bell for everybody on this host who uses the database at this address.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        Bell::in_folder(host::folder(address))
+    }
+
+    /// From now on this is notified when something is sent to the queue, for as long as somebody else holds it.
+    pub(crate) fn join(&self, queue: &Arc<str>, waiting: &Arc<Notify>) {
+        let mut all = self.waiting();
+        all.retain(|(_, other)| other.strong_count() > 0);
+        all.push((queue.clone(), Arc::downgrade(waiting)));
+    }
+
+    /// Tells those who wait in this process.
+    pub fn ring(&self, queue: &str) {
+        for (_, waiting) in self.waiting().iter().filter(|(other, _)| &**other == queue) {
+            if let Some(waiting) = waiting.upgrade() {
+                waiting.notify_one();
+            }
+        }
+    }
+
+    /// Tells everybody, now: for a program that ends soon.
+    pub async fn tell<S: Store>(&self, store: &S, queue: &str) {
+        self.ring(queue);
+        self.tell_others(store, queue).await;
+    }
+
+    /// Tells everybody that something was sent to a queue, here at once and elsewhere soon; `committed` if it is there for
+    /// all to see, else it is rung a few times while the caller commits.
+    pub(crate) fn sent<S: Store>(&self, store: &S, queue: &str, committed: bool) {
+        self.ring(queue);
+        let mut sent = self.to_tell();
+        let told = sent.queues.get(queue).and_then(|telling| telling.told);
+        let again: &[Duration] = if committed { &[] } else { &AGAIN };
+        sent.queues.insert(queue.into(), Telling { sent: Instant::now(), again, others: true, told });
+        if sent.runs {
+            self.0.more.notify_one();
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            sent.runs = true;
+            runtime.spawn(self.clone().tell_all(store.clone()));
+        }
+    }
+
+    /// Hears what other processes tell, until the token is cancelled.
+    pub(crate) async fn hear<S: Store>(self, store: S, end: CancellationToken) {
+        let ring = |queue: &str| self.ring(queue);
+        tokio::select! {
+            () = end.cancelled() => {}
+            () = host::hear(self.0.folder.as_deref(), ring) => {}
+            () = store.listen(ring) => {}
+        }
+    }
+
+    /// Until nothing is left to be told.
+    async fn tell_all<S: Store>(self, store: S) {
+        let mut run = Run { bell: self.clone(), over: false };
+        while let Some((wait, due)) = self.due() {
+            for (queue, others) in due {
+                self.ring(&queue);
+                if others {
+                    self.tell_others(&store, &queue).await;
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.0.more.notified() => {}
+            }
+        }
+        run.over = true;
+    }
+
+    async fn tell_others<S: Store>(&self, store: &S, queue: &str) {
+        host::tell(self.0.folder.as_deref(), queue);
+        if let Err(error) = store::notify(store, queue).await {
+            tracing::debug!(%error, "other hosts are not told of `{queue}`");
+        }
+    }
+
+    /// What is to be told now, whether others are to hear it, and how long to wait for the next; none if all is told.
+    fn due(&self) -> Option<(Duration, Vec<Ring>)> {
+        let mut sent = self.to_tell();
+        let now = Instant::now();
+        sent.queues.retain(|_, telling| telling.is_left(now));
+        let next = sent.queues.values().map(|telling| telling.next(now)).min();
+        sent.runs = next.is_some();
+        let mut due = Vec::new();
+        for (queue, telling) in &mut sent.queues {
+            if telling.next(now).is_zero() {
+                due.push((queue.clone(), telling.take(now)));
+            }
+        }
+        Some((next?.max(Duration::from_millis(1)), due))
+    }
+
+    fn to_tell(&self) -> MutexGuard<'_, Sent> {
+        self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<(Arc<str>, Weak<Notify>)>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that tells. It may be dropped with its runtime; the next send starts another one then.
+struct Run {
+    bell: Bell,
+    over: bool,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.over {
+            self.bell.to_tell().runs = false;
+        }
+    }
+}
+
+impl Telling {
+    /// Is there something to be told, or to be remembered for the sake of quiet?
+    fn is_left(&self, now: Instant) -> bool {
+        self.others || !self.again.is_empty() || self.told.is_some_and(|told| now - told < QUIET)
+    }
+
+    /// How long until it is told next.
+    fn next(&self, now: Instant) -> Duration {
+        let quiet = self.told.map_or(Duration::ZERO, |told| QUIET.saturating_sub(now - told));
+        let others = if self.others { quiet } else { QUIET };
+        match self.again.first() {
+            Some(again) => others.min(again.saturating_sub(now - self.sent)),
+            None => others,
+        }
+    }
+
+    /// It is told now; true if others are to hear it too.
+    fn take(&mut self, now: Instant) -> bool {
+        let rung = self.again.iter().take_while(|again| now - self.sent >= **again).count();
+        let others = (self.others || rung > 0) && self.told.is_none_or(|told| now - told >= QUIET);
+        self.others = !others && (self.others || rung > 0);
+        self.again = &self.again[rung..];
+        if others {
+            self.told = Some(now);
+        }
+        others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn telling(again: &'static [Duration]) -> Telling {
+        Telling { sent: Instant::now(), again, others: true, told: None }
+    }
+
+    #[test]
+    fn others_hear_at_once_and_then_not_again_for_a_while() {
+        let mut telling = telling(&[]);
+        let now = telling.sent;
+        assert_eq!(telling.next(now), Duration::ZERO);
+        assert!(telling.take(now));
+        telling.others = true; // sent again
+        let soon = now + Duration::from_millis(10);
+        assert_eq!(telling.next(soon), Duration::from_millis(40));
+        assert!(!telling.take(soon), "it is too soon");
+        assert!(telling.take(now + QUIET), "but it is not forgotten");
+        assert!(!telling.is_left(now + QUIET + QUIET));
+    }
+
+    #[test]
+    fn what_may_not_be_committed_yet_is_rung_again_and_others_hear_the_last_of_it() {
+        let mut telling = telling(&AGAIN);
+        let sent = telling.sent;
+        let (mut rung, mut heard) = (0, 0);
+        for passed in 0..1000 {
+            let now = sent + Duration::from_millis(passed);
+            if telling.is_left(now) && telling.next(now).is_zero() {
+                rung += 1;
+                heard += u32::from(telling.take(now));
+            }
+        }
+        assert!(rung > AGAIN.len() && (4..=6).contains(&heard), "rung {rung}, heard {heard}");
+        assert!(telling.again.is_empty() && !telling.others);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_queue_is_told_and_nobody_else() {
+        let bell = Bell::default();
+        let (orders, mail) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        bell.join(&"orders".into(), &orders);
+        bell.join(&"mail".into(), &mail);
+        bell.ring("orders");
+        orders.notified().await;
+        assert!(tokio::time::timeout(Duration::from_millis(1), mail.notified()).await.is_err());
+        drop(mail);
+        bell.join(&"orders".into(), &orders);
+        assert_eq!(bell.waiting().len(), 2, "who is gone is forgotten");
+    }
+}

@@ -1,0 +1,95 @@
+//! When a process that drains has come to its end: nothing is unprocessed in any of its queues, whoever owns it. Readers ask when
+//! they have nothing in hand; if it takes long, this says why. What foreign senders have sent has no rows here: of that the broker
+//! knows, and its reader tells.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Result, Store,
+    message::GuardBy,
+    process::{Clock, life::Life},
+    store,
+};
+
+/// What a reader knows about the end of its draining.
+#[derive(Default)]
+pub(crate) struct Draining {
+    /// Nothing could be claimed though something is unprocessed: when to say so.
+    held_up: Option<Instant>,
+}
+
+impl Draining {
+    /// Something was claimed.
+    pub(crate) fn goes_on(&mut self) {
+        self.held_up = None;
+    }
+
+    /// Is nothing unprocessed in the queues of this process? Of any pool, as its action may still send to ours.
+    pub(crate) async fn is_over<S: Store>(
+        &mut self,
+        store: &S,
+        life: &Life,
+        clock: &dyn Clock,
+        poll: Duration,
+        lease: Duration,
+    ) -> Result<bool> {
+        // What one reader has found holds for all: others may have sent something since to a queue whose reader has ended.
+        if life.is_drained() {
+            return Ok(true);
+        }
+        let queues: Vec<Arc<str>> = life.registration().queues.into_keys().collect();
+        match undrained(store, life, &queues, clock).await? {
+            Some(queue) => self.tell(&queue, clock.now(), poll, lease),
+            None => life.note_drained(),
+        }
+        Ok(life.is_drained())
+    }
+
+    /// Says why a drain does not come to its end, once it has waited for a poll interval, and then once per lease.
+    fn tell(&mut self, queue: &str, now: Instant, poll: Duration, lease: Duration) {
+        if now >= *self.held_up.get_or_insert(now + poll) {
+            self.held_up = Some(now + lease);
+            tracing::info!(
+                queue,
+                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, a message \
+                 before it in its group waits or has failed (see `ichido failed list --waiting`), or the broker has it"
+            );
+        }
+    }
+}
+
+/// The first queue with something unprocessed. A message may be on its way from the database to a broker, or from there to the
+/// database, where it leaves its traces before it is gone at the broker: so the database is looked at before and after.
+async fn undrained<S: Store>(
+    store: &S,
+    life: &Life,
+    queues: &[Arc<str>],
+    clock: &dyn Clock,
+) -> Result<Option<Arc<str>>> {
+    let inboxes = inboxes(store, queues).await?;
+    let mut left = store::undrained(store, queues).await?;
+    if left.is_none() && !inboxes.is_empty() {
+        if let Some(filled) = inboxes.iter().find(|queue| !life.is_emptied(queue)) {
+            return Ok(Some(filled.clone()));
+        }
+        left = store::undrained(store, queues).await?;
+    }
+    if left.is_some() {
+        life.note_undrained(clock.now());
+    }
+    Ok(left)
+}
+
+/// The queues whose messages have no rows here before they run: only their brokers know whether there are any.
+async fn inboxes<S: Store>(store: &S, queues: &[Arc<str>]) -> Result<Vec<Arc<str>>> {
+    let (at_brokers, mut inboxes) = (store.broker_queues(), Vec::new());
+    for queue in queues.iter().filter(|queue| at_brokers.contains(queue)) {
+        if store::guard(store, queue).await?.rules.by == GuardBy::Inbox {
+            inboxes.push(queue.clone());
+        }
+    }
+    Ok(inboxes)
+}

@@ -1,0 +1,239 @@
+//! The life of this process in the database: the id under which it claims, whether it may claim now, and what it has done
+//! so far. `dispatch` begins and ends it, `upkeep` keeps it alive, readers and handlers ask it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+use tracing::Span;
+
+use crate::{
+    Error,
+    observe::journal::{Journal, named},
+    process::{Flags, flags::Following},
+    stat::{Flush, Meters},
+    store::{ProcessId, Registration},
+};
+
+pub(crate) struct Life {
+    registration: RwLock<Registration>,
+    user_id: Arc<str>,
+    pub(crate) journal: Arc<Journal>,
+    /// Its pools.
+    following: Vec<Following>,
+    /// Why it must end: another process serves what it is to serve alone.
+    displaced: Mutex<Option<Error>>,
+    claiming: AtomicBool,
+    /// A claim or a sign of life told that this id counts as dead.
+    pub(crate) buried: Notify,
+    /// Nothing was left in any of its queues, at one moment.
+    drained: AtomicBool,
+    /// Since when the brokers of these queues have nothing more for us; only where it is the broker who knows.
+    emptied: Mutex<BTreeMap<Arc<str>, Instant>>,
+    /// When something was last left in the database.
+    undrained: Mutex<Option<Instant>>,
+    /// One suspect at a time: `ichido_process.running` has room for one.
+    suspect_runs: AtomicBool,
+    /// The readers whose workers may wait for that.
+    waiting: Mutex<Vec<Arc<Notify>>>,
+    executions: AtomicU64,
+    /// The longest time that a message of each queue has taken, and whether it has been told.
+    longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
+    pub(crate) meters: Meters,
+    /// What of that is in the store.
+    pub(crate) flush: tokio::sync::Mutex<Flush>,
+}
+
+impl Life {
+    pub(crate) fn new(
+        registration: Registration,
+        following: Vec<Following>,
+        user_id: Arc<str>,
+        journal: Arc<Journal>,
+        now: Instant,
+    ) -> Self {
+        Life {
+            registration: RwLock::new(registration),
+            user_id,
+            journal,
+            following,
+            displaced: Mutex::default(),
+            claiming: AtomicBool::new(true),
+            buried: Notify::new(),
+            drained: AtomicBool::new(false),
+            emptied: Mutex::default(),
+            undrained: Mutex::default(),
+            suspect_runs: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            executions: AtomicU64::new(0),
+            longest: Mutex::default(),
+            meters: Meters::new(now),
+            flush: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> ProcessId {
+        self.registration.read().unwrap_or_else(PoisonError::into_inner).id
+    }
+
+    pub(crate) fn registration(&self) -> Registration {
+        self.registration.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The ids for log lines that are about no message. Of the highest level, so that lines of every level carry them.
+    pub(crate) fn span(&self) -> Span {
+        let registration = self.registration();
+        let (process_id, request_id) = (registration.id, registration.title());
+        tracing::error_span!("process", %process_id, request_id, user_id = named(&self.user_id))
+    }
+
+    /// From now on the process claims under another id.
+    pub(crate) fn reborn(&self, id: ProcessId) {
+        // Only the id: it may have retired from something meanwhile.
+        self.registration.write().unwrap_or_else(PoisonError::into_inner).id = id;
+    }
+
+    /// These are the flags of operators now.
+    pub(crate) fn see(&self, flags: &BTreeMap<String, Flags>) {
+        for pool in &self.following {
+            pool.see(flags.get(&*pool.request_id).copied().unwrap_or_default());
+        }
+    }
+
+    /// From now on the process does not serve this request id any more, nor its queues.
+    pub(crate) fn retire(&self, request_id: &str, queues: &[Arc<str>]) {
+        let mut registration = self.registration.write().unwrap_or_else(PoisonError::into_inner);
+        registration.request_ids.remove(request_id);
+        registration.alone.remove(request_id);
+        for queue in queues {
+            registration.queues.remove(queue);
+        }
+    }
+
+    /// Another process serves what this one is to serve alone: it ends.
+    pub(crate) fn displace(&self, error: Error) {
+        *self.displaced.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        self.following.iter().for_each(|pool| pool.stop.cancel());
+    }
+
+    /// Why it must end.
+    pub(crate) fn displaced(&self) -> Option<Error> {
+        self.displaced.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The id to claim under; none while the sign of life is in doubt.
+    pub(crate) fn may_claim(&self) -> Option<ProcessId> {
+        self.claiming.load(Ordering::Acquire).then(|| self.id())
+    }
+
+    pub(crate) fn set_claiming(&self, claiming: bool) {
+        self.claiming.store(claiming, Ordering::Release);
+    }
+
+    /// Tells that a claim under this id found it dead; an id that was given up already is no news.
+    pub(crate) fn bury(&self, id: ProcessId) {
+        if id == self.id() {
+            self.set_claiming(false);
+            self.buried.notify_one();
+        }
+    }
+
+    /// Has a drain come to its end?
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn note_drained(&self) {
+        self.drained.store(true, Ordering::Release);
+    }
+
+    /// Has the broker of this queue nothing more for us? What was in the database meanwhile may have sent something there.
+    pub(crate) fn is_emptied(&self, queue: &str) -> bool {
+        let undrained = *self.undrained.lock().unwrap_or_else(PoisonError::into_inner);
+        let emptied = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        emptied.get(queue).is_some_and(|since| undrained.is_none_or(|undrained| undrained < *since))
+    }
+
+    /// The broker of this queue has nothing more for us since then.
+    pub(crate) fn note_emptied(&self, queue: &Arc<str>, since: Option<Instant>) {
+        let mut emptied = self.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        match since {
+            Some(since) => drop(emptied.insert(queue.clone(), since)),
+            None => drop(emptied.remove(queue)),
+        }
+    }
+
+    /// Something is left in the database.
+    pub(crate) fn note_undrained(&self, now: Instant) {
+        *self.undrained.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// The right to run a suspect, if no other one runs.
+    pub(crate) fn alone(self: &Arc<Self>) -> Option<Alone> {
+        let free = !self.suspect_runs.swap(true, Ordering::AcqRel);
+        free.then(|| Alone(self.clone()))
+    }
+
+    /// Does a suspect run?
+    pub(crate) fn suspect_runs(&self) -> bool {
+        self.suspect_runs.load(Ordering::Acquire)
+    }
+
+    /// From now on this is told when a suspect has ended.
+    pub(crate) fn tell(&self, changed: Arc<Notify>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(changed);
+    }
+
+    /// A message of this queue took so long.
+    pub(crate) fn took(&self, queue: &Arc<str>, time: Duration) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        match longest.get_mut(queue) {
+            Some((known, _)) if *known >= time => {}
+            Some(known) => *known = (time, false),
+            None => drop(longest.insert(queue.clone(), (time, false))),
+        }
+    }
+
+    /// The longest times that have not been told yet.
+    pub(crate) fn untold(&self) -> Vec<(Arc<str>, Duration)> {
+        let longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        let untold = longest.iter().filter(|(_, (_, told))| !told);
+        untold.map(|(queue, (time, _))| (queue.clone(), *time)).collect()
+    }
+
+    /// This longest time is told. Not before it is: whoever tells it may be dropped.
+    pub(crate) fn told(&self, queue: &str, time: Duration) {
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = longest.get_mut(queue).filter(|(known, _)| *known == time) {
+            known.1 = true;
+        }
+    }
+
+    pub(crate) fn next_execution(&self) -> u64 {
+        self.executions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Held while a suspect runs, in any pool of the process.
+pub(crate) struct Alone(Arc<Life>);
+
+impl std::fmt::Debug for Alone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Alone")
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.suspect_runs.store(false, Ordering::Release);
+        for changed in self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            changed.notify_one();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The chores of a process: its sign of life, the flags of operators, rescue of what dead processes had, return of what is due. They run on an OS
+//! thread with a runtime and a connection of their own, so that an action that blocks its thread does not look like a death.
+
+use std::{sync::Arc, thread, time::Instant};
+
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    Error, Result, Store,
+    observe::{MONITOR, progress::Progress},
+    process::{Clock, life::Life, pool::Settings},
+    store::{self, Around, ProcessId, Registration},
+};
+
+/// The running chores; they end when this is stopped or dropped.
+pub(crate) struct Upkeep {
+    end: CancellationToken,
+    ended: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Upkeep {
+    /// Returns when the chores have their connection: workers must not take the last one that the server admits.
+    pub(crate) async fn start<S: Store>(
+        store: &S,
+        life: Arc<Life>,
+        clock: Arc<dyn Clock>,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let end = CancellationToken::new();
+        let (ending, ended) = tokio::sync::oneshot::channel();
+        let (ready, connected) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (store, settings, token) = (store.clone(), settings.clone(), end.clone());
+        thread::Builder::new().name("ichido-upkeep".into()).spawn(move || {
+            runtime.block_on(async move {
+                let apart = store.apart();
+                let _ = ready.send(store::ping(&apart).await);
+                let now = clock.now();
+                let progress = Progress::new(settings.progress, now, &life.journal);
+                let chores = Chores {
+                    store: apart,
+                    life,
+                    clock,
+                    settings,
+                    last_beat: now,
+                    last_success: now,
+                    steady_since: now,
+                    last_tidy: now,
+                    progress,
+                };
+                chores.run(token, store).await;
+            });
+            let _ = ending.send(());
+        })?;
+        let upkeep = Upkeep { end, ended };
+        connected.await.unwrap_or_else(|_| Err("the thread for upkeep ended".into()))?;
+        Ok(upkeep)
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.end.cancel();
+        let _ = (&mut self.ended).await;
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.end.cancel();
+    }
+}
+
+struct Chores<S: Store> {
+    store: S,
+    life: Arc<Life>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    last_beat: Instant,
+    last_success: Instant,
+    steady_since: Instant,
+    last_tidy: Instant,
+    progress: Progress,
+}
+
+impl<S: Store> Chores<S> {
+    async fn run(mut self, end: CancellationToken, original: S) {
+        let tick = self.settings.poll.min(self.settings.lease / 3).min(self.settings.check);
+        let mut doubted = false;
+        loop {
+            tokio::select! {
+                () = end.cancelled() => return,
+                () = self.clock.sleep(tick) => {}
+                () = self.life.buried.notified() => doubted = true,
+            }
+            // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
+            let (span, lease) = (self.life.span(), self.settings.lease);
+            let chores = tokio::time::timeout(lease, self.tick(std::mem::take(&mut doubted)).instrument(span));
+            tokio::select! {
+                () = end.cancelled() => return,
+                done = chores => if done.is_err() { self.store = original.apart() },
+            }
+        }
+    }
+
+    async fn tick(&mut self, doubted: bool) {
+        let beats = doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3;
+        if beats {
+            self.beat().await;
+        }
+        let by = self.life.registration();
+        let around = match store::look_around(&self.store, &by).await {
+            Ok(around) => {
+                self.life.see(&around.flags);
+                around
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot look around");
+                // Others may have been cut off as well: they have time to come back before anybody buries them.
+                self.steady_since = self.clock.now();
+                Around::default()
+            }
+        };
+        if around.due {
+            self.return_due(&by).await;
+        }
+        if around.unsent {
+            by.relays.iter().for_each(|queue| self.store.bell().ring(queue));
+        }
+        if beats && around.minute > 0 {
+            self.note_stats(around.minute);
+        }
+        if self.clock.now() - self.last_tidy >= self.settings.lease {
+            self.last_tidy = self.clock.now();
+            if let Err(error) = store::tidy(&self.store, &by).await {
+                tracing::warn!(%error, "cannot tidy up parked messages");
+            }
+            if let Err(error) = store::prune(&self.store, self.settings.retention).await {
+                tracing::warn!(%error, "cannot forget what is old");
+            }
+        }
+        if around.dead && self.is_steady() {
+            self.rescue(&by).await;
+        }
+        let now = self.clock.now();
+        if self.progress.is_due(now) {
+            self.progress.tell(&self.store, &by, &self.life.journal, now).await;
+        }
+    }
+
+    /// In a task of its own: on SQLite it waits for its turn to write, and what operators ask must not wait with it.
+    fn note_stats(&self, minute: i64) {
+        let (store, life) = (self.store.clone(), self.life.clone());
+        tokio::spawn(async move {
+            let Ok(mut flush) = life.flush.try_lock() else { return };
+            if let Err(error) = flush.run(&store, life.id(), minute, &life.meters).await {
+                tracing::debug!(%error, "what was counted is not stored yet");
+            }
+        });
+    }
+
+    async fn return_due(&self, by: &Registration) {
+        match store::return_due(&self.store, by).await {
+            Ok(0) => {}
+            Ok(returned) => {
+                tracing::debug!(returned, "parked messages returned");
+                self.ring(by);
+            }
+            Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+        }
+    }
+
+    /// May this process declare others dead? Also now, at the end of chores in which it may have been asleep.
+    fn is_steady(&self) -> bool {
+        !self.has_gap() && self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease)
+    }
+
+    /// Is the last sign of life so long ago that this process itself may count as dead soon?
+    fn has_gap(&self) -> bool {
+        self.clock.now() - self.last_success > self.settings.lease / 2
+    }
+
+    async fn beat(&mut self) {
+        self.last_beat = self.clock.now();
+        match store::beat(&self.store, self.life.id()).await {
+            Ok(true) => {
+                if self.has_gap() {
+                    self.steady_since = self.clock.now();
+                }
+                self.last_success = self.clock.now();
+                self.life.set_claiming(true);
+                self.tell_longest().await;
+            }
+            Ok(false) => self.rebirth().await,
+            Err(error) => {
+                tracing::warn!(%error, "no sign of life given");
+                self.steady_since = self.clock.now();
+                if self.has_gap() {
+                    self.life.set_claiming(false);
+                }
+            }
+        }
+    }
+
+    async fn tell_longest(&self) {
+        for (queue, time) in self.life.untold() {
+            match store::note_longest(&self.store, &queue, time).await {
+                Ok(()) => self.life.told(&queue, time),
+                Err(error) => tracing::debug!(%error, "the longest time is not noted"),
+            }
+        }
+    }
+
+    /// This id counts as dead: free what it still has, and go on under a new one. Workers that are still busy find
+    /// their claims gone and roll back.
+    async fn rebirth(&mut self) {
+        self.life.set_claiming(false);
+        let old = self.life.registration();
+        let new = Registration { id: ProcessId::random(), ..old.clone() };
+        let reborn = async {
+            store::leave(&self.store, old.id).await?;
+            store::register(&self.store, &new).await
+        };
+        match reborn.await {
+            Ok(()) => {
+                tracing::warn!(old = %old.id, new = %new.id, "this process counted as dead; it goes on under a new id");
+                self.life.reborn(new.id);
+                let now = self.clock.now();
+                (self.last_beat, self.last_success, self.steady_since) = (now, now, now);
+                self.life.set_claiming(true);
+            }
+            Err(error @ Error::Duplicate { .. }) => self.life.displace(error),
+            Err(error) => tracing::warn!(%error, "this process counts as dead and cannot register anew yet"),
+        }
+    }
+
+    /// There is something to claim again.
+    fn ring(&self, by: &Registration) {
+        by.queues.keys().for_each(|queue| self.store.bell().ring(queue));
+    }
+
+    async fn rescue(&self, by: &Registration) {
+        match store::rescue(&self.store, by).await {
+            Ok(rescued) if rescued.messages + rescued.parked > 0 => {
+                let (processes, messages, parked) = (rescued.processes, rescued.messages, rescued.parked);
+                tracing::warn!(processes, messages, parked, "rescued the messages of dead processes");
+                if parked > 0 {
+                    tracing::error!(target: MONITOR, code = "died", parked, "messages failed for good: their processes died");
+                }
+                self.ring(by);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "cannot look for dead processes"),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The task that admits what the source hands out. It reads ids, turns away what is not to run, and marks rows as our own where a
+//! lock is not enough: with `claim = "lease"`, for what was handed out before, and for suspects. Its errors reach the
+//! workers through the buffer.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Buffer, Held, Shared, settle::PATIENCE};
+use crate::{
+    Delivery, Error, Key, Message, Result, Store,
+    broker::{Depths, DynSource, Found, Received, Settlement, Standing},
+    message::{Claim, GuardBy},
+    process::draining::Draining,
+    store,
+    store::MOST_KEYS,
+};
+
+/// What a broker has for us is here so soon after it was asked.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+/// The levels below do not wait longer for a broker that does not answer.
+const LONGEST_START: Duration = Duration::from_secs(2);
+
+/// A broker that has nothing for so long has no more.
+const EMPTY: Duration = Duration::from_millis(500);
+
+/// Nor has one whose counts, which are some seconds old, say so for so long.
+const COUNTED: Duration = Duration::from_secs(10);
+
+/// The pause after a claim that the database refused although it answers.
+const AFTER_FAULT: Duration = Duration::from_millis(100);
+
+pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    tokio::select! {
+        () = shared.asked.cancelled() => {}
+        () = shared.closing.cancelled() => {}
+    }
+    let mut admitting = Admitting {
+        source: None,
+        draining: Draining::default(),
+        begun: None,
+        opened: None,
+        swept: None,
+        empty_since: None,
+        shared,
+    };
+    while !admitting.shared.closing.is_cancelled() {
+        if let Err(error) = admitting.turn().await {
+            admitting.shared.buffer().error = Some(error);
+            break;
+        }
+        if admitting.shared.buffer().finished {
+            break;
+        }
+    }
+    admitting.give_back().await;
+    admitting.shared.receiving.changed.notify_one();
+}
+
+struct Admitting<S: Store> {
+    shared: Arc<Shared<S>>,
+    /// None while nothing is to be received.
+    source: Option<Arc<dyn DynSource>>,
+    draining: Draining,
+    /// When the source was first asked, and first open.
+    begun: Option<Instant>,
+    opened: Option<Instant>,
+    /// When it was last looked for what the broker hands out again.
+    swept: Option<Instant>,
+    /// When the broker was first seen to have nothing, with nothing handed out since.
+    empty_since: Option<Instant>,
+}
+
+impl<S: Store> Admitting<S> {
+    async fn turn(&mut self) -> Result<()> {
+        if self.shared.receiving.following.is_held() {
+            return self.hold().await;
+        }
+        let receiving = &self.shared.receiving;
+        let source = self.source.get_or_insert_with(|| receiving.broker.receive(receiving.prefetch)).clone();
+        self.settle_in(&source);
+        while let Some(received) = source.try_next() {
+            let Some(held) = self.read(&source, received) else { continue };
+            // What comes again is not busy because a connection that is gone had brought it before.
+            if self.shared.buffer().has_lost(&held.message.key) {
+                self.drop_stale().await;
+            }
+            self.admit(held);
+        }
+        self.look_for_more(&source);
+        let now = self.shared.clock.now();
+        let met = std::mem::take(&mut self.shared.buffer().stale);
+        if met || self.swept.is_none_or(|swept| now - swept >= self.shared.receiving.poll) {
+            self.swept = Some(now);
+            self.drop_stale().await;
+        }
+        self.claim().await?;
+        if self.shared.receiving.drain && self.is_drained().await? {
+            self.shared.buffer().finished = true;
+            return Ok(());
+        }
+        self.wait(&source).await;
+        Ok(())
+    }
+
+    /// A broker that was just asked may have something that is still on its way: the levels below wait for it, but not for long.
+    fn settle_in(&mut self, source: &Arc<dyn DynSource>) {
+        let now = self.shared.clock.now();
+        if self.shared.buffer().settled_in {
+            return;
+        }
+        let begun = *self.begun.get_or_insert(now);
+        if source.is_open() {
+            self.opened.get_or_insert(now);
+        }
+        let over = self.opened.is_some_and(|opened| now - opened >= ON_ITS_WAY) || now - begun >= LONGEST_START;
+        if over || !self.shared.buffer().is_idle() {
+            self.shared.buffer().settled_in = true;
+            self.shared.receiving.changed.notify_one();
+        }
+    }
+
+    /// Until there may be something to do.
+    async fn wait(&self, source: &Arc<dyn DynSource>) {
+        let Shared { receiving, clock, closing, wake, .. } = &*self.shared;
+        let poll = {
+            let buffer = self.shared.buffer();
+            let waits = !buffer.settled_in || (buffer.more && buffer.out() < usize::from(source.prefetch()));
+            if waits { ON_ITS_WAY / 4 } else { receiving.poll }
+        };
+        tokio::select! {
+            () = source.changed() => {}
+            () = wake.notified() => {}
+            () = clock.sleep(poll) => {}
+            () = closing.cancelled() => {}
+            () = receiving.following.held() => {}
+        }
+    }
+
+    /// None if nobody can tell which message it is.
+    fn read(&self, source: &Arc<dyn DynSource>, received: Received) -> Option<Held> {
+        let Shared { receiving, .. } = &*self.shared;
+        self.note_out(source.prefetch());
+        if receiving.drain {
+            self.shared.life.note_emptied(&receiving.queue, None);
+        }
+        let key = receiving.guard.key_of(&receiving.queue, &received);
+        let named = key.clone().unwrap_or_else(|_| Key::new([""]));
+        let mut message = Message::new(receiving.queue.clone(), named, received.payload.clone());
+        message.headers.clone_from(&received.headers);
+        let held = Held { source: source.clone(), received: Arc::new(received), message };
+        let Err(why) = key else { return Some(held) };
+        tracing::warn!(queue = %receiving.queue, why, "a delivery without an id that can be read is dead-lettered");
+        self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
+        None
+    }
+
+    fn admit(&self, held: Held) {
+        let Shared { receiving, .. } = &*self.shared;
+        let mut buffer = self.shared.buffer();
+        if buffer.has(&held.message.key) {
+            drop(buffer);
+            self.shared.turn_away(held, Found::Busy);
+        } else if receiving.guard.locks() && !held.received.redelivered {
+            self.put(&mut buffer, held, true, Standing::default());
+        } else {
+            buffer.unclaimed.push(held);
+        }
+    }
+
+    /// One more is out.
+    fn note_out(&self, prefetch: u16) {
+        let mut buffer = self.shared.buffer();
+        buffer.more |= buffer.out() + 1 >= usize::from(prefetch);
+        buffer.moved = Some(self.shared.clock.now());
+    }
+
+    /// Does the broker have no more? If it could have handed out something for a while and has not.
+    fn look_for_more(&self, source: &Arc<dyn DynSource>) {
+        let mut buffer = self.shared.buffer();
+        let still = buffer.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
+        if buffer.more && still && buffer.out() < usize::from(source.prefetch()) {
+            buffer.more = false;
+            drop(buffer);
+            self.shared.receiving.changed.notify_one();
+        }
+    }
+
+    /// From now on it can run.
+    fn put(&self, buffer: &mut Buffer, held: Held, locked: bool, standing: Standing) {
+        let Standing { failures, suspect, parked } = standing;
+        let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
+        let limit = self.shared.receiving.guard.payload_limit;
+        let mut delivery = Delivery::claimed(held.message.clone(), claim, failures).within(limit);
+        delivery.waited = held.received.sent_at.map(|sent| sent.elapsed().unwrap_or_default());
+        delivery.sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
+        buffer.put(delivery);
+        buffer.admitted.insert(held.message.key.clone(), held);
+        self.shared.receiving.changed.notify_one();
+    }
+
+    /// What the broker hands out again, or was marked under an id that counts as dead, does not run from here.
+    async fn drop_stale(&self) {
+        let me = self.shared.life.id();
+        let mut stale = Vec::new();
+        {
+            let mut buffer = self.shared.buffer();
+            let Buffer { ready, suspects, admitted, unclaimed, .. } = &mut *buffer;
+            unclaimed.retain(Held::is_current);
+            for waiting in [ready, suspects] {
+                let (keep, gone): (VecDeque<_>, VecDeque<_>) =
+                    std::mem::take(waiting).into_iter().partition(|delivery| {
+                        let leased = delivery.claim.as_ref().filter(|claim| !claim.locked);
+                        let there = admitted.get(&delivery.message.key).is_some_and(Held::is_current);
+                        there && leased.is_none_or(|claim| claim.owner == me)
+                    });
+                *waiting = keep;
+                stale.extend(gone);
+            }
+            for delivery in &stale {
+                let held = admitted.remove(&delivery.message.key);
+                unclaimed.extend(held.filter(Held::is_current));
+            }
+        }
+        if !stale.is_empty() {
+            // Whoever met one of them has gone to sleep, and there may be others behind it.
+            self.shared.receiving.changed.notify_one();
+        }
+        if let Err(error) = self.shared.free(stale).await {
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what came with a lost connection is not released yet");
+        }
+    }
+
+    /// Marks rows as our own.
+    async fn claim(&self) -> Result<()> {
+        let wanted: Vec<Held> = self.shared.buffer().unclaimed.iter().take(MOST_KEYS).cloned().collect();
+        let Some(process) = self.shared.life.may_claim().filter(|_| !wanted.is_empty()) else { return Ok(()) };
+        let keys: Vec<_> = wanted.iter().map(|held| held.message.key.clone()).collect();
+        let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &keys).await {
+            Ok(found) => found,
+            Err(Error::LostClaim) => {
+                self.shared.life.bury(process);
+                return Ok(());
+            }
+            Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
+                tracing::warn!(%error, queue = %self.shared.receiving.queue, "claim failed");
+                self.shared.clock.sleep(AFTER_FAULT).await;
+                self.shared.wake.notify_one();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        self.shared.buffer().unclaimed.drain(..wanted.len().min(keys.len()));
+        for (held, found) in wanted.into_iter().zip(found) {
+            match found {
+                Found::Free(standing) => self.put(&mut self.shared.buffer(), held, false, standing),
+                // In the inbox; whether with the same payload, the lock tells.
+                Found::Nothing if self.shared.receiving.guard.rules.by == GuardBy::Inbox => {
+                    self.put(&mut self.shared.buffer(), held, true, Standing::default());
+                }
+                other => self.shared.turn_away(held, other),
+            }
+        }
+        if !self.shared.buffer().unclaimed.is_empty() {
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn is_drained(&mut self) -> Result<bool> {
+        if !self.shared.buffer().is_idle() {
+            return Ok(false);
+        }
+        self.look_whether_emptied().await;
+        if !self.shared.buffer().is_idle() {
+            return Ok(false);
+        }
+        let Shared { store, life, clock, receiving, .. } = &*self.shared;
+        self.draining.is_over(store, life, &**clock, receiving.poll, receiving.lease).await
+    }
+
+    /// Messages of foreign senders have no rows here: has the broker more of them? It has not if it said so twice, and nothing came or
+    /// went between: what it hands out just now may be on its way.
+    async fn look_whether_emptied(&mut self) {
+        let Shared { receiving, life, clock, .. } = &*self.shared;
+        if receiving.guard.rules.by != GuardBy::Inbox || life.is_drained() {
+            return;
+        }
+        let now = clock.now();
+        let (since, lasts) = match self.depths().await {
+            Some(depths) if depths.ready + depths.busy + depths.unacknowledged.unwrap_or(0) == 0 => {
+                // Whoever counts what is out does so only now and then.
+                (Some(self.empty_since.unwrap_or(now)), if depths.unacknowledged.is_some() { COUNTED } else { EMPTY })
+            }
+            _ => (None, EMPTY),
+        };
+        let still = |since: &Instant| {
+            let buffer = self.shared.buffer();
+            buffer.out() == 0 && buffer.moved.is_none_or(|moved| moved < *since)
+        };
+        self.empty_since = since.filter(still);
+        life.note_emptied(&receiving.queue, self.empty_since.filter(|since| now - *since >= lasts));
+    }
+
+    /// How full the queue is, if the broker tells soon. Nobody who ends or pauses waits for that.
+    async fn depths(&self) -> Option<Depths> {
+        let Shared { receiving, closing, .. } = &*self.shared;
+        if !self.source.as_ref().is_some_and(|source| source.is_open()) {
+            return None;
+        }
+        tokio::select! {
+            depths = tokio::time::timeout(PATIENCE, receiving.broker.depths()) => depths.ok()?.ok(),
+            () = closing.cancelled() => None,
+            () = receiving.following.held() => None,
+        }
+    }
+
+    /// The request id is stopped or paused: what is not begun is free for others, and nothing is received.
+    async fn hold(&mut self) -> Result<()> {
+        self.give_back().await;
+        self.empty_since = None;
+        self.shared.life.note_emptied(&self.shared.receiving.queue, None);
+        let Shared { receiving, wake, closing, .. } = &*self.shared;
+        tokio::select! {
+            () = receiving.following.resumed(), if !receiving.following.stop.is_cancelled() => {}
+            () = wake.notified() => {} // something came back
+            () = closing.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// Gives back what is not begun, to the database and then to the broker; what is begun can still be settled.
+    async fn give_back(&mut self) {
+        if let Some(source) = self.source.take() {
+            let _ = tokio::time::timeout(PATIENCE, source.close()).await;
+        }
+        let (unbegun, mut back) = {
+            let mut buffer = self.shared.buffer();
+            let unbegun: Vec<_> =
+                std::mem::take(&mut buffer.ready).into_iter().chain(std::mem::take(&mut buffer.suspects)).collect();
+            let held: Vec<_> =
+                unbegun.iter().filter_map(|delivery| buffer.admitted.remove(&delivery.message.key)).collect();
+            (unbegun, held)
+        };
+        back.append(&mut self.shared.buffer().unclaimed);
+        if let Err(error) = self.shared.free(unbegun).await {
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what is not begun is not released yet");
+        }
+        for held in back {
+            self.shared.send(held, Settlement::Release);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Reads a broker's queue for all workers of a pool. One task admits what the source hands out: it knows what is not ours to run,
+//! and marks rows as our own where a lock of the transaction is not enough; the workers take from what it has admitted. What
+//! comes back is settled at the broker here, and only here: after the database has it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::Notify,
+    task::{JoinHandle, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::{
+    Delivery, Error, Key, Message, Reader, Result, Store,
+    broker::{DynBroker, DynSource, Guard, Received},
+    process::{Clock, flags::Following, life::Life},
+    readers::Turn,
+    stat::{Lane, Meter},
+};
+
+mod admit;
+mod level;
+mod settle;
+
+/// The reader of a queue at a broker.
+pub(crate) struct BrokerReader<S: Store> {
+    shared: Arc<Shared<S>>,
+    admitting: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What a reader needs to know besides its store.
+pub(crate) struct Receiving {
+    pub(crate) queue: Arc<str>,
+    pub(crate) broker: Arc<dyn DynBroker>,
+    pub(crate) guard: Guard,
+    pub(crate) following: Following,
+    /// So many deliveries are in hand at most, begun or not.
+    pub(crate) prefetch: u16,
+    /// How many workers run its messages, and which level of a lane set it is.
+    pub(crate) place: (u32, Option<Lane>),
+    pub(crate) poll: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) drain: bool,
+    /// Workers wait here for deliveries; the levels of a lane set have one for all.
+    pub(crate) changed: Arc<Notify>,
+}
+
+struct Shared<S: Store> {
+    store: S,
+    life: Arc<Life>,
+    clock: Arc<dyn Clock>,
+    receiving: Receiving,
+    buffer: Mutex<Buffer>,
+    /// The admitting task waits here for what came back.
+    wake: Notify,
+    closing: CancellationToken,
+    /// Nothing is received before the first worker asks: what starts before them may take its time.
+    asked: CancellationToken,
+    /// Acknowledgements and the like that are on their way.
+    settling: Mutex<JoinSet<()>>,
+}
+
+#[derive(Default)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent, and asked one by one")]
+struct Buffer {
+    ready: VecDeque<Delivery>,
+    suspects: VecDeque<Delivery>,
+    /// What must be marked as our own before it can run.
+    unclaimed: Vec<Held>,
+    /// Everything that is admitted, begun or not, by key: no message is in hand twice.
+    admitted: HashMap<Key, Held>,
+    in_flight: usize,
+    error: Option<Error>,
+    finished: bool,
+    /// Somebody has met a delivery that the broker hands out again.
+    stale: bool,
+    /// The source has had time to hand out what there was at the beginning.
+    settled_in: bool,
+    /// So many are about to be settled.
+    settling: usize,
+    /// All that may be out were: the broker may have more, and hands it out when some of them are settled.
+    more: bool,
+    /// When one was last handed out or settled.
+    moved: Option<Instant>,
+}
+
+/// A delivery that is not settled.
+#[derive(Clone)]
+struct Held {
+    source: Arc<dyn DynSource>,
+    received: Arc<Received>,
+    message: Message,
+}
+
+impl Held {
+    fn is_current(&self) -> bool {
+        self.source.is_current(self.received.tag)
+    }
+}
+
+impl Buffer {
+    fn is_idle(&self) -> bool {
+        self.admitted.is_empty() && self.unclaimed.is_empty()
+    }
+
+    /// Is this message in hand?
+    fn has(&self, key: &Key) -> bool {
+        self.admitted.contains_key(key) || self.unclaimed.iter().any(|held| held.message.key == *key)
+    }
+
+    /// Is it in hand by a connection that is gone?
+    fn has_lost(&self, key: &Key) -> bool {
+        let lost = |held: &Held| !held.is_current();
+        self.admitted.get(key).is_some_and(lost)
+            || self.unclaimed.iter().any(|held| held.message.key == *key && lost(held))
+    }
+
+    /// So many were handed out and are not settled.
+    fn out(&self) -> usize {
+        self.admitted.len() + self.unclaimed.len() + self.settling
+    }
+
+    fn put(&mut self, delivery: Delivery) {
+        if delivery.is_suspect() { self.suspects.push_back(delivery) } else { self.ready.push_back(delivery) }
+    }
+}
+
+impl<S: Store> BrokerReader<S> {
+    pub(crate) fn open(store: S, life: Arc<Life>, clock: Arc<dyn Clock>, receiving: Receiving) -> Self {
+        let shared = Arc::new(Shared {
+            store,
+            life,
+            clock,
+            receiving,
+            buffer: Mutex::default(),
+            wake: Notify::new(),
+            closing: CancellationToken::new(),
+            asked: CancellationToken::new(),
+            settling: Mutex::default(),
+        });
+        shared.life.tell(shared.receiving.changed.clone());
+        let admitting = tokio::spawn(admit::run(shared.clone()).in_current_span());
+        BrokerReader { shared, admitting: Mutex::new(Some(admitting)) }
+    }
+}
+
+impl<S: Store> Shared<S> {
+    fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self) {
+        if !self.asked.is_cancelled() {
+            self.asked.cancel();
+        }
+    }
+
+    fn meter(&self) -> Arc<Meter> {
+        self.life.meters.of(&self.receiving.queue, || self.receiving.place.clone())
+    }
+
+    /// Takes a delivery that may run now. One that the broker hands out again, because the connection is gone, is not ours
+    /// to run any more; the admitting task gives its row back.
+    fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
+        let Buffer { ready, suspects, admitted, stale: met, .. } = buffer;
+        let stale = |delivery: &Delivery| {
+            !admitted.get(&delivery.message.key).is_some_and(Held::is_current)
+                || delivery.claim.as_ref().is_some_and(|claim| !claim.locked && claim.owner != self.life.id())
+        };
+        if ready.front().is_some_and(&stale) || suspects.front().is_some_and(&stale) {
+            *met = true;
+            self.wake.notify_one();
+            return None;
+        }
+        if !suspects.is_empty()
+            && let Some(alone) = self.life.alone()
+        {
+            let suspect = suspects.pop_front();
+            return suspect.map(|suspect| Delivery { alone: Some(alone), ..suspect });
+        }
+        ready.pop_front()
+    }
+}
+
+impl<S: Store> Reader for BrokerReader<S> {
+    fn try_next(&self) -> Result<Turn> {
+        self.shared.ask();
+        let mut buffer = self.shared.buffer();
+        if let Some(error) = buffer.error.take() {
+            return Err(error);
+        }
+        let Receiving { following, changed, .. } = &self.shared.receiving;
+        if self.shared.closing.is_cancelled() || buffer.finished || following.stop.is_cancelled() {
+            changed.notify_one();
+            return Ok(Turn::Finished);
+        }
+        if following.is_paused() {
+            return Ok(Turn::Empty);
+        }
+        let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
+        buffer.in_flight += 1;
+        if !buffer.ready.is_empty() {
+            changed.notify_one();
+        }
+        Ok(Turn::Delivery(Box::new(delivery)))
+    }
+
+    async fn changed(&self) {
+        self.shared.receiving.changed.notified().await;
+    }
+
+    async fn settle(&self, delivery: Delivery) -> Result<()> {
+        self.shared.settle_marked(delivery).await
+    }
+
+    /// What is not begun goes back to the broker; rows that are marked as ours are freed when the process takes leave, right
+    /// after this.
+    async fn close(&self) -> Result<()> {
+        self.shared.closing.cancel();
+        let admitting = self.admitting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(admitting) = admitting {
+            let _ = admitting.await;
+        }
+        self.shared.settled().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The task that keeps a [`QueueReader`](super::QueueReader)'s buffer filled. It is the only one that claims, so that claims
+//! of one process never race each other, and its errors reach the workers through the buffer.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{Look, Shared};
+use crate::{
+    Delivery, Error, Key, Result, Store,
+    process::draining::Draining,
+    store::{self, ProcessId},
+};
+
+/// The pause after a claim that the database refused although it answers.
+const AFTER_FAULT: Duration = Duration::from_millis(100);
+
+pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    tokio::select! {
+        () = shared.asked.cancelled() => {}
+        () = shared.closing.cancelled() => {}
+    }
+    let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), shared };
+    while !claimer.shared.closing.is_cancelled() {
+        if let Err(error) = claimer.turn().await {
+            claimer.shared.buffer().error = Some(error);
+            break;
+        }
+        if claimer.shared.buffer().finished {
+            break;
+        }
+    }
+    claimer.shared.reading.changed.notify_one();
+}
+
+struct Claimer<S: Store> {
+    shared: Arc<Shared<S>>,
+    /// When the database was last asked what is ours.
+    asked: Instant,
+    draining: Draining,
+}
+
+impl<S: Store> Claimer<S> {
+    async fn turn(&mut self) -> Result<()> {
+        if self.shared.reading.following.is_held() {
+            return self.hold().await;
+        }
+        let surplus = self.shared.buffer().take_surplus();
+        if !surplus.is_empty() {
+            return self.shed(surplus).await;
+        }
+        let wanted = self.shared.wanted(&self.shared.buffer());
+        if wanted == 0 {
+            return self.until(self.shared.room.notified()).await;
+        }
+        let Some(process) = self.shared.life.may_claim() else { return self.pause(self.shared.reading.poll).await };
+        let found = match self.claim(process, wanted).await {
+            Ok(found) if found < wanted => self.idle().await,
+            found => found.map(|_| ()),
+        };
+        match found {
+            Ok(()) => Ok(()),
+            Err(Error::LostClaim) => {
+                self.shared.life.bury(process);
+                self.pause(self.shared.reading.poll).await
+            }
+            Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
+                tracing::warn!(%error, queue = %self.shared.reading.queue, "claim failed");
+                self.shared.buffer().in_doubt = true;
+                self.pause(AFTER_FAULT).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The request id is stopped or paused: what is not begun is free for others, and nothing is claimed.
+    async fn hold(&self) -> Result<()> {
+        let Shared { reading, room, closing, clock, .. } = &*self.shared;
+        let freed = self.give_back().await;
+        if let Err(error) = &freed {
+            tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
+        }
+        tokio::select! {
+            () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
+            () = room.notified() => {} // something came back
+            () = clock.sleep(reading.poll), if freed.is_err() => {}
+            () = closing.cancelled() => {}
+        }
+        Ok(())
+    }
+
+    /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
+    async fn give_back(&self) -> Result<()> {
+        if let Some(process) = self.shared.life.may_claim()
+            && std::mem::take(&mut self.shared.buffer().in_doubt)
+        {
+            let found = self.find_own(process).await;
+            self.shared.buffer().in_doubt |= found.is_err();
+            found?;
+        }
+        let unbegun = self.shared.buffer().take_all();
+        self.free(unbegun).await
+    }
+
+    /// Releases these, and tells other processes; what cannot be released stays in the buffer.
+    async fn free(&self, unbegun: Vec<Delivery>) -> Result<()> {
+        let Shared { store, reading, .. } = &*self.shared;
+        if unbegun.is_empty() {
+            return Ok(());
+        }
+        let released = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await;
+        if released.is_ok() {
+            store.bell().tell(store, &reading.queue).await;
+        } else {
+            let mut buffer = self.shared.buffer();
+            for delivery in unbegun {
+                buffer.put(delivery);
+            }
+        }
+        released
+    }
+
+    /// A higher level has work: what this one has read ahead is free for others.
+    async fn shed(&self, surplus: Vec<Delivery>) -> Result<()> {
+        if let Err(error) = self.free(surplus).await {
+            tracing::warn!(%error, queue = %self.shared.reading.queue, "what was read ahead is not released yet");
+            return self.pause(self.shared.reading.poll).await;
+        }
+        Ok(())
+    }
+
+    async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
+        let Shared { store, reading, clock, .. } = &*self.shared;
+        let in_doubt = std::mem::take(&mut self.shared.buffer().in_doubt);
+        if in_doubt || clock.now() - self.asked > reading.lease {
+            self.asked = clock.now();
+            self.find_own(process).await?;
+        }
+        let (number, began) = (self.shared.buffer().next_claim(), clock.now());
+        let found = store::claim(store, process, &reading.queue, wanted).await?;
+        let count = found.len();
+        let mut buffer = self.shared.buffer();
+        buffer.emptied = (count < wanted).then(|| Look { began, ended: clock.now(), number });
+        if count > 0 {
+            self.draining.goes_on();
+            for delivery in found {
+                buffer.put(dated(delivery, began));
+            }
+        }
+        if std::mem::take(&mut buffer.awaited) || count > 0 {
+            reading.changed.notify_one();
+        }
+        Ok(count)
+    }
+
+    /// Finds claims whose reply was lost. What was in flight before the question was asked is known, even if it has
+    /// been settled since.
+    async fn find_own(&self, process: ProcessId) -> Result<()> {
+        let known: HashSet<Key> = {
+            let buffer = self.shared.buffer();
+            let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
+            waiting.chain(buffer.in_flight.keys()).cloned().collect()
+        };
+        let asked = self.shared.clock.now();
+        let own = store::claimed(&self.shared.store, process, &self.shared.reading.queue).await?;
+        let mut buffer = self.shared.buffer();
+        for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
+            buffer.put(dated(delivery, asked));
+        }
+        self.shared.reading.changed.notify_one();
+        Ok(())
+    }
+
+    /// The queue has no more: wait for the poll interval; when draining, end if all is done.
+    async fn idle(&mut self) -> Result<()> {
+        if self.shared.reading.drain && self.shared.buffer().claimed() == 0 {
+            let Shared { store, life, reading, clock, .. } = &*self.shared;
+            if self.draining.is_over(store, life, &**clock, reading.poll, reading.lease).await? {
+                self.shared.buffer().finished = true;
+                return Ok(());
+            }
+            return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
+        }
+        let Shared { reading, clock, .. } = &*self.shared;
+        // While messages are in flight a drain waits for the last of them, not for the poll interval.
+        let polled = clock.sleep(reading.poll);
+        tokio::pin!(polled);
+        loop {
+            tokio::select! {
+                () = &mut polled => return Ok(()),
+                () = self.shared.wake.notified() => return Ok(()),
+                () = self.shared.closing.cancelled() => return Ok(()),
+                () = reading.following.held() => return Ok(()),
+                () = self.shared.room.notified(), if reading.drain => {
+                    if self.shared.buffer().claimed() == 0 { return Ok(()) }
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, time: Duration) -> Result<()> {
+        self.until(self.shared.clock.sleep(time)).await
+    }
+
+    async fn until(&self, event: impl Future<Output = ()>) -> Result<()> {
+        tokio::select! {
+            () = event => {}
+            () = self.shared.closing.cancelled() => {}
+            () = self.shared.reading.following.held() => {}
+        }
+        Ok(())
+    }
+}
+
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    tokio::select! {
+        () = one => {}
+        () = other => {}
+    }
+}
+
+/// The same delivery, with the time of its sending by our clock; the database was asked then.
+fn dated(delivery: Delivery, asked: Instant) -> Delivery {
+    let sent = delivery.waited.and_then(|waited| asked.checked_sub(waited));
+    Delivery { sent, ..delivery }
+}

@@ -1,0 +1,40 @@
+//! A database as such: what a transaction and a connection of it are, which errors are its own, and whether it answers.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use crate::Result;
+
+/// A database that holds the business tables and ichido's own.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Database: Clone + Send + Sync + 'static {
+    /// An open business transaction, owned.
+    type Tx: Send + 'static;
+    /// What actions write through: `&mut Self::Connection` is a sqlx executor.
+    type Connection: Send + 'static;
+
+    /// The connection inside a transaction.
+    fn connection(tx: &mut Self::Tx) -> &mut Self::Connection;
+
+    /// Does this error say that the database is at fault (gone, deadlock, full), not the message?
+    fn is_fault(cause: &(dyn StdError + 'static)) -> bool;
+
+    /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
+    fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// The same database through one connection of its own, for the thread that gives the sign of life.
+    #[must_use]
+    fn apart(&self) -> Self;
+
+    /// How long a process must have been alive without a gap before it may declare others dead: after an outage of the
+    /// database the fleet must not bury itself.
+    fn patience(&self, lease: Duration) -> Duration {
+        lease
+    }
+
+    /// Does the database answer?
+    fn ping(&self) -> impl Future<Output = Result<()>> + Send;
+}

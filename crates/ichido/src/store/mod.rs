@@ -1,0 +1,46 @@
+//! The seam for databases. A store is the sum of nine small traits, one per thing that a database keeps; one method is one verb of
+//! ARCHITECTURE.md (Words), guarded by claim and state, and obeys the row count. `ichido-sqlite`, `ichido-postgres` and
+//! `ichido-mysql` implement them; `ichido-testkit` says what an implementation must do. Nothing here knows SQL, and nothing outside
+//! this seam talks to a database.
+
+pub mod adopt;
+mod database;
+mod failure;
+mod files;
+pub mod inspect;
+mod migration;
+mod mutexes;
+mod outbox;
+mod processes;
+mod queues;
+mod registration;
+mod stats;
+mod transactions;
+mod verbs;
+mod wakeups;
+
+pub use self::{
+    database::Database,
+    failure::Failure,
+    files::{FileSetId, Files},
+    migration::{MigrateOptions, Migration, Version},
+    mutexes::Mutexes,
+    outbox::Outbox,
+    processes::{Around, Processes, Rescued},
+    queues::{MOST_KEYS, Queues},
+    registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
+    stats::Stats,
+    transactions::Transactions,
+    wakeups::Wakeups,
+};
+
+pub(crate) use self::verbs::*;
+
+/// A database that holds the business tables and ichido's own: whatever implements the nine traits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Store: Transactions + Queues + Processes + Mutexes + Outbox + Files + Stats + Wakeups {}
+
+impl<S: Transactions + Queues + Processes + Mutexes + Outbox + Files + Stats + Wakeups> Store for S {}

@@ -1,0 +1,71 @@
+//! Messages in queues: sent, claimed, released, put aside with a reason, and returned. Readers and `upkeep` call it.
+
+use std::sync::Arc;
+
+use crate::Delivery;
+use crate::MessageId;
+use crate::NewMessage;
+use crate::Result;
+use crate::store::Database;
+use crate::store::Failure;
+use crate::store::ProcessId;
+use crate::store::Registration;
+
+/// Messages in queues.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Queues: Database {
+    /// Puts messages into a queue, in the caller's transaction.
+    fn send(
+        &self,
+        connection: &mut Self::Connection,
+        queue: &str,
+        messages: &[NewMessage],
+    ) -> impl Future<Output = Result<Vec<MessageId>>> + Send;
+
+    /// Marks up to `count` claimable messages as this process's, in order.
+    ///
+    /// [`crate::Error::LostClaim`] if the process has been declared dead.
+    fn claim(
+        &self,
+        process: ProcessId,
+        queue: &str,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+
+    /// What this process has claimed in the queue: finds claims whose reply was lost.
+    fn claimed(&self, process: ProcessId, queue: &str) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+
+    /// Gives claims back; nothing is counted.
+    fn release(&self, deliveries: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Records a failure and puts the message aside; false if the claim was gone.
+    fn park(&self, delivery: &Delivery, failure: &Failure) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Returns parked messages whose time has come.
+    fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Forgets what is known about messages that are gone or were set to new by hand.
+    fn tidy(&self, by: &Registration) -> impl Future<Output = Result<()>> + Send;
+
+    /// The first of these queues in which something is unprocessed, whoever owns it, or waits for a retry. All are looked at in
+    /// the same moment: what moves from one to another in a transaction is seen in one of them.
+    fn undrained(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Option<Arc<str>>>> + Send;
+
+    /// Is nothing unprocessed in the queue, whoever owns it, and nothing waiting for a retry?
+    fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send {
+        async move { Ok(self.undrained(&[queue.into()]).await?.is_none()) }
+    }
+
+    /// How many messages of the queue can be claimed now; at most [`crate::inspect::MOST_COUNTED`] are counted. None if that
+    /// would cost too much.
+    fn backlog(&self, queue: &str) -> impl Future<Output = Result<Option<u64>>> + Send {
+        let _ = queue;
+        async { Ok(None) }
+    }
+}
+
+/// The most keys that one statement is about: more of them make it slower, not faster.
+pub const MOST_KEYS: usize = 500;

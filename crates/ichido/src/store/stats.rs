@@ -1,0 +1,25 @@
+//! What processes have counted, minute by minute, and how old of it is forgotten. `upkeep` calls it.
+
+use std::time::Duration;
+
+use crate::Result;
+use crate::process::Retention;
+use crate::stat::Stat;
+use crate::store::Database;
+use crate::store::ProcessId;
+
+/// What processes have counted.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Stats: Database {
+    /// Keeps the longest time that a message of a queue has taken, for the warnings of `check`.
+    fn note_longest(&self, queue: &str, time: Duration) -> impl Future<Output = Result<()>> + Send;
+
+    /// Writes what a process has counted in a minute, as a whole: rows that are there already are replaced. One statement.
+    fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Forgets what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
+    fn prune(&self, retention: Retention) -> impl Future<Output = Result<()>> + Send;
+}

@@ -1,0 +1,56 @@
+//! Business transactions: they carry a message's effects and its completion. The handler `transaction` is the only one that ends them.
+
+use crate::Delivery;
+use crate::Result;
+use crate::action::Terms;
+use crate::store::Database;
+use crate::store::Failure;
+
+/// Business transactions.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Transactions: Database {
+    /// Can business transactions be begun on these terms?
+    ///
+    /// # Errors
+    /// [`crate::Error::Setup`] if this database has no such thing.
+    fn admits(&self, terms: &Terms) -> Result<()> {
+        let _ = terms;
+        Ok(())
+    }
+
+    /// Begins a business transaction that can prove its identity at completion.
+    fn begin_on(&self, terms: Terms) -> impl Future<Output = Result<Self::Tx>> + Send;
+
+    /// Begins one on the usual terms.
+    fn begin(&self) -> impl Future<Output = Result<Self::Tx>> + Send {
+        self.begin_on(Terms::default())
+    }
+
+    /// Moves the messages through the one-way door, as the last statement of their transaction.
+    ///
+    /// [`crate::Error::LostClaim`] if one of them is not ours any more, [`crate::Error::BrokenTransaction`] if this is
+    /// not the transaction that was begun; the caller rolls back.
+    fn complete(&self, tx: &mut Self::Tx, done: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Records in a business transaction that its message has failed: the other door, for what is to be committed with a
+    /// failure. The same errors as [`Transactions::complete`].
+    fn fail(
+        &self,
+        tx: &mut Self::Tx,
+        delivery: &Delivery,
+        failure: &Failure,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Commits. An error means that the outcome is unknown.
+    fn commit(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls back.
+    fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
+
+    /// After an unknown COMMIT: is the message still unprocessed and ours? Waits for the row, so that a COMMIT that is
+    /// being applied is seen.
+    fn is_claimed(&self, delivery: &Delivery) -> impl Future<Output = Result<bool>> + Send;
+}

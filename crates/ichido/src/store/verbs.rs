@@ -1,0 +1,73 @@
+//! How the core calls a store: one function per verb, each in a span of its own, so that a trace shows what a message waited for. The
+//! traits say what a verb means. Nobody in the core calls a store's method but through here.
+
+use std::{sync::Arc, time::Duration};
+
+use tracing::Instrument as _;
+
+use crate::{
+    Delivery, Key, Message, MessageId, NewMessage, Result,
+    action::Terms,
+    broker::{Circulating, Found, Guard, Publication, Unsent},
+    process::Retention,
+    stat::Stat,
+    store::{
+        Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
+        Rescued, Stats, Transactions, Wakeups,
+    },
+};
+
+macro_rules! verbs {
+    ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
+            store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await
+        }
+    )*};
+}
+
+verbs! {
+    Database: prepare() -> ();
+    Database: ping() -> ();
+    Transactions: begin_on(terms: Terms) -> S::Tx;
+    Transactions: complete(tx: &mut S::Tx, done: &[Delivery]) -> ();
+    Transactions: fail(tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> ();
+    Transactions: commit(tx: S::Tx) -> ();
+    Transactions: rollback(tx: S::Tx) -> ();
+    Transactions: is_claimed(delivery: &Delivery) -> bool;
+    Queues: send(connection: &mut S::Connection, queue: &str, messages: &[NewMessage]) -> Vec<MessageId>;
+    Queues: claim(process: ProcessId, queue: &str, count: usize) -> Vec<Delivery>;
+    Queues: claimed(process: ProcessId, queue: &str) -> Vec<Delivery>;
+    Queues: release(deliveries: &[Delivery]) -> ();
+    Queues: park(delivery: &Delivery, failure: &Failure) -> bool;
+    Queues: return_due(by: &Registration) -> u64;
+    Queues: tidy(by: &Registration) -> ();
+    Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
+    Queues: backlog(queue: &str) -> Option<u64>;
+    Processes: register(process: &Registration) -> ();
+    Processes: beat(process: ProcessId) -> bool;
+    Processes: mark_running(process: ProcessId, suspect: Option<&MessageId>) -> ();
+    Processes: leave(process: ProcessId) -> ();
+    Processes: quit(process: ProcessId, request_id: &str) -> ();
+    Processes: look_around(by: &Registration) -> Around;
+    Processes: rescue(by: &Registration) -> Rescued;
+    Mutexes: guard(queue: &str) -> Guard;
+    Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
+    Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
+    Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
+    Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
+    Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
+    Outbox: take_turn(relay: ProcessId, queue: &str) -> bool;
+    Outbox: leave_turn(relay: ProcessId, queue: &str) -> ();
+    Outbox: note_published(queue: &str, published: &[&Unsent]) -> ();
+    Outbox: note_unpublished(queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> ();
+    Outbox: keep(message: &Message) -> bool;
+    Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
+    Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
+    Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
+    Files: decide_files(set: FileSetId) -> bool;
+    Files: forget_files(stage: ProcessId, number: Option<i64>) -> ();
+    Stats: note_longest(queue: &str, time: Duration) -> ();
+    Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
+    Stats: prune(retention: Retention) -> ();
+    Wakeups: notify(queue: &str) -> ();
+}

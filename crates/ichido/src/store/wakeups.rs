@@ -1,0 +1,27 @@
+//! How a process learns that something was sent, without asking: in this process, on this host, and from others.
+
+use crate::Result;
+use crate::process::Bell;
+use crate::store::Database;
+
+/// Signals that something was sent.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    note = "the stores are `Sqlite`, `Postgres` and `MySql`"
+)]
+pub trait Wakeups: Database {
+    /// Rings when something is sent; all clones share it.
+    fn bell(&self) -> &Bell;
+
+    /// Tells other hosts that something was sent to a queue, outside the transaction that sent it.
+    fn notify(&self, queue: &str) -> impl Future<Output = Result<()>> + Send {
+        let _ = queue;
+        async { Ok(()) }
+    }
+
+    /// Hears what other hosts tell, for ever; where that cannot be done, polling remains.
+    fn listen(&self, ring: impl Fn(&str) + Send + Sync) -> impl Future<Output = ()> + Send {
+        let _ = ring;
+        std::future::pending()
+    }
+}
