@@ -134,3 +134,19 @@ fn broker_for(named: Option<&str>, queues: &[Arc<str>]) -> Result<Arc<str>> {
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_broker_or_the_one_that_was_named_publishes() {
+        let both: [Arc<str>; 2] = ["paid".into(), "refund".into()];
+        assert_eq!(&*broker_for(None, &both[..1]).unwrap(), "paid");
+        assert_eq!(&*broker_for(Some("refund"), &both).unwrap(), "refund");
+        let error = |named, queues| broker_for(named, queues).unwrap_err().to_string();
+        assert!(error(None, &both[..]).contains("`through`: `paid`, `refund`"), "{}", error(None, &both));
+        assert!(error(Some("mail"), &both).contains("`mail`; publish through one of `paid`, `refund`"));
+        assert!(error(None, &[]).contains("no queue"));
+    }
+}
