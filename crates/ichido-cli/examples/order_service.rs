@@ -3,7 +3,7 @@
 //! Try it: `AMQP_URL=amqp://guest:guest@localhost cargo run -p ichido-cli --example order_service`
 
 use ichido::{Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, message::ClaimBy};
-use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
 use ichido_sqlite::Sqlite;
 use sqlx::SqlitePool;
 
@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
     for order in 1..=100 {
         drop(take(&pool, &client, order).await); // one in ten is out of stock
     }
-    let broker = RabbitMq::new(Broker::new([&amqp])?, Topology::new("ichido.example"), PublisherSettings::default());
+    let broker = RabbitMq::new(Server::new([&amqp])?, Topology::new("ichido.example"), PublisherSettings::default());
     let relay = Relay::new(store.clone()).broker("shipping", broker.clone());
     println!("{} orders are taken, and their messages published", relay.flush().await?.published);
     // As if the broker had them and nobody had learned it.

@@ -8,7 +8,9 @@ use ichido::{
     Process, Relay,
     broker::{Outgoing, Unpublished},
 };
-use ichido_rabbitmq::{Broker, Deliveries, Error, Kind, Look, Management, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{
+    Deliveries, Error, Kind, Management, PublisherSettings, RabbitMq, Server, Topology, TopologyLook,
+};
 
 use crate::{
     config::{self, Config, Guard, RabbitMqType, Url},
@@ -28,7 +30,7 @@ pub(crate) struct Brokers(Vec<Kept>);
 pub(crate) struct Kept {
     name: String,
     urls: Vec<Url>,
-    broker: Broker,
+    broker: Server,
     rabbitmq: RabbitMq,
     /// Exchange and routing key, where a message must reach no other queue: a mutex stands for one.
     alone: Option<(String, String)>,
@@ -112,7 +114,7 @@ impl Brokers {
 impl Kept {
     fn new(name: &str, queue: &config::RabbitMq) -> Result<Self, Failure> {
         let refused = |key: &str, error: Error| Failure::usage(format!("queues.{name}.rabbitmq.{key}: {error}"));
-        let broker = Broker::new(queue.url.iter().map(Url::as_str)).map_err(|error| refused("url", error))?;
+        let broker = Server::new(queue.url.iter().map(Url::as_str)).map_err(|error| refused("url", error))?;
         let mut settings = PublisherSettings::default();
         settings.publish_deadline = queue.mutex.publish_deadline;
         let mut rabbitmq = RabbitMq::new(broker.clone(), topology(queue), settings);
@@ -145,7 +147,7 @@ impl Kept {
         self.broker.addresses()
     }
 
-    async fn look(&self, others: &[Topology]) -> Result<Look, Failure> {
+    async fn look(&self, others: &[Topology]) -> Result<TopologyLook, Failure> {
         let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
         if let Some((exchange, key)) = &self.alone {
             let others: Vec<_> = others.iter().collect();

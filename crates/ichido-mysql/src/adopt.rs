@@ -4,8 +4,8 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, free_name, listed, literals,
-        plain_default,
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, free_name, listed,
+        literals, plain_default,
     },
 };
 use ichido_sql::{ClaimIndex, Conditions, Sample};
@@ -29,7 +29,7 @@ const LONGEST_NAME: usize = 64;
 const PATIENCE: u32 = 5;
 
 impl Adopt for MySql {
-    async fn tables(&self, schema: Option<&str>) -> Result<Vec<Found>> {
+    async fn tables(&self, schema: Option<&str>) -> Result<Vec<FoundTable>> {
         let mut tx = self.read_only().await?;
         let tables = sqlx::query(
             "select table_name, lower(table_type), lower(coalesce(engine, '')), lower(table_schema), concat(table_schema, '.', table_name) from information_schema.tables \
@@ -38,12 +38,12 @@ impl Adopt for MySql {
         let tables = tables.bind(schema).fetch_all(&mut *tx).await.map_err(setup_error)?;
         let found = |row: &MySqlRow| {
             let unfit = unfit(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-            Ok(Found { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(4)?, unfit })
+            Ok(FoundTable { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(4)?, unfit })
         };
         tables.iter().map(found).collect()
     }
 
-    async fn look(&self, table: &Found) -> Result<Look> {
+    async fn look(&self, table: &FoundTable) -> Result<TableLook> {
         let mut tx = self.read_only().await?;
         let (schema, name) = (table.schema.as_deref(), table.name.as_str());
         let columns = sqlx::query(
@@ -56,10 +56,10 @@ impl Adopt for MySql {
         let columns = columns.iter().map(|row| column(row, &checks)).collect::<Result<_>>()?;
         let keys = catalog::unique(&mut tx, schema, name).await?.into_iter();
         let keys = keys.map(|(name, columns, not_null)| UniqueKey { columns, primary: name == "PRIMARY", not_null });
-        Ok(Look { table: table.clone(), columns, keys: keys.collect() })
+        Ok(TableLook { table: table.clone(), columns, keys: keys.collect() })
     }
 
-    async fn counts(&self, look: &Look, column: &str) -> Result<Counts> {
+    async fn counts(&self, look: &TableLook, column: &str) -> Result<Counts> {
         let mut tx = self.read_only().await?;
         let (sample, all) = sample(&mut tx, look, &quote::name(column)?).await?;
         let (name, most) = (quote::name(column)?, MOST_VALUES);
@@ -72,7 +72,7 @@ impl Adopt for MySql {
         Ok(Counts { rows: rows.unsigned_abs(), all, values: counts.iter().map(value).collect::<Result<_>>()? })
     }
 
-    async fn owned(&self, look: &Look, table: &Table) -> Result<u64> {
+    async fn owned(&self, look: &TableLook, table: &Table) -> Result<u64> {
         let (owner, status) = (quote::name(&table.owner)?, quote::name(&table.status.column)?);
         let mut tx = self.read_only().await?;
         let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
@@ -183,7 +183,7 @@ fn column(row: &MySqlRow, checks: &[String]) -> Result<Column> {
 }
 
 /// The conditions of the table's check constraints; MariaDB knows them by table, MySQL by name.
-async fn checks(connection: &mut MySqlConnection, table: &Found) -> Result<Vec<String>> {
+async fn checks(connection: &mut MySqlConnection, table: &FoundTable) -> Result<Vec<String>> {
     let by_table = "select check_clause from information_schema.check_constraints \
          where constraint_schema = coalesce(?, database()) and table_name = ?";
     let by_name = "select c.check_clause from information_schema.check_constraints c join information_schema.table_constraints t \
@@ -199,7 +199,7 @@ async fn checks(connection: &mut MySqlConnection, table: &Found) -> Result<Vec<S
 }
 
 /// A query for these columns of the rows that are looked at, and whether these are all.
-async fn sample(connection: &mut MySqlConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
+async fn sample(connection: &mut MySqlConnection, look: &TableLook, columns: &str) -> Result<(String, bool)> {
     let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
     let sample = Sample::new(&table, look, quote::name)?;
     let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;

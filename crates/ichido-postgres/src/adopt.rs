@@ -3,7 +3,9 @@
 
 use ichido::{
     Queue, Result, Table,
-    adopt::{Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, listed, plain_default},
+    adopt::{
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, listed, plain_default,
+    },
 };
 use ichido_sql::{ClaimIndex, Sample};
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
@@ -23,7 +25,7 @@ const OWNER_KIND: &str = "uuid";
 const LONGEST_NAME: usize = 63;
 
 impl Adopt for Postgres {
-    async fn tables(&self, schema: Option<&str>) -> Result<Vec<Found>> {
+    async fn tables(&self, schema: Option<&str>) -> Result<Vec<FoundTable>> {
         let mut tx = self.read_only().await?;
         let tables = sqlx::query(
             "select c.relname::text, c.relkind::text, c.relpersistence::text, c.oid::bigint::text from pg_class c join pg_namespace n on n.oid = c.relnamespace \
@@ -33,12 +35,12 @@ impl Adopt for Postgres {
         let tables = tables.bind(schema).fetch_all(&mut *tx).await.map_err(setup_error)?;
         let found = |row: &PgRow| {
             let unfit = unfit(row.try_get(1)?, row.try_get(2)?).map(str::to_owned);
-            Ok(Found { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(3)?, unfit })
+            Ok(FoundTable { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(3)?, unfit })
         };
         tables.iter().map(found).collect()
     }
 
-    async fn look(&self, table: &Found) -> Result<Look> {
+    async fn look(&self, table: &FoundTable) -> Result<TableLook> {
         let mut tx = self.read_only().await?;
         let name = full_name(table.schema.as_deref(), &table.name)?;
         let columns = sqlx::query(
@@ -56,10 +58,10 @@ impl Adopt for Postgres {
         let columns = columns.bind(&name).fetch_all(&mut *tx).await.map_err(setup_error)?;
         let keys = catalog::unique(&mut tx, &name).await?.into_iter();
         let keys = keys.map(|(primary, columns, not_null)| UniqueKey { columns, primary, not_null }).collect();
-        Ok(Look { table: table.clone(), columns: columns.iter().map(column).collect::<Result<_>>()?, keys })
+        Ok(TableLook { table: table.clone(), columns: columns.iter().map(column).collect::<Result<_>>()?, keys })
     }
 
-    async fn counts(&self, look: &Look, column: &str) -> Result<Counts> {
+    async fn counts(&self, look: &TableLook, column: &str) -> Result<Counts> {
         let mut tx = self.read_only().await?;
         let (sample, all) = sample(&mut tx, look, &quote::name(column)?).await?;
         let most = MOST_VALUES;
@@ -73,7 +75,7 @@ impl Adopt for Postgres {
         Ok(Counts { rows: rows.unsigned_abs(), all, values: counts.iter().map(value).collect::<Result<_>>()? })
     }
 
-    async fn owned(&self, look: &Look, table: &Table) -> Result<u64> {
+    async fn owned(&self, look: &TableLook, table: &Table) -> Result<u64> {
         let (owner, status) = (quote::name(&table.owner)?, quote::name(&table.status.column)?);
         let mut tx = self.read_only().await?;
         let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
@@ -175,7 +177,7 @@ fn column(row: &PgRow) -> Result<Column> {
 }
 
 /// A query for these columns of the rows that are looked at, and whether these are all.
-async fn sample(connection: &mut PgConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
+async fn sample(connection: &mut PgConnection, look: &TableLook, columns: &str) -> Result<(String, bool)> {
     let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
     let sample = Sample::new(&table, look, quote::name)?;
     let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;

@@ -28,8 +28,8 @@ use lapin::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    Delivery, Envelope, Error, Publisher, RabbitMq, Result, Settled, broker::answered, depths::look, error::code,
-    source::heard,
+    Delivery, Envelope, Error, Publisher, RabbitMq, Result, Settled, depths::look, error::code, server::answered,
+    subscription::heard,
 };
 use ichido::broker::Unpublished;
 

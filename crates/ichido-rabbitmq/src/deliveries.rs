@@ -9,12 +9,12 @@ use std::{
 
 use ichido::broker::{Received, Settlement, Unpublished};
 
-use crate::{Delivery, Id, Source, State, rabbitmq::trouble};
+use crate::{Delivery, Id, State, Subscription, rabbitmq::trouble};
 
 /// Hands out deliveries of one queue and settles them.
 #[derive(Debug)]
 pub struct Deliveries {
-    source: Source,
+    source: Subscription,
     out: Mutex<Out>,
 }
 
@@ -31,7 +31,7 @@ impl Deliveries {
         trouble(self.source.state())
     }
 
-    pub(crate) fn of(source: Source) -> Self {
+    pub(crate) fn of(source: Subscription) -> Self {
         Self { source, out: Mutex::default() }
     }
 

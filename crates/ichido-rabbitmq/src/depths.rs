@@ -3,7 +3,7 @@
 
 use lapin::{Connection, options::QueueDeclareOptions, types::FieldTable};
 
-use crate::{Broker, Error, Result, Topology, broker::answered, error::code};
+use crate::{Error, Result, Server, Topology, error::code, server::answered};
 
 /// Messages that are ready, per queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Topology {
     ///
     /// # Errors
     /// If the broker is away, or one of the queues is.
-    pub async fn depths(&self, broker: &Broker) -> Result<Depths> {
+    pub async fn depths(&self, broker: &Server) -> Result<Depths> {
         let connection = broker.connect("ichido status").await?;
         let (queue, consumers) = look(&connection, &self.queue).await?;
         let (busy, _) = look(&connection, &self.busy_queue).await?;

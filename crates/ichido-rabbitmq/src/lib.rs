@@ -1,10 +1,10 @@
 //! ichido over RabbitMQ, on lapin: what talks to the broker, and nothing that knows a database. A publisher sends and learns the
-//! fate of each message; a source hands out deliveries and settles them; a topology declares the queues between them. Each comes
+//! fate of each message; a subscription hands out deliveries and settles them; a topology declares the queues between them. Each comes
 //! back by itself when the broker was away.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `broker` | where the broker is: one or several URLs, tried in turn |
+//! | `server` | where the broker is: one or several URLs, tried in turn |
 //! | `version` | which RabbitMQ answers, and so what it can do |
 //! | `topology` | the queue, its dead letters, and where busy deliveries wait |
 //! | `fan_out` | whether a message reaches several queues |
@@ -13,14 +13,13 @@
 //! | `link` | one connection, made again when it is lost; its state |
 //! | `rabbitmq`, `deliveries` | a queue as ichido's core knows it: [`ichido::broker::Broker`] and [`ichido::broker::Source`] |
 //! | `publisher`, `envelope` | sends with confirms; a message as AMQP carries it |
-//! | `source`, `delivery` | receives and settles; what was received |
+//! | `subscription`, `delivery` | receives and settles; what was received |
 //! | `dead_letters` | reads dead letters without taking them |
 //! | `header` | the mutex id and the other headers, whatever kind of value they have |
 //! | `error` | what can go wrong |
 
 #![forbid(unsafe_code)]
 
-mod broker;
 mod dead_letters;
 mod deliveries;
 mod delivery;
@@ -34,12 +33,12 @@ mod link;
 mod management;
 mod publisher;
 mod rabbitmq;
-mod source;
+mod server;
+mod subscription;
 mod topology;
 mod version;
 
 pub use self::{
-    broker::Broker,
     dead_letters::DeadLetters,
     deliveries::Deliveries,
     delivery::Delivery,
@@ -52,7 +51,8 @@ pub use self::{
     management::{Counts, Management},
     publisher::{Publisher, PublisherSettings},
     rabbitmq::RabbitMq,
-    source::{Settled, Source},
-    topology::{Kind, Look, Topology},
+    server::Server,
+    subscription::{Settled, Subscription},
+    topology::{Kind, Topology, TopologyLook},
     version::Version,
 };

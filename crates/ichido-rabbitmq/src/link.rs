@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Broker, Result};
+use crate::{Result, Server};
 
 /// After a first failure.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub enum State {
 /// A connection that comes back.
 #[derive(Debug)]
 pub(crate) struct Link {
-    broker: Broker,
+    broker: Server,
     name: &'static str,
     slot: Mutex<Slot>,
     state: Arc<watch::Sender<State>>,
@@ -62,7 +62,7 @@ struct Slot {
 }
 
 impl Link {
-    pub(crate) fn new(broker: Broker, name: &'static str) -> Self {
+    pub(crate) fn new(broker: Server, name: &'static str) -> Self {
         let state = watch::Sender::new(State::Idle);
         Self { broker, name, slot: Mutex::default(), state: Arc::new(state), number: Arc::default() }
     }

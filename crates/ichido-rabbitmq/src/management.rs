@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Binding, Broker, Error, Kind, Result, Topology, Version, http::Http};
+use crate::{Binding, Error, Kind, Result, Server, Topology, Version, http::Http};
 
 /// So many exchanges are followed that are bound to each other.
 const MOST_EXCHANGES: usize = 100;
@@ -60,7 +60,7 @@ impl Management {
     ///
     /// # Errors
     /// If it is not such a URL. The text does not repeat it, for it may hold a password.
-    pub fn new(url: &str, broker: &Broker) -> Result<Self> {
+    pub fn new(url: &str, broker: &Server) -> Result<Self> {
         let (user, password, vhost) = broker.login();
         Ok(Self { http: Http::new(url, user, password)?, vhost: vhost.to_owned() })
     }
@@ -107,7 +107,7 @@ impl Management {
     ///
     /// # Errors
     /// If the API is away, refuses, or there is no such queue.
-    pub(crate) async fn delivery_limit(&self, queue: &str, broker: &Broker) -> Result<Option<u64>> {
+    pub(crate) async fn delivery_limit(&self, queue: &str, broker: &Server) -> Result<Option<u64>> {
         let doing = format!("looking at queue {queue:?}");
         let found: Value = self.http.get(&self.path(&["queues"], &[queue]), &doing).await?;
         if found["type"] != "quorum" {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn names_are_no_patterns_and_no_paths() {
         assert_eq!(literally("orders.v1-é|x"), r"orders\.v1\-é\|x");
-        let broker = Broker::new(["amqp://u:p@h/a%2Fb"]).expect("a URL");
+        let broker = Server::new(["amqp://u:p@h/a%2Fb"]).expect("a URL");
         let management = Management::new("http://h:15672/", &broker).expect("a URL");
         assert_eq!(management.path(&["queues"], &["o/../x y"]), "/api/queues/a%2Fb/o%2F%2E%2E%2Fx%20y");
     }

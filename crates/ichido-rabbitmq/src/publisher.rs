@@ -23,7 +23,7 @@ use tokio::{
 use ichido::broker::Unpublished;
 
 use crate::{
-    Broker, Envelope, State,
+    Envelope, Server, State,
     error::{self, Error},
     link::Link,
 };
@@ -58,12 +58,12 @@ struct Inner {
     link: Link,
     settings: PublisherSettings,
     turns: Semaphore,
-    idle: Mutex<Vec<Lane>>,
+    idle: Mutex<Vec<ConfirmChannel>>,
 }
 
 /// A channel in confirm mode, and the connection that it belongs to.
 #[derive(Debug)]
-struct Lane {
+struct ConfirmChannel {
     channel: Channel,
     connection: Arc<Connection>,
 }
@@ -73,7 +73,7 @@ type Fate = Result<(), Unpublished>;
 impl Publisher {
     /// A publisher for a broker; it connects when there is something to send.
     #[must_use]
-    pub fn new(broker: Broker, settings: PublisherSettings) -> Self {
+    pub fn new(broker: Server, settings: PublisherSettings) -> Self {
         let turns = Semaphore::new(settings.calls.max(1));
         let link = Link::new(broker, "ichido publisher");
         Self(Arc::new(Inner { link, settings, turns, idle: Mutex::default() }))
@@ -119,7 +119,7 @@ impl Publisher {
 
 impl Inner {
     async fn send(&self, window: &[Envelope], deadline: Instant) -> Vec<Fate> {
-        let lane = match timeout_at(deadline, self.lane()).await {
+        let lane = match timeout_at(deadline, self.channel()).await {
             Ok(Ok(lane)) => lane,
             Ok(Err(error)) => return unsent(window, &error.to_string()),
             Err(_) => return unsent(window, &self.why_waiting()),
@@ -146,7 +146,7 @@ impl Inner {
     }
 
     /// A channel on a connection on which the broker takes messages.
-    async fn lane(&self) -> Result<Lane, Error> {
+    async fn channel(&self) -> Result<ConfirmChannel, Error> {
         loop {
             let connection = match self.link.connection().await {
                 Ok(connection) => connection,
@@ -158,18 +158,18 @@ impl Inner {
                 return Ok(lane);
             }
             if let Ok(channel) = confirming(&connection).await {
-                return Ok(Lane { channel, connection });
+                return Ok(ConfirmChannel { channel, connection });
             }
         }
     }
 
-    fn idle_on(&self, connection: &Arc<Connection>) -> Option<Lane> {
+    fn idle_on(&self, connection: &Arc<Connection>) -> Option<ConfirmChannel> {
         let mut idle = self.idle();
         idle.retain(|lane| Arc::ptr_eq(&lane.connection, connection) && lane.channel.status().connected());
         idle.pop()
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Lane>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<ConfirmChannel>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,14 +10,14 @@ use ichido::broker::{Outgoing, Unpublished};
 use tokio::time::timeout;
 
 use crate::{
-    Binding, Broker, Deliveries, Depths, Envelope, Error, Kind, Management, Publisher, PublisherSettings, Result,
-    Source, State, Topology,
+    Binding, Deliveries, Depths, Envelope, Error, Kind, Management, Publisher, PublisherSettings, Result, Server,
+    State, Subscription, Topology,
 };
 
 /// A queue of a broker. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RabbitMq {
-    broker: Broker,
+    broker: Server,
     topology: Arc<Topology>,
     publisher: Publisher,
     management: Option<Management>,
@@ -28,7 +28,7 @@ pub struct RabbitMq {
 impl RabbitMq {
     /// The queue of this topology. It connects when there is something to do.
     #[must_use]
-    pub fn new(broker: Broker, topology: Topology, settings: PublisherSettings) -> Self {
+    pub fn new(broker: Server, topology: Topology, settings: PublisherSettings) -> Self {
         let publisher = Publisher::new(broker.clone(), settings);
         Self { broker, topology: Arc::new(topology), publisher, management: None, declared: Arc::default() }
     }
@@ -52,7 +52,7 @@ impl RabbitMq {
         self.management.as_ref()
     }
 
-    pub(crate) fn broker(&self) -> &Broker {
+    pub(crate) fn broker(&self) -> &Server {
         &self.broker
     }
 
@@ -158,7 +158,7 @@ impl ichido::broker::Broker for RabbitMq {
 
     fn receive(&self, prefetch: u16) -> Deliveries {
         let topology = Topology::clone(&self.topology);
-        Deliveries::of(Source::start(self.broker.clone(), topology, prefetch, self.publisher.clone()))
+        Deliveries::of(Subscription::start(self.broker.clone(), topology, prefetch, self.publisher.clone()))
     }
 
     /// With what is out and not acknowledged, if the management API was given.

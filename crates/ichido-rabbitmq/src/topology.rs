@@ -9,11 +9,11 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use crate::{Broker, Error, Result, Version, broker::answered, depths, error::code};
+use crate::{Error, Result, Server, Version, depths, error::code, server::answered};
 
 mod look;
 
-pub use look::Look;
+pub use look::TopologyLook;
 
 /// The first version whose quorum queues let messages expire, and dead-letter at least once.
 const AT_LEAST_ONCE: Version = Version::new(3, 10);
@@ -93,7 +93,7 @@ impl Topology {
     ///
     /// # Errors
     /// What can lose messages on this server is refused, with the reason; what exists with other arguments, with the way out.
-    pub async fn declare(&self, broker: &Broker) -> Result<()> {
+    pub async fn declare(&self, broker: &Server) -> Result<()> {
         self.refuse(broker.version().await?)?;
         let connection = broker.connect("ichido topology").await?;
         let declared = async {

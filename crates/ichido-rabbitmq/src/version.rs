@@ -16,7 +16,7 @@ use lapin::{
 };
 use std::future::poll_fn;
 
-use crate::{Broker, Error, Result};
+use crate::{Error, Result, Server};
 
 /// What every AMQP 0-9-1 client says first.
 const GREETING: &[u8] = b"AMQP\0\0\x09\x01";
@@ -45,7 +45,7 @@ impl fmt::Display for Version {
     }
 }
 
-impl Broker {
+impl Server {
     /// The version of the node that answers first.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! How a table is looked at that may be large: all rows, or as many at both ends of its key as can be read in a moment.
 
-use ichido::adopt::{Look, MOST_ROWS};
+use ichido::adopt::{MOST_ROWS, TableLook};
 
 /// A look at a table. Its statements are the same in every dialect; names come quoted.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ impl<'a> Sample<'a> {
     ///
     /// # Errors
     /// What `quoted` said about a name.
-    pub fn new<E>(table: &'a str, look: &Look, quoted: impl Fn(&str) -> Result<String, E>) -> Result<Self, E> {
+    pub fn new<E>(table: &'a str, look: &TableLook, quoted: impl Fn(&str) -> Result<String, E>) -> Result<Self, E> {
         let key = look.keys.iter().find(|key| key.primary).or(look.keys.first());
         let key = key.iter().flat_map(|key| &key.columns).map(|name| quoted(name));
         Ok(Sample { table, key: key.collect::<Result<_, _>>()? })

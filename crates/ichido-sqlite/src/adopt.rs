@@ -4,8 +4,8 @@
 use ichido::{
     Error, Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, Found, Holds, Look, MOST_VALUES, UniqueKey, checks_in, free_name, listed,
-        plain_default,
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, checks_in, free_name,
+        listed, plain_default,
     },
 };
 use ichido_sql::{ClaimIndex, Conditions, Sample};
@@ -28,7 +28,7 @@ const OWNER_KIND: &str = "text";
 const LONGEST_NAME: usize = 120;
 
 impl Adopt for Sqlite {
-    async fn tables(&self, schema: Option<&str>) -> Result<Vec<Found>> {
+    async fn tables(&self, schema: Option<&str>) -> Result<Vec<FoundTable>> {
         if schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
             let text = "--table: SQLite's business tables are in the schema `main`; what is attached or temporary, no other process sees";
             return Err(Error::Setup(text.into()));
@@ -45,12 +45,12 @@ impl Adopt for Sqlite {
                 other => Some(format!("is a {other} table; only an ordinary one can be a queue")),
             };
             let name: String = row.try_get(0)?;
-            Ok(Found { schema: schema.map(str::to_owned), id: name.clone(), name, unfit })
+            Ok(FoundTable { schema: schema.map(str::to_owned), id: name.clone(), name, unfit })
         };
         tables.iter().map(found).collect()
     }
 
-    async fn look(&self, table: &Found) -> Result<Look> {
+    async fn look(&self, table: &FoundTable) -> Result<TableLook> {
         let mut connection = self.read_only().await?;
         let create = sqlx::query("select sql from sqlite_schema where type = 'table' and name = ?").bind(&table.name);
         let create: String = create.fetch_one(&mut connection).await.map_err(setup_error)?.try_get(0)?;
@@ -61,10 +61,10 @@ impl Adopt for Sqlite {
         let columns = columns.bind(&table.name).fetch_all(&mut connection).await.map_err(setup_error)?;
         let keys = keys(&mut connection, table, &columns).await?;
         let columns = columns.iter().map(|row| column(row, &checks)).collect::<Result<_>>()?;
-        Ok(Look { table: table.clone(), columns, keys })
+        Ok(TableLook { table: table.clone(), columns, keys })
     }
 
-    async fn counts(&self, look: &Look, column: &str) -> Result<Counts> {
+    async fn counts(&self, look: &TableLook, column: &str) -> Result<Counts> {
         let mut connection = self.read_only().await?;
         let (name, most) = (quote::name(column)?, MOST_VALUES);
         let (sample, all) = sample(&mut connection, look, &name).await?;
@@ -77,7 +77,7 @@ impl Adopt for Sqlite {
         Ok(Counts { rows: rows.unsigned_abs(), all, values: counts.iter().map(value).collect::<Result<_>>()? })
     }
 
-    async fn owned(&self, look: &Look, table: &Table) -> Result<u64> {
+    async fn owned(&self, look: &TableLook, table: &Table) -> Result<u64> {
         let (owner, status) = (quote::name(&table.owner)?, quote::name(&table.status.column)?);
         let mut connection = self.read_only().await?;
         let (sample, _) = sample(&mut connection, look, &format!("{status}, {owner}")).await?;
@@ -168,7 +168,7 @@ fn mentions(check: &str, name: &str) -> bool {
 }
 
 /// The primary key, whose null rows are no messages, and the unique indexes.
-async fn keys(connection: &mut SqliteConnection, table: &Found, columns: &[SqliteRow]) -> Result<Vec<UniqueKey>> {
+async fn keys(connection: &mut SqliteConnection, table: &FoundTable, columns: &[SqliteRow]) -> Result<Vec<UniqueKey>> {
     let mut primary: Vec<(i64, String)> = Vec::new();
     let mut not_null: Vec<String> = Vec::new();
     for row in columns {
@@ -202,7 +202,7 @@ async fn keys(connection: &mut SqliteConnection, table: &Found, columns: &[Sqlit
 }
 
 /// A query for these columns of the rows that are looked at, and whether these are all.
-async fn sample(connection: &mut SqliteConnection, look: &Look, columns: &str) -> Result<(String, bool)> {
+async fn sample(connection: &mut SqliteConnection, look: &TableLook, columns: &str) -> Result<(String, bool)> {
     let table = quote::name(&look.table.name)?;
     let sample = Sample::new(&table, look, quote::name)?;
     let size = sqlx::query(AssertSqlSafe(sample.size())).fetch_one(connection).await.map_err(setup_error)?;

@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    Sqlite, fault, groups::free_group, inbox::pass_inbox, messages::key_list, statements::Statements, turn::Turn,
+    Sqlite, fault, groups::free_group, inbox::pass_inbox, messages::key_list, statements::Statements, turn::WriteTurn,
 };
 
 /// SQLite says that a commit hook said no: the statement ran outside our transaction.
@@ -51,7 +51,7 @@ impl Guard {
 pub struct Tx {
     inner: Transaction<'static, sqlx::Sqlite>,
     guard: Arc<Guard>,
-    _turn: Turn,
+    _turn: WriteTurn,
     _place: OwnedSemaphorePermit,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Line {
 }
 
 /// The right to write, until it is dropped.
-pub(crate) struct Turn {
+pub(crate) struct WriteTurn {
     _file: File,
 }
 
@@ -31,7 +31,7 @@ impl Line {
     }
 
     /// Waits for the turn.
-    pub(crate) async fn wait(&self) -> io::Result<Turn> {
+    pub(crate) async fn wait(&self) -> io::Result<WriteTurn> {
         if let Some(turn) = self.try_now()? {
             return Ok(turn);
         }
@@ -46,18 +46,18 @@ impl Line {
         }
     }
 
-    fn try_now(&self) -> io::Result<Option<Turn>> {
+    fn try_now(&self) -> io::Result<Option<WriteTurn>> {
         let gate = open(&self.gate)?;
         let turn = open(&self.turn)?;
-        Ok((try_lock(&gate)? && try_lock(&turn)?).then_some(Turn { _file: turn }))
+        Ok((try_lock(&gate)? && try_lock(&turn)?).then_some(WriteTurn { _file: turn }))
     }
 
-    fn wait_blocking(&self) -> io::Result<Turn> {
+    fn wait_blocking(&self) -> io::Result<WriteTurn> {
         let gate = open(&self.gate)?;
         gate.lock()?;
         let turn = open(&self.turn)?;
         turn.lock()?;
-        Ok(Turn { _file: turn })
+        Ok(WriteTurn { _file: turn })
     }
 }
 

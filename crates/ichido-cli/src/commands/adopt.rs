@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ichido::{
     Table,
-    adopt::{Counts, Found, Guess, Proposal, Values, Wanted, find, named_table, propose},
+    adopt::{Counts, FoundTable, Guess, Proposal, Values, Wanted, find, named_table, propose},
 };
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ impl Adoption {
 }
 
 /// The queue of the configuration whose table this is.
-async fn known<S: Backend>(store: &S, config: &Config, table: &Found) -> ichido::Result<Option<(String, Table)>> {
+async fn known<S: Backend>(store: &S, config: &Config, table: &FoundTable) -> ichido::Result<Option<(String, Table)>> {
     for (name, queue) in &config.queues {
         if let QueueKind::Table(known) = &queue.kind {
             let tables = store.tables(known.table.schema.as_deref()).await?;

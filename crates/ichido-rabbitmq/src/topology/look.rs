@@ -8,12 +8,12 @@ use lapin::{
 };
 
 use super::Topology;
-use crate::{Broker, Error, Result, Version, broker::answered, error::code};
+use crate::{Error, Result, Server, Version, error::code, server::answered};
 
 /// What is found at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Look {
+pub struct TopologyLook {
     /// Of the node that answers.
     pub version: Version,
     /// What will be declared.
@@ -25,7 +25,7 @@ impl Topology {
     ///
     /// # Errors
     /// What [`Topology::declare`] would refuse, as far as that can be known without declaring anything.
-    pub async fn look(&self, broker: &Broker) -> Result<Look> {
+    pub async fn look(&self, broker: &Server) -> Result<TopologyLook> {
         let version = broker.version().await?;
         self.refuse(version)?;
         let connection = broker.connect("ichido check").await?;
@@ -34,7 +34,7 @@ impl Topology {
             self.missing(&connection).await
         };
         let missing = answered(&format!("looking at queue {:?}", self.queue), looked).await?;
-        Ok(Look { version, missing })
+        Ok(TopologyLook { version, missing })
     }
 
     /// Refuses to bind to an exchange that is not there, before anything is declared.

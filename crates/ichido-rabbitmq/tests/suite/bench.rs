@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ichido::{Headers, broker::Outgoing};
-use ichido_rabbitmq::{Broker, Delivery, Envelope, Publisher, PublisherSettings, Source, State, Topology};
+use ichido_rabbitmq::{Delivery, Envelope, Publisher, PublisherSettings, Server, State, Subscription, Topology};
 use ichido_test_servers::RabbitMq;
 use ichido_testkit::{eventually, in_time};
 
@@ -33,16 +33,16 @@ impl Bench {
         bench
     }
 
-    pub(crate) fn broker(&self) -> Broker {
-        Broker::new([&self.url]).expect("a URL")
+    pub(crate) fn broker(&self) -> Server {
+        Server::new([&self.url]).expect("a URL")
     }
 
     pub(crate) fn publisher(&self) -> Publisher {
         Publisher::new(self.broker(), PublisherSettings::default())
     }
 
-    pub(crate) fn source(&self, prefetch: u16) -> Source {
-        Source::start(self.broker(), self.topology.clone(), prefetch, self.publisher())
+    pub(crate) fn source(&self, prefetch: u16) -> Subscription {
+        Subscription::start(self.broker(), self.topology.clone(), prefetch, self.publisher())
     }
 
     /// Sends messages to the queue, with the numbers as ids and payloads.
@@ -98,7 +98,7 @@ impl Bench {
     pub(crate) async fn dead_letter(&self) -> Delivery {
         let mut topology = Topology::new(&self.topology.dead_letter_queue);
         topology.declare = false;
-        let source = Source::start(self.broker(), topology, 1, self.publisher());
+        let source = Subscription::start(self.broker(), topology, 1, self.publisher());
         next(&source).await
     }
 }
@@ -142,7 +142,7 @@ pub(crate) fn number_of(node: &RabbitMq, url: &str, queue: &str, erlang: &str) -
     node.eval(&found).parse().expect("a number")
 }
 
-pub(crate) async fn next(source: &Source) -> Delivery {
+pub(crate) async fn next(source: &Subscription) -> Delivery {
     let next = async {
         loop {
             if let Some(delivery) = source.try_next() {

@@ -12,7 +12,7 @@ use ichido::{
     CancellationToken,
     broker::{Broker as _, Settlement, Source as _},
 };
-use ichido_rabbitmq::{Broker, Kind, Management, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{Kind, Management, PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers::RabbitMqCluster;
 use ichido_testkit::{eventually, size};
 use tokio::task::{JoinSet, block_in_place};
@@ -34,7 +34,7 @@ impl Traffic {
     async fn start(cluster: &RabbitMqCluster, kind: Kind, first: usize) -> Self {
         let mut urls = cluster.fresh_vhost();
         urls.rotate_left(first);
-        let broker = Broker::new(urls.iter().map(|url| format!("{url}?heartbeat=2"))).expect("URLs");
+        let broker = Server::new(urls.iter().map(|url| format!("{url}?heartbeat=2"))).expect("URLs");
         let mut topology = Topology::new("orders");
         topology.kind = kind;
         let management = Management::new(&cluster.nodes()[first].management_url(), &broker).expect("a URL");

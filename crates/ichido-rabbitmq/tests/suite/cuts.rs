@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ichido::broker::Unpublished;
-use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings, REASON, Settled, Source, State};
+use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, REASON, Server, Settled, State, Subscription};
 use ichido_test_servers::proxy::{Cut, Proxy};
 use ichido_testkit::{eventually, in_time};
 
 use crate::bench::{Bench, next, order, text, until};
 
-fn through(bench: &Bench) -> (Proxy, Broker) {
+fn through(bench: &Bench) -> (Proxy, Server) {
     let proxy = Proxy::start_amqp(bench.node.address());
-    let broker = Broker::new([proxy.url(&bench.url)]).expect("a URL");
+    let broker = Server::new([proxy.url(&bench.url)]).expect("a URL");
     (proxy, broker)
 }
 
@@ -80,7 +80,7 @@ async fn a_delivery_that_is_cut_comes_again_unless_its_ack_was_heard() {
         bench.send(0..1).await;
         let (proxy, broker) = through(&bench);
         proxy.cut(place, 1, 1);
-        let source = Source::start(broker, bench.topology.clone(), 1, bench.publisher());
+        let source = Subscription::start(broker, bench.topology.clone(), 1, bench.publisher());
         let first = next(&source).await;
         let at_delivery = matches!(place, Cut::BeforeDeliver | Cut::AfterDeliver);
         if at_delivery {
@@ -105,7 +105,7 @@ async fn whatever_is_cut_while_messages_are_received_each_arrives_and_the_queue_
         bench.send(0..60).await;
         let (proxy, broker) = through(&bench);
         proxy.cut(place, 9, 4);
-        let source = Source::start(broker, bench.topology.clone(), 5, bench.publisher());
+        let source = Subscription::start(broker, bench.topology.clone(), 5, bench.publisher());
         let mut seen = HashSet::new();
         let look = async || {
             while let Some(delivery) = source.try_next() {
@@ -127,7 +127,7 @@ async fn nothing_is_lost_on_its_way_to_the_busy_queue_or_the_dead_letters() {
         bench.send(0..1).await;
         let (proxy, broker) = through(&bench);
         let publisher = Publisher::new(broker, PublisherSettings::default());
-        let source = Source::start(bench.broker(), bench.topology.clone(), 5, publisher);
+        let source = Subscription::start(bench.broker(), bench.topology.clone(), 5, publisher);
         let first = next(&source).await;
         proxy.cut(place, 1, 1);
         while source.busy(&first).await.is_err() {}
@@ -159,7 +159,7 @@ async fn cut_again_and_again_they_come_back() {
     let bench = Bench::new().await;
     let (proxy, broker) = through(&bench);
     let publisher = Publisher::new(broker.clone(), PublisherSettings::default());
-    let source = Source::start(broker, bench.topology.clone(), 1, publisher.clone());
+    let source = Subscription::start(broker, bench.topology.clone(), 1, publisher.clone());
     for round in 0..10 {
         let message = order(&round.to_string());
         while publisher.publish(std::slice::from_ref(&message)).await.pop().expect("a fate").is_err() {}
@@ -172,8 +172,8 @@ async fn cut_again_and_again_they_come_back() {
 async fn a_connection_that_falls_silent_is_lost_and_made_again() {
     let bench = Bench::new().await;
     let proxy = Proxy::start_amqp(bench.node.address());
-    let broker = Broker::new([format!("{}?heartbeat=1", proxy.url(&bench.url))]).expect("a URL");
-    let source = Source::start(broker, bench.topology.clone(), 1, bench.publisher());
+    let broker = Server::new([format!("{}?heartbeat=1", proxy.url(&bench.url))]).expect("a URL");
+    let source = Subscription::start(broker, bench.topology.clone(), 1, bench.publisher());
     until("connected", || source.state(), |state| *state == State::Connected).await;
     bench.send(0..1).await;
     let held = next(&source).await;
@@ -191,7 +191,7 @@ async fn what_nobody_took_before_a_cut_is_not_handed_out_after_it() {
     let bench = Bench::new().await;
     bench.send(0..3).await;
     let (proxy, broker) = through(&bench);
-    let source = Source::start(broker, bench.topology.clone(), 5, bench.publisher());
+    let source = Subscription::start(broker, bench.topology.clone(), 5, bench.publisher());
     bench.settles_at("orders", 0, 3).await;
     proxy.refuse(true);
     proxy.sever_all();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ichido_rabbitmq::{Envelope, Error, Kind, Management, PublisherSettings, RabbitMq, Settled, Source, Topology};
+use ichido_rabbitmq::{
+    Envelope, Error, Kind, Management, PublisherSettings, RabbitMq, Settled, Subscription, Topology,
+};
 use ichido_test_servers::RabbitMq as Node;
 use ichido_testkit::size;
 
@@ -168,7 +170,7 @@ async fn letters_are_read_while_others_take_some_and_none_is_lost() {
     put_aside(&bench, 0..400).await;
     let mut dead = Topology::new("orders.dead");
     dead.declare = false;
-    let other = Source::start(bench.broker(), dead, 1, bench.publisher());
+    let other = Subscription::start(bench.broker(), dead, 1, bench.publisher());
     let mut taken = BTreeSet::new();
     let queue = queue(&bench);
     let mut letters = queue.dead_letters().await.expect("a reading");

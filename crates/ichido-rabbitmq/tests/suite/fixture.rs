@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, time::Duration};
 
-use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers::{
     RabbitMq as Node,
     proxy::{self, Proxy},
@@ -71,7 +71,7 @@ fn queue(url: &str, name: &str, change: impl FnOnce(&mut Topology)) -> RabbitMq 
     change(&mut topology);
     let mut settings = PublisherSettings::default();
     settings.publish_deadline = Duration::from_secs(10);
-    RabbitMq::new(Broker::new([url]).expect("a URL"), topology, settings)
+    RabbitMq::new(Server::new([url]).expect("a URL"), topology, settings)
 }
 
 /// A broker may have no time for it now, and is asked again.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido_rabbitmq::{Broker, Counts, Envelope, Kind, Management, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{Counts, Envelope, Kind, Management, PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers::RabbitMq as Node;
 use ichido_testkit::eventually;
 
@@ -136,7 +136,7 @@ async fn a_plain_queue_is_not_mirrored() {
 
 #[test]
 fn a_url_that_is_none_is_not_repeated() {
-    let broker = Broker::new(["amqp://u:p@h/v"]).expect("a URL");
+    let broker = Server::new(["amqp://u:p@h/v"]).expect("a URL");
     let error = Management::new("amqp://u:hunter2@h", &broker).expect_err("not HTTP");
     assert!(!error.to_string().contains("hunter2"), "{error}");
 }

@@ -86,7 +86,7 @@ async fn while_the_broker_is_away_messages_are_told_unsent_in_time() {
         settings.publish_deadline = Duration::from_secs(3);
         settings
     };
-    let broker = ichido_rabbitmq::Broker::new(["amqp://u:hunter2@127.0.0.1:1/v"]).expect("a URL");
+    let broker = ichido_rabbitmq::Server::new(["amqp://u:hunter2@127.0.0.1:1/v"]).expect("a URL");
     let publisher = Publisher::new(broker, settings());
     let fates = publisher.publish(&[order("1"), order("2")]).await;
     for fate in fates {

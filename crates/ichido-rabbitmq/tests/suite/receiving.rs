@@ -93,7 +93,7 @@ async fn what_cannot_be_put_aside_is_not_acknowledged() {
     bench.send(0..1).await;
     let mut topology = bench.topology.clone();
     (topology.declare, topology.busy_queue) = (false, "gone".to_owned());
-    let source = ichido_rabbitmq::Source::start(bench.broker(), topology, 1, bench.publisher());
+    let source = ichido_rabbitmq::Subscription::start(bench.broker(), topology, 1, bench.publisher());
     let delivery = next(&source).await;
     source.busy(&delivery).await.expect_err("there is no such queue");
     bench.settles_at("orders", 0, 1).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido_rabbitmq::{Envelope, Kind, Publisher, PublisherSettings, Settled, Source, State, Topology};
+use ichido_rabbitmq::{Envelope, Kind, Publisher, PublisherSettings, Settled, State, Subscription, Topology};
 use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, order, text, until};
@@ -83,7 +83,7 @@ async fn a_source_without_a_queue_says_so_until_there_is_one() {
     let bench = Bench::new().await;
     let mut missing = Topology::new("invoices");
     missing.declare = false;
-    let source = Source::start(bench.broker(), missing.clone(), 1, bench.publisher());
+    let source = Subscription::start(bench.broker(), missing.clone(), 1, bench.publisher());
     let says_so = |state: &State| matches!(state, State::Away(why) if why.contains("invoices"));
     until("missing", || source.state(), says_so).await;
     missing.declare = true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::broker::{Broker as _, Outgoing, Received, Settlement, Source as _, Unpublished};
-use ichido_rabbitmq::{Broker, Deliveries, Envelope, Kind, PublisherSettings, REASON, RabbitMq};
+use ichido_rabbitmq::{Deliveries, Envelope, Kind, PublisherSettings, REASON, RabbitMq, Server};
 use ichido_test_servers::{RabbitMq as Node, proxy::Proxy};
 use ichido_testkit::{eventually, in_time};
 
@@ -160,7 +160,7 @@ async fn what_is_settled_too_late_is_no_error_and_comes_again() {
     let bench = Bench::new().await;
     publish(&queue(&bench), &[outgoing("1"), outgoing("2")]).await;
     let proxy = Proxy::start_amqp(bench.node.address());
-    let broker = Broker::new([proxy.url(&bench.url)]).expect("a URL");
+    let broker = Server::new([proxy.url(&bench.url)]).expect("a URL");
     let source = RabbitMq::new(broker, bench.topology.clone(), PublisherSettings::default()).receive(2);
     let late = [next(&source).await, next(&source).await];
     proxy.sever_all();

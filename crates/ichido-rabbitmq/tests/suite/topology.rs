@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use ichido_rabbitmq::{Broker, Depths, Envelope, Kind, Publisher, PublisherSettings, Source, Topology};
+use ichido_rabbitmq::{Depths, Envelope, Kind, Publisher, PublisherSettings, Server, Subscription, Topology};
 use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, text};
 
 #[tokio::test]
 async fn the_version_is_the_servers_own_word() {
-    let broker = Broker::new([RabbitMq::shared().url("")]).expect("a URL");
+    let broker = Server::new([RabbitMq::shared().url("")]).expect("a URL");
     let version = broker.version().await.expect("a version");
     assert_eq!(
         format!("\"{version}"),
@@ -77,7 +77,7 @@ async fn a_binding_needs_its_exchange() {
 async fn who_may_not_enter_is_told_so_without_the_password() {
     let url = RabbitMq::shared().fresh_vhost();
     for bad in [url.replace(":once@", ":hunter2@"), format!("{url}x")] {
-        let broker = Broker::new([&bad]).expect("a URL");
+        let broker = Server::new([&bad]).expect("a URL");
         let error = Topology::new("q").declare(&broker).await.expect_err("refused");
         assert!(!error.is_transient(), "{error:?}");
         let told = format!("{error} {error:?} {broker:?}");
@@ -88,9 +88,9 @@ async fn who_may_not_enter_is_told_so_without_the_password() {
 #[tokio::test]
 async fn several_addresses_are_tried_in_turn() {
     let url = RabbitMq::shared().fresh_vhost();
-    let broker = Broker::new(["amqp://u:p@127.0.0.1:1/v", &url]).expect("two URLs");
+    let broker = Server::new(["amqp://u:p@127.0.0.1:1/v", &url]).expect("two URLs");
     Topology::new("q").declare(&broker).await.expect("the second answers");
-    let error = Topology::new("q").declare(&Broker::new(["amqp://u:p@127.0.0.1:1/v"]).expect("a URL")).await;
+    let error = Topology::new("q").declare(&Server::new(["amqp://u:p@127.0.0.1:1/v"]).expect("a URL")).await;
     let error = error.expect_err("nobody answers");
     assert!(error.is_transient() && error.to_string().contains("127.0.0.1:1"), "{error}");
 }
@@ -99,7 +99,7 @@ async fn several_addresses_are_tried_in_turn() {
 async fn an_encrypted_broker_is_trusted_by_its_certificate() {
     let node = RabbitMq::shared();
     let (url, certificates) = node.encrypted(&node.fresh_vhost());
-    let broker = Broker::new([&url]).expect("a URL");
+    let broker = Server::new([&url]).expect("a URL");
     let error = Topology::new("q").declare(&broker).await.expect_err("nobody knows this authority");
     assert!(error.to_string().to_lowercase().contains("certificate") && error.is_transient(), "{error}");
 
@@ -108,7 +108,7 @@ async fn an_encrypted_broker_is_trusted_by_its_certificate() {
     let publisher = Publisher::new(broker.clone(), PublisherSettings::default());
     let message = Envelope::new("", "q", "secret").expect("short names");
     publisher.publish(&[message]).await.pop().expect("a fate").expect("confirmed");
-    let source = Source::start(broker, Topology::new("q"), 1, publisher);
+    let source = Subscription::start(broker, Topology::new("q"), 1, publisher);
     assert_eq!(text(&next(&source).await), "secret");
 }
 

@@ -119,11 +119,11 @@ impl<S: Store> Relay<S> {
         Ok(flushed)
     }
 
-    fn turns(&self) -> Vec<Turn<S>> {
+    fn turns(&self) -> Vec<RelayTurn<S>> {
         let turn = |(queue, broker): (&Arc<str>, &Arc<dyn DynBroker>)| {
             let wake = Arc::new(Notify::new());
             self.store.bell().join(queue, &wake);
-            Turn {
+            RelayTurn {
                 store: self.store.clone(),
                 queue: queue.clone(),
                 broker: broker.clone(),
@@ -174,7 +174,7 @@ pub struct Flushed {
 }
 
 /// One queue's relay.
-struct Turn<S: Store> {
+struct RelayTurn<S: Store> {
     store: S,
     queue: Arc<str>,
     broker: Arc<dyn DynBroker>,
@@ -199,7 +199,7 @@ enum Round {
     Trouble(String),
 }
 
-impl<S: Store> Turn<S> {
+impl<S: Store> RelayTurn<S> {
     async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let round = self.round().await;

@@ -29,7 +29,7 @@ use crate::{
     readers::{
         DynReader, QueueReader,
         broker_reader::{BrokerReader, Receiving},
-        lane_reader::{Lane, LaneReader},
+        lane_reader::{LaneReader, LevelReader},
         limited::{Allowance, Limited},
         queue_reader::{Reading, Share},
     },
@@ -130,7 +130,7 @@ impl<S: Store> Dispatch<S> {
         let (together, ahead) = (pool.commit_interval, pool.ahead());
         let slots = pool.workers().saturating_mul(together);
         let changed = Arc::new(Notify::new());
-        let open = |queue: &Arc<str>, share: Share| -> Arc<dyn Lane> {
+        let open = |queue: &Arc<str>, share: Share| -> Arc<dyn LevelReader> {
             let (queue, following, changed) = (queue.clone(), from.following.clone(), changed.clone());
             let (store, life, clock) = (cx.store.clone(), from.life.clone(), cx.clock.clone());
             if let (Some(guard), Some(broker)) = (from.guards.get(&queue), self.brokers.get(&queue)) {

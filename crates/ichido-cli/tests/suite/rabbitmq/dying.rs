@@ -5,7 +5,7 @@
 use std::{process::Stdio, time::Duration};
 
 use ichido::{Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy, message::ClaimBy};
-use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
 use ichido_testkit::LIMIT;
 use serde::Deserialize;
 use tokio::process::Command;
@@ -66,7 +66,7 @@ async fn child() {
 }
 
 async fn drain<S: Written>(store: S) {
-    let broker = Broker::new([std::env::var(BROKER).unwrap()]).unwrap();
+    let broker = Server::new([std::env::var(BROKER).unwrap()]).unwrap();
     let mut topology = Topology::new(QUEUE);
     topology.busy_delay = Duration::from_millis(200);
     let broker = RabbitMq::new(broker, topology, PublisherSettings::default());

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ichido::{Client, MessageId, Result, Store};
-use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
+use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, Server};
 use sqlx::{AssertSqlSafe, MySqlConnection, PgConnection, SqliteConnection};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -123,7 +123,7 @@ fn order(id: u32) -> serde_json::Value {
 
 /// Publishes copies, each until the broker has it, and returns how many there were.
 pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedReceiver<(MessageId, u32)>) -> u32 {
-    let publisher = Publisher::new(Broker::new([&url]).expect("a URL"), PublisherSettings::default());
+    let publisher = Publisher::new(Server::new([&url]).expect("a URL"), PublisherSettings::default());
     let mut arrived = 0;
     while let Some((id, order)) = copies.recv().await {
         let id = id.to_string().rsplit('/').next().expect("a key").to_owned();

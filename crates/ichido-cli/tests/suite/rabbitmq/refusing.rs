@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use ichido_rabbitmq::{Broker, Topology};
+use ichido_rabbitmq::{Server, Topology};
 use ichido_testkit::eventually;
 
 use crate::{
@@ -132,7 +132,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     let world = World::managed(Kind::Sqlite).await;
     let mut audit = Topology::new("audit");
     audit.bindings = vec![("amq.topic".to_owned(), "order.*".to_owned())];
-    audit.declare(&Broker::new([&world.url]).unwrap()).await.unwrap();
+    audit.declare(&Server::new([&world.url]).unwrap()).await.unwrap();
     let route = "exchange = \"amq.topic\", routing_key = \"order.new\"";
     let managed = |url: &str| format!("{route}, management = \"{url}\"");
     world.configure_queue(&managed(&world.node.management_url()));

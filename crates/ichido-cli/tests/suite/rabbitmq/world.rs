@@ -4,7 +4,7 @@
 use std::{sync::OnceLock, time::Duration};
 
 use ichido::{Headers, broker::Outgoing};
-use ichido_rabbitmq::{Broker, Envelope, Publisher, PublisherSettings};
+use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, Server};
 use ichido_test_servers::{RabbitMq, proxy::Proxy};
 use ichido_testkit::eventually;
 use tokio::task::block_in_place;
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
 
     /// Publishes past the code under test, as another program or an operator would.
     pub(crate) async fn publish(&self, messages: &[Envelope]) {
-        let broker = Broker::new([&self.url]).unwrap();
+        let broker = Server::new([&self.url]).unwrap();
         for fate in Publisher::new(broker, PublisherSettings::default()).publish(messages).await {
             fate.expect("confirmed");
         }

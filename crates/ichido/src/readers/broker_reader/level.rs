@@ -5,12 +5,12 @@ use super::{BrokerReader, Shared};
 use crate::{
     Store,
     readers::{
-        lane_reader::{Lane, Stance},
-        queue_reader::{Look, Share},
+        lane_reader::{LevelReader, Stance},
+        queue_reader::{EmptyLook, Share},
     },
 };
 
-impl<S: Store> Lane for BrokerReader<S> {
+impl<S: Store> LevelReader for BrokerReader<S> {
     fn stance(&self) -> Stance {
         let Shared { receiving, closing, life, clock, .. } = &*self.shared;
         let buffer = self.shared.buffer();
@@ -26,7 +26,7 @@ impl<S: Store> Lane for BrokerReader<S> {
             held: buffer.ready.len() + buffer.suspects.len() + buffer.in_flight,
             sent: buffer.suspects.front().filter(|_| suspect).or(buffer.ready.front()).and_then(|head| head.sent),
             claims: 0,
-            emptied: (buffer.settled_in && !buffer.more).then_some(Look { began: now, ended: now, number: 1 }),
+            emptied: (buffer.settled_in && !buffer.more).then_some(EmptyLook { began: now, ended: now, number: 1 }),
         }
     }
 

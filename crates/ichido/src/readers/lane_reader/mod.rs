@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 
 use crate::{
     Delivery, Reader, Result,
-    lanes::{Chooser, LaneSet, Pick, Policy, Standing},
+    lanes::{Chooser, LaneSet, LevelState, Pick, Policy},
     process::Clock,
     readers::{
         DynReader, Turn,
-        queue_reader::{Look, Share},
+        queue_reader::{EmptyLook, Share},
     },
 };
 
@@ -43,11 +43,11 @@ pub(crate) struct Stance {
     /// How many claims it has begun.
     pub(crate) claims: u64,
     /// The claim after which nothing was left in its queue; none: there may be more.
-    pub(crate) emptied: Option<Look>,
+    pub(crate) emptied: Option<EmptyLook>,
 }
 
 /// The reader of one level.
-pub(crate) trait Lane: DynReader {
+pub(crate) trait LevelReader: DynReader {
     fn stance(&self) -> Stance;
 
     /// Somebody waits for the result of the claim that is under way; or of another one, after it.
@@ -59,7 +59,7 @@ pub(crate) trait Lane: DynReader {
 
 pub(crate) struct LaneReader {
     set: Arc<LaneSet>,
-    levels: Vec<Arc<dyn Lane>>,
+    levels: Vec<Arc<dyn LevelReader>>,
     state: Mutex<State>,
     changed: Arc<Notify>,
     clock: Arc<dyn Clock>,
@@ -78,7 +78,7 @@ struct State {
 /// What is known when a worker wants a message.
 struct View {
     stances: Vec<Stance>,
-    standings: Vec<Standing>,
+    standings: Vec<LevelState>,
     doubts: Vec<Doubt>,
 }
 
@@ -109,7 +109,7 @@ impl LaneReader {
         set: Arc<LaneSet>,
         slots: usize,
         (together, ahead): (usize, usize),
-        levels: Vec<Arc<dyn Lane>>,
+        levels: Vec<Arc<dyn LevelReader>>,
         changed: Arc<Notify>,
         clock: Arc<dyn Clock>,
     ) -> Self {
@@ -128,7 +128,7 @@ impl LaneReader {
         let stances: Vec<_> = self.levels.iter().map(|level| level.stance()).collect();
         let (now, age_after) = (self.clock.now(), self.set.age_after.unwrap_or(Duration::MAX));
         let aged = |sent: Instant| now.saturating_duration_since(sent) >= age_after;
-        let standing = |(stance, running): (&Stance, &usize)| Standing {
+        let standing = |(stance, running): (&Stance, &usize)| LevelState {
             ready: stance.ready,
             running: *running,
             aged: stance.sent.is_some_and(aged),
@@ -219,7 +219,7 @@ impl LaneReader {
 }
 
 impl State {
-    fn started(&mut self, pick: Pick, levels: &[Arc<dyn Lane>]) {
+    fn started(&mut self, pick: Pick, levels: &[Arc<dyn LevelReader>]) {
         self.chooser.start(pick);
         self.running[pick.level()] += 1;
         self.claims = levels.iter().map(|level| level.stance().claims).collect();

@@ -40,7 +40,7 @@ impl DynReader for Played {
     }
 }
 
-impl Lane for Played {
+impl LevelReader for Played {
     fn stance(&self) -> Stance {
         *self.stance.lock().unwrap()
     }
@@ -85,7 +85,7 @@ impl Scene {
         let levels: Vec<_> =
             queues.iter().map(|queue| Arc::new(Played { queue: (*queue).into(), ..Played::default() })).collect();
         let clock = Turned(Arc::new(Mutex::new(Instant::now())));
-        let lanes = levels.iter().map(|level| level.clone() as Arc<dyn Lane>).collect();
+        let lanes = levels.iter().map(|level| level.clone() as Arc<dyn LevelReader>).collect();
         let changed = Arc::new(Notify::new());
         let reader = LaneReader::new(Arc::new(set), 4, (1, 2), lanes, changed, Arc::new(clock.clone()));
         let scene = Scene { levels, reader, clock };
@@ -106,7 +106,7 @@ impl Scene {
         let now = self.clock.now();
         self.level(level, |stance| {
             stance.claims += 1;
-            stance.emptied = Some(Look { began: now, ended: now, number: stance.claims });
+            stance.emptied = Some(EmptyLook { began: now, ended: now, number: stance.claims });
         });
     }
 
@@ -165,7 +165,7 @@ fn a_look_that_takes_longer_than_it_may_is_no_wait_for_ever() {
     let began = scene.clock.now();
     scene.pass(MS * 50);
     let ended = scene.clock.now();
-    scene.level(0, |stance| stance.emptied = Some(Look { began, ended, number: 1 }));
+    scene.level(0, |stance| stance.emptied = Some(EmptyLook { began, ended, number: 1 }));
     assert_eq!(scene.next().as_deref(), Some("middle"));
     scene.pass(MS * 11);
     assert_eq!(scene.next(), None);

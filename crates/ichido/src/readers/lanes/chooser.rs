@@ -8,7 +8,7 @@ use super::{LaneSet, Level, Policy, cycle::cycle, set::MOST_LEVELS};
 
 /// How a level stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct LevelState {
     /// It has a message that can start now.
     pub ready: bool,
     /// So many of its messages are running.
@@ -83,7 +83,7 @@ impl Chooser {
 
     /// Whose turn it is; none if no level has anything that may start.
     #[must_use]
-    pub fn choose(&self, levels: &[Standing]) -> Option<Pick> {
+    pub fn choose(&self, levels: &[LevelState]) -> Option<Pick> {
         let mut may = [false; MOST_LEVELS];
         for (level, may) in may.iter_mut().enumerate().take(self.levels.len()) {
             *may = self.may_start(level, levels);
@@ -112,7 +112,7 @@ impl Chooser {
 
     /// So many messages this level may have in hand now: no more than it may, and the others keep what is reserved for them.
     #[must_use]
-    pub fn room(&self, level: usize, levels: &[Standing]) -> usize {
+    pub fn room(&self, level: usize, levels: &[LevelState]) -> usize {
         let others = self.levels.iter().zip(levels).enumerate().filter(|(at, _)| *at != level);
         let taken: usize = others.map(|(_, (limits, standing))| standing.running.max(limits.reserve)).sum();
         self.slots.saturating_sub(taken).min(self.levels[level].most)
@@ -120,20 +120,20 @@ impl Chooser {
 
     /// Has this level as many slots as it may ever have?
     #[must_use]
-    pub fn is_full(&self, level: usize, standing: Standing) -> bool {
+    pub fn is_full(&self, level: usize, standing: LevelState) -> bool {
         standing.running >= self.levels[level].most
     }
 
-    fn may_start(&self, level: usize, levels: &[Standing]) -> bool {
+    fn may_start(&self, level: usize, levels: &[LevelState]) -> bool {
         levels[level].ready && levels[level].running < self.room(level, levels)
     }
 
-    fn highest(&self, levels: &[Standing], may: &[bool]) -> Option<Pick> {
+    fn highest(&self, levels: &[LevelState], may: &[bool]) -> Option<Pick> {
         (0..self.levels.len()).find_map(|seat| self.on_seat(seat, levels, may))
     }
 
     /// Who starts if it is this seat's turn.
-    fn on_seat(&self, seat: usize, levels: &[Standing], may: &[bool]) -> Option<Pick> {
+    fn on_seat(&self, seat: usize, levels: &[LevelState], may: &[bool]) -> Option<Pick> {
         let below = seat + 1;
         let aged = below < self.levels.len() && levels[below].aged && may[below];
         let contested = (may[seat] && aged).then_some(seat);

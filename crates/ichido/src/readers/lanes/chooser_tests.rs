@@ -1,7 +1,7 @@
 //! What must hold for every lane set and every load, tried with lane sets and loads that were drawn by lot. Each failure names the
 //! seed that shows it.
 
-use super::{Chooser, LaneSet, Level, Policy, Standing};
+use super::{Chooser, LaneSet, Level, LevelState, Policy};
 
 const SETS: u64 = 120;
 const STEPS: usize = 300;
@@ -13,7 +13,7 @@ struct Play {
     set: LaneSet,
     slots: usize,
     chooser: Chooser,
-    levels: Vec<Standing>,
+    levels: Vec<LevelState>,
 }
 
 impl Play {
@@ -32,7 +32,7 @@ impl Play {
         }
         let reserved: usize = set.levels.iter().map(|level| level.reserve).sum();
         let slots = set.slots(reserved + lot.usize(1..=8));
-        let levels = vec![Standing::default(); set.levels.len()];
+        let levels = vec![LevelState::default(); set.levels.len()];
         Play { seed, lot, slots, chooser: Chooser::new(&set, slots), levels, set }
     }
 
@@ -218,8 +218,8 @@ fn starts_of_two(policy: Policy, weights: [u32; 2], aged: bool, count: usize) ->
         .level(Level::new("high", "h").weight(weights[0]))
         .level(Level::new("low", "l").weight(weights[1]));
     let mut chooser = Chooser::new(&set, 1);
-    let standing = Standing { ready: true, running: 0, aged: false };
-    let levels = [standing, Standing { aged, ..standing }];
+    let standing = LevelState { ready: true, running: 0, aged: false };
+    let levels = [standing, LevelState { aged, ..standing }];
     let mut start = || {
         let pick = chooser.choose(&levels).unwrap();
         chooser.start(pick);
@@ -243,7 +243,7 @@ fn an_old_message_competes_one_level_higher_and_no_more() {
         set.level(Level::new(format!("l{at}"), format!("q{at}")))
     });
     let mut chooser = Chooser::new(&set, 1);
-    let levels = [false, true, true].map(|aged| Standing { ready: true, running: 0, aged });
+    let levels = [false, true, true].map(|aged| LevelState { ready: true, running: 0, aged });
     for expected in [1, 0, 1, 0] {
         let pick = chooser.choose(&levels).unwrap();
         chooser.start(pick);

@@ -14,7 +14,7 @@ mod simulation;
 mod simulation_tests;
 
 pub use self::{
-    chooser::{Chooser, Pick, Standing},
+    chooser::{Chooser, LevelState, Pick},
     forecast::{Forecast, LevelForecast},
     routes::{LevelBy, Routes, Sent},
     set::{LaneSet, Level, MOST_LEVELS, Policy},

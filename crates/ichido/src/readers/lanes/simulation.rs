@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Chooser, Forecast, LaneSet, LevelForecast, Standing};
+use super::{Chooser, Forecast, LaneSet, LevelForecast, LevelState};
 use crate::{Error, Result};
 
 /// More messages than this are no prediction but a wait.
@@ -120,7 +120,7 @@ struct Waiting {
     takes: Time,
 }
 
-struct Lane {
+struct SimulatedLevel {
     load: Load,
     arrivals: fastrand::Rng,
     services: fastrand::Rng,
@@ -133,7 +133,7 @@ struct Lane {
     busy: Time,
 }
 
-impl Lane {
+impl SimulatedLevel {
     fn arrive(&mut self, now: Time) {
         let mean = self.load.service.as_secs_f64();
         let takes = match self.load.spread {
@@ -146,7 +146,7 @@ impl Lane {
 
 struct World {
     chooser: Chooser,
-    lanes: Vec<Lane>,
+    lanes: Vec<SimulatedLevel>,
     events: BinaryHeap<Reverse<(Time, Event)>>,
     end: Time,
     age_after: Time,
@@ -155,7 +155,7 @@ struct World {
 impl World {
     fn new(simulation: &Simulation) -> Self {
         let mut lot = fastrand::Rng::with_seed(simulation.seed);
-        let lane = |load: &Load| Lane {
+        let lane = |load: &Load| SimulatedLevel {
             load: *load,
             // Two lots per level: who arrives when does not depend on who was served.
             arrivals: lot.fork(),
@@ -221,8 +221,8 @@ impl World {
         }
     }
 
-    fn standings(&self, now: Time) -> Vec<Standing> {
-        let standing = |lane: &Lane| Standing {
+    fn standings(&self, now: Time) -> Vec<LevelState> {
+        let standing = |lane: &SimulatedLevel| LevelState {
             ready: !lane.waiting.is_empty(),
             running: lane.running,
             aged: lane.waiting.front().is_some_and(|message| now - message.since >= self.age_after),
@@ -232,7 +232,7 @@ impl World {
 
     fn forecast(self, simulation: &Simulation) -> Forecast {
         let end = self.end;
-        let level = |(mut lane, level): (Lane, &super::Level)| {
+        let level = |(mut lane, level): (SimulatedLevel, &super::Level)| {
             let left = lane.waiting.len() as u64;
             lane.waits.extend(lane.waiting.iter().map(|message| end - message.since));
             lane.waits.sort_unstable();

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Look, Shared};
+use super::{EmptyLook, Shared};
 use crate::{
     Delivery, Error, Key, Result, Store,
     process::draining::Draining,
@@ -142,7 +142,7 @@ impl<S: Store> Claimer<S> {
         let found = store::claim(store, process, &reading.queue, wanted).await?;
         let count = found.len();
         let mut buffer = self.shared.buffer();
-        buffer.emptied = (count < wanted).then(|| Look { began, ended: clock.now(), number });
+        buffer.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
         if count > 0 {
             self.draining.goes_on();
             for delivery in found {

@@ -4,7 +4,7 @@
 use super::{Buffer, Delivery, QueueReader, Share, Shared};
 use crate::{
     Store,
-    readers::lane_reader::{Lane, Stance},
+    readers::lane_reader::{LevelReader, Stance},
 };
 
 impl Buffer {
@@ -33,7 +33,7 @@ impl<S: Store> Shared<S> {
     }
 }
 
-impl<S: Store> Lane for QueueReader<S> {
+impl<S: Store> LevelReader for QueueReader<S> {
     fn stance(&self) -> Stance {
         let Shared { reading, closing, .. } = &*self.shared;
         let buffer = self.shared.buffer();

@@ -73,14 +73,14 @@ struct Buffer {
     /// How many claims have begun.
     claims: u64,
     /// The last claim, if it took all there was.
-    emptied: Option<Look>,
+    emptied: Option<EmptyLook>,
     /// Somebody waits to hear what the next claim finds, even if it is nothing.
     awaited: bool,
 }
 
 /// A claim, as a look at the queue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct EmptyLook {
     /// When it began, and when its result was there.
     pub(crate) began: Instant,
     pub(crate) ended: Instant,

@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use super::{Column, Counts, Holds, Look, UniqueKey, words};
+use super::{Column, Counts, Holds, TableLook, UniqueKey, words};
 use crate::adopt::words::Meaning;
 
 /// A column with more values than this is no status.
@@ -47,13 +47,13 @@ pub(super) struct Given {
 }
 
 /// The key by which rows are told apart: the primary key, else the shortest unique key that cannot be null.
-pub(super) fn key(look: &Look) -> Option<&UniqueKey> {
+pub(super) fn key(look: &TableLook) -> Option<&UniqueKey> {
     let usable = look.keys.iter().filter(|key| key.not_null);
     usable.min_by_key(|key| (!key.primary, key.columns.len(), key.columns.clone()))
 }
 
 /// The columns whose names sound like a status, in groups; the first group sounds most like it.
-pub(super) fn statuses<'a>(look: &'a Look, key: &[String]) -> Vec<Vec<&'a Column>> {
+pub(super) fn statuses<'a>(look: &'a TableLook, key: &[String]) -> Vec<Vec<&'a Column>> {
     let fits = |column: &&Column| column.holds != Holds::Other && !key.contains(&column.name);
     let of = |rank: u8| {
         let same =
@@ -64,7 +64,7 @@ pub(super) fn statuses<'a>(look: &'a Look, key: &[String]) -> Vec<Vec<&'a Column
 }
 
 /// The columns whose names sound like an owner and which can be one; the most usual name first.
-pub(super) fn owners<'a>(look: &'a Look, key: &[String], status: &str) -> Vec<&'a Column> {
+pub(super) fn owners<'a>(look: &'a TableLook, key: &[String], status: &str) -> Vec<&'a Column> {
     let fits = |column: &&Column| column.fits_owner && column.name != status && !key.contains(&column.name);
     let mut owners: Vec<_> = look.columns.iter().filter(fits).collect();
     owners.retain(|column| words::sounds_like_owner(&column.name).is_some());

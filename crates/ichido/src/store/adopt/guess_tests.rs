@@ -102,7 +102,7 @@ fn what_is_given_is_taken_and_not_taken_twice() {
     assert_eq!(values.failed.unwrap().value, "9");
 }
 
-fn look(columns: &[(&str, bool)], keys: &[(&[&str], bool, bool)]) -> Look {
+fn look(columns: &[(&str, bool)], keys: &[(&[&str], bool, bool)]) -> TableLook {
     let named = |(name, fits_owner): &(&str, bool)| Column {
         name: (*name).to_owned(),
         fits_owner: *fits_owner,
@@ -113,8 +113,8 @@ fn look(columns: &[(&str, bool)], keys: &[(&[&str], bool, bool)]) -> Look {
         primary: *primary,
         not_null: *not_null,
     };
-    Look {
-        table: super::super::Found { schema: None, name: "t".into(), id: "t".into(), unfit: None },
+    TableLook {
+        table: super::super::FoundTable { schema: None, name: "t".into(), id: "t".into(), unfit: None },
         columns: columns.iter().map(named).collect(),
         keys: keys.iter().map(key).collect(),
     }

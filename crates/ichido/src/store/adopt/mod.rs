@@ -25,16 +25,16 @@ pub const MOST_VALUES: usize = 20;
 /// Looking at a table that may become a queue, and making it one.
 pub trait Adopt: Operate {
     /// The tables and views of a schema; without one, what a plain name can mean.
-    fn tables(&self, schema: Option<&str>) -> impl Future<Output = Result<Vec<Found>>> + Send;
+    fn tables(&self, schema: Option<&str>) -> impl Future<Output = Result<Vec<FoundTable>>> + Send;
 
     /// What a table looks like.
-    fn look(&self, table: &Found) -> impl Future<Output = Result<Look>> + Send;
+    fn look(&self, table: &FoundTable) -> impl Future<Output = Result<TableLook>> + Send;
 
     /// The values of a column and how often they occur.
-    fn counts(&self, look: &Look, column: &str) -> impl Future<Output = Result<Counts>> + Send;
+    fn counts(&self, look: &TableLook, column: &str) -> impl Future<Output = Result<Counts>> + Send;
 
     /// How many unprocessed rows have an owner already, among those that are looked at.
-    fn owned(&self, look: &Look, table: &Table) -> impl Future<Output = Result<u64>> + Send;
+    fn owned(&self, look: &TableLook, table: &Table) -> impl Future<Output = Result<u64>> + Send;
 
     /// How rows of a table would be claimed, and what it lacks to be this queue. Refuses what cannot work.
     fn claim_plan(
@@ -50,7 +50,7 @@ pub trait Adopt: Operate {
 
 /// Something that the database calls by a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FoundTable {
     /// Its schema, if it was asked for.
     pub schema: Option<String>,
     /// Its name, as the database writes it.
@@ -64,9 +64,9 @@ pub struct Found {
 
 /// What a table looks like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct TableLook {
     /// Which table.
-    pub table: Found,
+    pub table: FoundTable,
     /// Its columns, in order.
     pub columns: Vec<Column>,
     /// Its unique keys.
@@ -139,7 +139,7 @@ pub struct ClaimPlan {
     pub ddl: Vec<String>,
 }
 
-impl Look {
+impl TableLook {
     /// The column of this name: exactly, or the only one that differs in its case alone.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<&Column> {
@@ -149,7 +149,7 @@ impl Look {
 
 /// What a name means among these.
 #[must_use]
-pub fn named_table<'a>(name: &str, tables: &'a [Found]) -> Option<&'a Found> {
+pub fn named_table<'a>(name: &str, tables: &'a [FoundTable]) -> Option<&'a FoundTable> {
     named(name, tables, |table| &table.name)
 }
 

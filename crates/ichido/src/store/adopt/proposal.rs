@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{
-    Adopt, ClaimPlan, Column, Counts, Found, Look,
+    Adopt, ClaimPlan, Column, Counts, FoundTable, TableLook,
     guess::{self, Given, Values},
     named_table,
 };
@@ -16,7 +16,7 @@ pub struct Wanted {
     /// The queue's name.
     pub queue: String,
     /// The table, as [`find`] found it.
-    pub table: Found,
+    pub table: FoundTable,
     /// The status column, if it is named.
     pub status: Option<String>,
     /// The owner column, if it is named.
@@ -37,7 +37,7 @@ pub struct Proposal {
     /// The queue's name.
     pub queue: String,
     /// The table.
-    pub table: Found,
+    pub table: FoundTable,
     /// All its columns.
     pub columns: Vec<Column>,
     /// The key columns.
@@ -119,7 +119,7 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
 ///
 /// # Errors
 /// [`Error::Setup`] if there is none, with the nearest one, or if it can never be a queue.
-pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Result<Found> {
+pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Result<FoundTable> {
     let tables = store.tables(schema).await?;
     let Some(found) = named_table(name, &tables) else {
         let hint = suggestion(name, tables.iter().map(|table| table.name.as_str()));
@@ -135,7 +135,7 @@ pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Resu
     }
 }
 
-fn key(look: &Look) -> Result<Vec<String>> {
+fn key(look: &TableLook) -> Result<Vec<String>> {
     let Some(key) = guess::key(look) else {
         let name = &look.table.name;
         let text = format!(
@@ -147,7 +147,7 @@ fn key(look: &Look) -> Result<Vec<String>> {
 }
 
 /// The column that was named, or the one that sounds like a status and has values like one.
-async fn status<S: Adopt>(store: &S, look: &Look, key: &[String], wanted: &Wanted) -> Result<StatusChoice> {
+async fn status<S: Adopt>(store: &S, look: &TableLook, key: &[String], wanted: &Wanted) -> Result<StatusChoice> {
     let groups = match &wanted.status {
         Some(name) => vec![vec![status_named(look, key, name)?]],
         None => guess::statuses(look, key),
@@ -184,7 +184,7 @@ fn given(column: &Column, wanted: &Wanted) -> Given {
     Given { new: held(&wanted.new), done: held(&wanted.done), failed: held(&wanted.failed) }
 }
 
-fn status_named<'a>(look: &'a Look, key: &[String], name: &str) -> Result<&'a Column> {
+fn status_named<'a>(look: &'a TableLook, key: &[String], name: &str) -> Result<&'a Column> {
     let Some(column) = look.column(name) else { return Err(no_column("--status", look, name)) };
     if key.contains(&column.name) {
         return Err(Error::Setup(format!("--status: `{}` is part of the key, which must not change", column.name)));
@@ -233,7 +233,7 @@ fn shown(counts: &Counts) -> String {
     }
 }
 
-async fn known_status<S: Adopt>(store: &S, look: &Look, known: &Table) -> Result<StatusChoice> {
+async fn known_status<S: Adopt>(store: &S, look: &TableLook, known: &Table) -> Result<StatusChoice> {
     let Some(column) = look.column(&known.status.column) else {
         return Err(no_column("status", look, &known.status.column));
     };
@@ -242,7 +242,7 @@ async fn known_status<S: Adopt>(store: &S, look: &Look, known: &Table) -> Result
 }
 
 /// The mapping so far; its owner is still to be found.
-fn mapping(look: &Look, key: &[String], status: &StatusChoice, wanted: &Wanted) -> Table {
+fn mapping(look: &TableLook, key: &[String], status: &StatusChoice, wanted: &Wanted) -> Table {
     if let Some(known) = &wanted.known {
         return known.clone();
     }
@@ -260,7 +260,7 @@ fn mapping(look: &Look, key: &[String], status: &StatusChoice, wanted: &Wanted) 
 /// The owner column: the one that was named, one that sounds like it and is free, or a new one.
 async fn owner<S: Adopt>(
     store: &S,
-    look: &Look,
+    look: &TableLook,
     key: &[String],
     status: &StatusChoice,
     wanted: &Wanted,
@@ -294,7 +294,7 @@ async fn owner<S: Adopt>(
 }
 
 /// The name of an owner column to be added. A name that is near to one that is there is a slip.
-fn new_owner(look: &Look, named: Option<&String>) -> Result<String> {
+fn new_owner(look: &TableLook, named: Option<&String>) -> Result<String> {
     let Some(name) = named else {
         let free = OWNER_NAMES.into_iter().find(|name| look.column(name).is_none());
         return free.map(str::to_owned).ok_or_else(|| {
@@ -309,7 +309,7 @@ fn new_owner(look: &Look, named: Option<&String>) -> Result<String> {
     if near.is_some() { Err(no_column("--owner", look, name)) } else { Ok(name.clone()) }
 }
 
-fn no_column(flag: &str, look: &Look, name: &str) -> Error {
+fn no_column(flag: &str, look: &TableLook, name: &str) -> Error {
     let hint = suggestion(name, look.columns.iter().map(|column| column.name.as_str()));
     Error::Setup(format!("{flag}: `{}` has no column `{name}`{hint}", look.table.name))
 }

@@ -26,13 +26,13 @@ const HEARTBEAT: u16 = 10;
 
 /// A broker, by its addresses. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker {
+pub struct Server {
     nodes: Arc<[AMQPUri]>,
     tls: OwnedTLSConfig,
     turn: Arc<AtomicUsize>,
 }
 
-impl Broker {
+impl Server {
     /// The broker at these URLs, `amqp://` or `amqps://`.
     ///
     /// # Errors
@@ -108,9 +108,9 @@ impl Broker {
     }
 }
 
-impl fmt::Debug for Broker {
+impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Broker").field(&self.addresses()).finish()
+        f.debug_tuple("Server").field(&self.addresses()).finish()
     }
 }
 
@@ -143,16 +143,16 @@ mod tests {
 
     #[test]
     fn no_text_holds_the_password() {
-        let broker = Broker::new(["amqp://u:secret@h:1/v", "amqps://u:secret@g:2/v"]).expect("two URLs");
-        assert_eq!(format!("{broker:?}"), r#"Broker("h:1, g:2")"#);
+        let broker = Server::new(["amqp://u:secret@h:1/v", "amqps://u:secret@g:2/v"]).expect("two URLs");
+        assert_eq!(format!("{broker:?}"), r#"Server("h:1, g:2")"#);
         for url in ["amqp://u:secret@h:port/v", "http://u:secret@h/v", "u:secret", ""] {
-            let error = Broker::new([url]).expect_err(url);
+            let error = Server::new([url]).expect_err(url);
             assert!(!error.to_string().contains("secret") && !error.is_transient(), "{error}");
         }
     }
 
     #[test]
     fn a_broker_has_an_address() {
-        assert!(Broker::new(Vec::<String>::new()).is_err());
+        assert!(Server::new(Vec::<String>::new()).is_err());
     }
 }

@@ -25,10 +25,10 @@ use tokio::{
 };
 
 use crate::{
-    Broker, Delivery, Envelope, Error, Publisher, Result, State, Topology,
-    broker::silent,
+    Delivery, Envelope, Error, Publisher, Result, Server, State, Topology,
     header::{REASON, REDELIVERED, ROW},
     link::Link,
+    server::silent,
 };
 
 /// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
@@ -52,7 +52,7 @@ pub enum Settled {
 
 /// Hands out deliveries of one queue, shared by all workers of a pool. When it is dropped, what is not settled goes back.
 #[derive(Debug)]
-pub struct Source {
+pub struct Subscription {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
@@ -70,11 +70,11 @@ struct Shared {
     closed: watch::Sender<bool>,
 }
 
-impl Source {
+impl Subscription {
     /// Starts to receive, at most `prefetch` deliveries that are not settled at a time. The publisher sends what is busy or dead to
     /// its place.
     #[must_use]
-    pub fn start(broker: Broker, topology: Topology, prefetch: u16, publisher: Publisher) -> Self {
+    pub fn start(broker: Server, topology: Topology, prefetch: u16, publisher: Publisher) -> Self {
         let link = Link::new(broker, "ichido source");
         let shared = Arc::new(Shared {
             link,
@@ -188,7 +188,7 @@ impl Source {
     }
 }
 
-impl Drop for Source {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.task.abort();
         self.shared.ready().clear();
