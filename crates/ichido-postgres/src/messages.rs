@@ -1,4 +1,5 @@
-//! Claiming and releasing messages.
+//! Messages in queues: the verbs of [`Queues`]. Claiming and releasing is done here; `sending` writes the rows of what is sent, `parked`
+//! those of what is put aside.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 

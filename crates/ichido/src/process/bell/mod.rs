@@ -1,6 +1,6 @@
 //! The bell: who has sent something rings it, and whoever waits for messages of that queue looks at once instead of at the
 //! next poll. It reaches the readers of this process directly, other processes of this host through `host`, and other hosts
-//! through the database where that can be done ([`Store::notify`]). A ring is a hint: it may be lost, or come too early.
+//! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)). A ring is a hint: it may be lost, or come too early.
 
 use std::{
     collections::BTreeMap,
