@@ -2,27 +2,26 @@
 //! What it finds goes to `statements`.
 
 use ichido::{Error, Queue, Result, Table, adopt::literals, message::Place};
-use ichido_sql::Mapping;
+use ichido_sql::{Kind, Mapping, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     connect::setup_error,
     quote,
-    schema::Schema,
-    statements::{Column, Kind, Rows, Statements},
+    statements::{Column, Rows, Statements},
 };
 
 /// An owner column must hold a UUID as text.
 const OWNER_WIDTH: i64 = 36;
 
 /// Builds the statements of a queue after a look at its table.
-pub(crate) async fn look(connection: &mut MySqlConnection, schema: &Schema, queue: &Queue) -> Result<Statements> {
+pub(crate) async fn look(connection: &mut MySqlConnection, tables: &Tables, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
-        Place::Broker(_) => Rows::mutex(schema, &queue.name)?,
-        _ => Rows::managed(schema, &queue.name)?,
+        Place::Broker(_) => Rows::mutex(tables, &queue.name)?,
+        _ => Rows::managed(tables, &queue.name)?,
     };
-    Statements::new(schema, queue, rows)
+    Statements::new(tables, queue, rows)
 }
 
 /// The rows of a business table; `to_come` is its owner column if that is not there yet.

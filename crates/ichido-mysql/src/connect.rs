@@ -12,8 +12,9 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
+use ichido_sql::SqlStore;
 use sqlx::{
-    AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row, Transaction,
+    AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 use tokio::sync::{OnceCell, Semaphore};
@@ -139,13 +140,6 @@ impl MySql {
         MySql { business: pool(business, &shared, false), free, own: pool(own, &shared, true), shared }
     }
 
-    /// A short transaction of ichido's own.
-    pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::MySql>> {
-        // Before a connection is held: the first look at the queues needs its own.
-        self.queues().await?;
-        self.own.begin().await.map_err(|error| self.unreachable(error))
-    }
-
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
         address(&self.shared.options)
@@ -156,23 +150,7 @@ impl MySql {
         Error::Unreachable { address: self.address(), source: error.into() }
     }
 
-    /// The statements of a queue.
-    pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
-        let all = self.queues().await?;
-        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
-        all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
-    }
-
-    /// The statements of all queues, made at first use.
-    pub(crate) async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
-    }
-
-    async fn make_statements(&self) -> Result<&[Statements]> {
+    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
             // The second one is opened now too, before the workers take the last that the server admits.
@@ -183,7 +161,7 @@ impl MySql {
             self.shared.schema.check(&mut connection).await?;
             let mut made = Vec::new();
             for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut connection, &self.shared.schema, queue).await?);
+                made.push(crate::catalog::look(&mut connection, &self.shared.schema.tables, queue).await?);
             }
             ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)

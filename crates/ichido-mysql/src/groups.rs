@@ -5,14 +5,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{Delivery, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads};
+use ichido_sql::{Conditions, Heads, Kind, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     MySql, fault,
     messages::key,
-    schema::Schema,
-    statements::{Kind, Rows, Statements, order},
+    statements::{Rows, Statements, order},
 };
 
 /// How the groups of a queue are claimed.
@@ -30,12 +29,12 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(schema: &Schema, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
+    pub(crate) fn new(tables: &Tables, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
         let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
         let message = rows.message(if rows.kind == Kind::Table { "?" } else { "" })?;
         Ok(Some(Groups {
-            look: look(schema, rows, conditions, group)?.into(),
+            look: look(tables, rows, conditions, group)?.into(),
             there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
             lock: format!("select {message} from {table} t where t.{owner} is null and {new} and ").into(),
             all: rows.mapping.all_grouped,
@@ -45,7 +44,7 @@ impl Groups {
 }
 
 /// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
-fn look(schema: &Schema, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
+fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
     let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
     let column = rows.column(group)?;
     let head = |column: &str| {
@@ -72,7 +71,7 @@ fn look(schema: &Schema, rows: &Rows, conditions: &Conditions, group: &str) -> R
             .join(", "),
         text = rows.group_out()?,
         head = rows.each_key(" and ", |key| format!("t.{} = ({})", key.quoted, head(&key.quoted))),
-        held = schema.group,
+        held = tables.group,
     ))
 }
 
@@ -137,7 +136,7 @@ impl MySql {
         let places = vec!["?"; found.len()].join(", ");
         let held = format!(
             "select convert(group_key using utf8mb4) from {} where queue = ? and group_key in ({places})",
-            self.shared.schema.group
+            self.shared.schema.tables.group
         );
         let mut held = sqlx::query(AssertSqlSafe(held)).bind(&*queue.queue);
         for delivery in found {
@@ -159,7 +158,7 @@ impl MySql {
             return Ok(true);
         }
         let places = vec!["(?, ?, ?)"; found.len()].join(", ");
-        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.schema.group);
+        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.schema.tables.group);
         let mut hold = sqlx::query(AssertSqlSafe(hold));
         for delivery in found {
             let group = group_of(delivery).map(String::as_bytes);
@@ -169,63 +168,6 @@ impl MySql {
             Err(error) if fault::is_unique(&error) => Ok(false),
             done => Ok(done.map(|_| true)?),
         }
-    }
-
-    /// A group is free again.
-    pub(crate) async fn free_group(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        owner: ProcessId,
-        group: Option<&String>,
-    ) -> Result<(), sqlx::Error> {
-        let Some(group) = group else { return Ok(()) };
-        let free = format!("delete from {} where queue = ? and group_key = ? and owner = ?", self.shared.schema.group);
-        let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(group.as_bytes());
-        free.bind(owner.to_string()).execute(tx).await.map(|_| ())
-    }
-
-    /// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
-    pub(crate) async fn free_all_groups(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        owner: ProcessId,
-    ) -> Result<()> {
-        let free = format!("delete from {} where queue = ? and owner = ?", self.shared.schema.group);
-        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
-        Ok(())
-    }
-
-    /// A message that has failed goes on holding its group.
-    pub(crate) async fn hold_group(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        owner: ProcessId,
-        group: Option<&String>,
-        key: &Key,
-    ) -> Result<()> {
-        let Some(group) = group else { return Ok(()) };
-        let hold = format!(
-            "update {} set owner = ?, `key` = ? where queue = ? and group_key = ? and owner = ?",
-            self.shared.schema.group
-        );
-        let hold = sqlx::query(AssertSqlSafe(hold)).bind(ProcessId::NOBODY.to_string());
-        let hold = hold.bind(key.to_string().into_bytes()).bind(&*queue.queue).bind(group.as_bytes());
-        hold.bind(owner.to_string()).execute(tx).await?;
-        Ok(())
-    }
-
-    /// What a failed message held is free again: an operator has decided about it, or it is gone.
-    pub(crate) async fn free_failed(&self, tx: &mut MySqlConnection, queue: &Statements, key: &[u8]) -> Result<()> {
-        if queue.groups.is_none() {
-            return Ok(());
-        }
-        let free = format!("delete from {} where queue = ? and owner = ? and `key` = ?", self.shared.schema.group);
-        let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(ProcessId::NOBODY.to_string());
-        free.bind(key).execute(tx).await?;
-        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back. Whoever inserts
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
-use ichido::{Delivery, Key, Result, broker::Found, message::GuardBy, process::Retention, store::ProcessId};
-use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
+use ichido::{Delivery, Key, Result, broker::Found, store::ProcessId};
+use ichido_sql::{SqlStore, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, fault, mutex::is_locked, statements::Statements, transaction::Tx};
@@ -20,13 +20,6 @@ enum Entry {
     Busy,
     /// It is done, with this hash.
     Done(Vec<u8>),
-}
-
-impl Statements {
-    /// Is this queue guarded by the inbox?
-    pub(crate) fn has_inbox(&self) -> bool {
-        self.mutex.as_ref().is_some_and(|mutex| mutex.rules.by == GuardBy::Inbox)
-    }
 }
 
 impl MySql {
@@ -49,7 +42,7 @@ impl MySql {
     }
 
     async fn try_enter(&self, tx: &mut MySqlConnection, queue: &Statements, id: &str, hash: &[u8]) -> Result<Entry> {
-        let inbox = &self.shared.schema.inbox;
+        let inbox = &self.shared.schema.tables.inbox;
         if !self.is_mariadb(&mut *tx).await? {
             let look = format!("select 1 from {inbox} where id = ? for update nowait");
             match sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).execute(&mut *tx).await {
@@ -69,7 +62,7 @@ impl MySql {
 
     /// The id is there, and shared with us since the insert found it. What is not done is taken over.
     async fn look_in(&self, tx: &mut MySqlConnection, id: &str, hash: &[u8]) -> Result<Entry> {
-        let inbox = &self.shared.schema.inbox;
+        let inbox = &self.shared.schema.tables.inbox;
         let look = format!("select hash, done_at is not null from {inbox} where id = ? lock in share mode");
         let there = sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).fetch_optional(&mut *tx).await?;
         let Some(there) = there else { return Ok(Entry::Busy) };
@@ -95,7 +88,7 @@ impl MySql {
     /// Takes ids out again that this transaction has put there. Until it ends nobody else can put them there.
     async fn leave_inbox(&self, tx: &mut MySqlConnection, ids: &[&str]) -> Result<()> {
         if !ids.is_empty() {
-            let leave = format!("delete from {} where id in ({})", self.shared.schema.inbox, places(ids));
+            let leave = format!("delete from {} where id in ({})", self.shared.schema.tables.inbox, places(ids));
             bind_ids(sqlx::query(AssertSqlSafe(leave)), ids).execute(tx).await?;
         }
         Ok(())
@@ -116,7 +109,7 @@ impl MySql {
     }
 
     /// The row that a message is put aside with; false if it has another owner. Who has only locked the message may have to make it.
-    pub(crate) async fn set_aside(
+    pub(crate) async fn set_row_aside(
         &self,
         tx: &mut MySqlConnection,
         queue: &Statements,
@@ -130,7 +123,7 @@ impl MySql {
         if changed == 1 || owner.is_some() {
             return Ok(changed == 1);
         }
-        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.schema.mutex);
+        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.schema.tables.mutex);
         let row = sqlx::query(AssertSqlSafe(row)).bind(id(delivery)).bind(&*queue.queue).bind(&nobody);
         match row.execute(tx).await {
             Err(error) if fault::is_unique(&error) => Ok(false),
@@ -166,7 +159,7 @@ impl MySql {
         }
         let pass = format!(
             "update {} set done_at = utc_timestamp(6) where done_at is null and id in ({places})",
-            self.shared.schema.inbox
+            self.shared.schema.tables.inbox
         );
         let pass = bind_ids(sqlx::query(AssertSqlSafe(pass)), &ids).execute(&mut *tx.inner).await?;
         Ok(pass.rows_affected() == all)
@@ -175,8 +168,10 @@ impl MySql {
     /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
     pub(crate) async fn is_missing(&self, key: &Key) -> Result<bool> {
         let mut tx = self.begin_own().await?;
-        let done =
-            format!("select done_at is not null from {} where id = ? lock in share mode", self.shared.schema.inbox);
+        let done = format!(
+            "select done_at is not null from {} where id = ? lock in share mode",
+            self.shared.schema.tables.inbox
+        );
         let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes()).fetch_optional(&mut *tx).await?;
         let done = done.map(|row| row.try_get::<i64, _>(0)).transpose()?;
         tx.rollback().await?;
@@ -210,7 +205,7 @@ impl MySql {
             // No insert that ignores what is there: it would wait for who has the row locked.
             let make = format!(
                 "insert into {mutex} (id, queue) select ?, ? from (select 1) one where not exists (select 1 from {mutex} where id = ?)",
-                mutex = self.shared.schema.mutex
+                mutex = self.shared.schema.tables.mutex
             );
             sqlx::query(AssertSqlSafe(make)).bind(*id).bind(&*queue.queue).bind(*id).execute(&mut *tx).await?;
         }
@@ -234,64 +229,6 @@ impl MySql {
             Err(error) if !is_locked(&error) => Err(error.into()),
             _ => Ok(()),
         }
-    }
-
-    /// What a discarded message said, as far as it is kept: no copy of it may pass the inbox later. None if there is no inbox.
-    pub(crate) async fn kept_hash(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        key: &Key,
-    ) -> Result<Option<Vec<u8>>> {
-        if !queue.has_inbox() {
-            return Ok(None);
-        }
-        let kept = format!("select payload from {} where mutex = ?", self.shared.schema.outbox);
-        let kept = sqlx::query(AssertSqlSafe(kept)).bind(&key.columns()[0]).fetch_optional(tx).await?;
-        let payload: Option<Vec<u8>> = kept.map(|row| row.try_get(0)).transpose()?;
-        Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
-    }
-
-    /// The message counts as done.
-    pub(crate) async fn shut(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        key: &Key,
-        hash: Vec<u8>,
-    ) -> Result<()> {
-        let shut = format!(
-            "insert into {inbox} (id, queue, hash, done_at) values (?, ?, ?, utc_timestamp(6)) on duplicate key update \
-             hash = if(done_at is null, values(hash), hash), done_at = coalesce(done_at, values(done_at))",
-            inbox = self.shared.schema.inbox
-        );
-        let shut = sqlx::query(AssertSqlSafe(shut)).bind(&key.columns()[0]).bind(&*queue.queue).bind(hash);
-        shut.execute(tx).await?;
-        Ok(())
-    }
-
-    /// Forgets ids of messages that were done long ago, some at a time.
-    pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
-        let inbox = &self.shared.schema.inbox;
-        let old = format!("from {inbox} where done_at < utc_timestamp(6) - interval ? microsecond");
-        let age = ichido::message::wait_ms(retention.inbox).saturating_mul(1000);
-        let look = format!("select 1 {old} limit 1");
-        if sqlx::query(AssertSqlSafe(look)).bind(age).fetch_optional(&self.own).await?.is_none() {
-            return Ok(());
-        }
-        let mut tx = self.begin_own().await?;
-        let some = format!("select id {old} order by done_at limit {NOTES_AT_A_TIME} for update skip locked");
-        let some = sqlx::query(AssertSqlSafe(some)).bind(age).fetch_all(&mut *tx).await?;
-        if !some.is_empty() {
-            let forget = format!("delete from {inbox} where id in ({})", places(&some));
-            let mut forget = sqlx::query(AssertSqlSafe(forget));
-            for row in &some {
-                forget = forget.bind(row.try_get::<Vec<u8>, _>(0)?);
-            }
-            forget.execute(&mut *tx).await?;
-        }
-        tx.commit().await?;
-        Ok(())
     }
 }
 

@@ -4,77 +4,16 @@ use std::time::Duration;
 
 use ichido::{
     Inspect, MessageId, Operate, Result,
-    broker::{MutexFilter, MutexRow, Orphan},
-    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
-    process::{Flag, RequestState},
-    stat::StatRow,
-    store::{MigrateOptions, Migration, ProcessId},
+    inspect::Statement,
+    store::{MigrateOptions, Migration},
 };
+use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{
-    MySql,
-    parked::UTC,
-    statements::{Kind, Statements},
-};
+use crate::{MySql, statements::Statements};
 
 impl Inspect for MySql {
-    async fn overview(&self) -> Result<Overview> {
-        let mut queues = Vec::new();
-        for queue in self.queues().await? {
-            let rows = sqlx::query(AssertSqlSafe(queue.counts.clone())).fetch_one(&self.own).await?;
-            let parked = format!(
-                "select cast(coalesce(sum(state = 'waiting'), 0) as signed), cast(coalesce(sum(state = 'dead'), 0) as signed), \
-                 (select count(*) from {} where queue = ? and owner = '{}') from {} where queue = ?",
-                self.shared.schema.group,
-                ProcessId::NOBODY,
-                self.shared.schema.parked
-            );
-            let parked = sqlx::query(AssertSqlSafe(parked)).bind(&*queue.queue).bind(&*queue.queue);
-            let parked = parked.fetch_one(&self.own).await?;
-            queues.push(QueueCounts {
-                queue: queue.queue.to_string(),
-                ready: rows.try_get(0)?,
-                claimed: rows.try_get(1)?,
-                waiting: parked.try_get(0)?,
-                failed: parked.try_get(1)?,
-                oldest_seconds: rows.try_get(2)?,
-                recent: rows.try_get(3)?,
-                held_groups: parked.try_get(2)?,
-                outbox: self.outbox_of(queue).await?,
-            });
-        }
-        Ok(Overview::new(queues, self.process_states().await?, self.request_states().await?))
-    }
-
-    async fn stats(&self, last: Duration) -> Result<Vec<StatRow>> {
-        self.read_stats(last).await
-    }
-
-    async fn requests(&self) -> Result<Vec<RequestState>> {
-        self.request_states().await
-    }
-
-    async fn parked(&self, filter: &ParkedFilter) -> Result<Vec<Parked>> {
-        self.queues().await?;
-        let states = if filter.waiting { "'dead', 'waiting'" } else { "'dead'" };
-        let parked = format!(
-            "select queue, convert(`key` using utf8mb4), state, cast(attempts as signed), date_format(due_at, {UTC}), date_format(parked_at, {UTC}), history \
-             from {} where state in ({states}) and (? is null or queue = ?) and (? is null or `key` = ?) \
-             and parked_at <= utc_timestamp(6) - interval ? microsecond order by parked_at limit ?",
-            self.shared.schema.parked
-        );
-        let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
-        let key = filter.id.as_ref().map(|id| id.key.to_string().into_bytes());
-        let parked = sqlx::query(AssertSqlSafe(parked)).bind(&queue).bind(&queue).bind(&key).bind(&key);
-        let parked = parked.bind(filter.older_ms() * 1000).bind(filter.rows()).fetch_all(&self.own).await?;
-        let read = |row: &sqlx::mysql::MySqlRow| {
-            let id = format!("{}/{}", row.try_get::<String, _>(0)?, row.try_get::<String, _>(1)?);
-            let (state, history): (String, String) = (row.try_get(2)?, row.try_get(6)?);
-            Ok(Parked::new(id, &state, row.try_get(3)?, row.try_get(4)?, row.try_get(5)?, &history))
-        };
-        Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
-    }
+    ichido_sql::inspect!();
 
     async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
         let queue = self.queue(&id.queue).await?;
@@ -122,21 +61,13 @@ impl Inspect for MySql {
         }
         let oldest = self.oldest_snapshot().await?;
         warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));
-        warnings.extend(self.long_messages(lease).await?);
+        warnings.extend(verbs::inspect::long_messages(self, lease).await?);
         Ok(warnings)
     }
 
     async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
         let rows = &self.queue(queue).await?.rows;
         Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
-    }
-
-    async fn mutexes(&self, queue: &str, which: MutexFilter<'_>) -> Result<Vec<MutexRow>> {
-        self.mutexes_of(queue, which).await
-    }
-
-    async fn orphans(&self, queue: &str) -> Result<Vec<Orphan>> {
-        self.orphans_of(queue).await
     }
 }
 
@@ -161,13 +92,6 @@ impl MySql {
         }
     }
 
-    async fn long_messages(&self, lease: Duration) -> Result<Vec<String>> {
-        let long = format!("select queue, longest_us from {} order by queue", self.shared.schema.longest);
-        let long = sqlx::query(AssertSqlSafe(long)).fetch_all(&self.own).await?;
-        let read = |row: &sqlx::mysql::MySqlRow| Ok((row.try_get(0)?, row.try_get(1)?));
-        Ok(ichido_sql::long_messages(long.iter().map(read).collect::<Result<_>>()?, lease))
-    }
-
     /// A snapshot that is held open keeps every old version of a row alive. The session and its age in seconds,
     /// for whoever may see other sessions.
     async fn oldest_snapshot(&self) -> Result<Option<(String, i64)>> {
@@ -185,26 +109,6 @@ impl MySql {
             }
         }
     }
-
-    async fn process_states(&self) -> Result<Vec<ProcessState>> {
-        let states = format!(
-            "select id, request_id, host, pid, timestampdiff(second, started_at, utc_timestamp(6)), \
-             cast(heartbeat_at > utc_timestamp(6) - interval lease_us microsecond as signed) from {} order by started_at",
-            self.shared.schema.process
-        );
-        let states = sqlx::query(AssertSqlSafe(states)).fetch_all(&self.own).await?;
-        let read = |row: &sqlx::mysql::MySqlRow| {
-            Ok(ProcessState {
-                id: row.try_get(0)?,
-                request_id: row.try_get(1)?,
-                host: row.try_get(2)?,
-                pid: row.try_get(3)?,
-                age_seconds: row.try_get(4)?,
-                alive: row.try_get::<i64, _>(5)? == 1,
-            })
-        };
-        states.iter().map(read).collect()
-    }
 }
 
 impl Operate for MySql {
@@ -216,21 +120,7 @@ impl Operate for MySql {
         self.pending_schema().await
     }
 
-    async fn retry(&self, id: &MessageId) -> Result<bool> {
-        self.retry_message(id).await
-    }
-
-    async fn discard(&self, id: &MessageId) -> Result<bool> {
-        self.discard_message(id).await
-    }
-
-    async fn give_back(&self, queue: &str, orphan: &Orphan) -> Result<bool> {
-        self.give_back_orphan(queue, orphan).await
-    }
-
-    async fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
-        self.write_flag(request_id, flag, on).await
-    }
+    ichido_sql::operate!();
 }
 
 #[cfg(test)]

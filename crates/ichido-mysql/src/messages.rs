@@ -1,20 +1,16 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming and releasing is done here; `sending` writes the rows of what is sent, `parked`
-//! those of what is put aside.
+//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
+//! others are those of all stores.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::time::Instant;
 
 use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
-    store::{Failure, ProcessId, Queues, Registration},
+    store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
+use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
-use crate::{
-    MySql,
-    sending::send_rows,
-    statements::{Kind, Statements},
-};
+use crate::{MySql, sending::send_rows, statements::Statements};
 
 /// One process that claims from one queue.
 struct Claimer<'a> {
@@ -75,65 +71,7 @@ impl Queues for MySql {
         self.deliveries(&mut connection, queue, process, &own).await
     }
 
-    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
-        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
-            let mut tx = self.begin_own().await?;
-            self.free(&mut tx, self.queue(queue).await?, owner, &freed).await?;
-            tx.commit().await?;
-        }
-        Ok(())
-    }
-
-    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        let mut tx = self.begin_own().await?;
-        if !self.park_in(&mut tx, delivery, failure).await? {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
-    async fn return_due(&self, by: &Registration) -> Result<u64> {
-        let due = format!(
-            "select distinct queue from {} where state = 'waiting' and due_at <= utc_timestamp(6)",
-            self.shared.schema.parked
-        );
-        let due = sqlx::query(AssertSqlSafe(due)).fetch_all(&self.own).await?;
-        let mut returned = 0;
-        for row in due {
-            let queue: String = row.try_get(0)?;
-            if by.queues.contains_key(queue.as_str()) {
-                returned += self.return_due_of(self.queue(&queue).await?).await?;
-            }
-        }
-        Ok(returned)
-    }
-
-    async fn tidy(&self, by: &Registration) -> Result<()> {
-        for queue in by.queues.keys() {
-            self.tidy_queue(self.queue(queue).await?).await?;
-        }
-        Ok(())
-    }
-
-    /// One statement: it sees all of them at the same moment.
-    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = format!("select {}", looks.join(", "));
-        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.own).await?;
-        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<i64, _>(at)? != 0))
-    }
-
-    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
-        self.claimable(queue).await.map(Some)
-    }
+    ichido_sql::queues!();
 }
 
 impl MySql {
@@ -179,7 +117,7 @@ impl MySql {
         let there = queue.groups.as_ref().map_or("0", |groups| &groups.there);
         let alive = format!(
             "select {there} from {} where id = ? and heartbeat_at > utc_timestamp(6) - interval lease_us microsecond lock in share mode",
-            self.shared.schema.process
+            self.shared.schema.tables.process
         );
         let alive = sqlx::query(AssertSqlSafe(alive)).bind(process.to_string()).fetch_optional(&mut *tx).await?;
         let Some(alive) = alive else {
@@ -221,7 +159,7 @@ impl MySql {
         rows: &[MySqlRow],
     ) -> Result<Vec<Delivery>> {
         let messages: Vec<_> = rows.iter().map(|row| message(queue, row)).collect::<Result<_>>()?;
-        let past = self.past(connection, queue, &messages).await?;
+        let past = verbs::queues::past(self, Some(connection), queue, &messages).await?;
         let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
             let delivery =
@@ -229,62 +167,6 @@ impl MySql {
             Ok(delivery.after(row.try_get("ichido_waited")?))
         });
         deliveries.collect()
-    }
-
-    /// What is known about these messages, by key.
-    async fn past(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &Statements,
-        messages: &[Message],
-    ) -> Result<BTreeMap<String, Past>> {
-        if messages.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let places = vec!["?"; messages.len()].join(", ");
-        let known = format!(
-            "select convert(`key` using utf8mb4), attempts, suspect, state from {} where queue = ? and `key` in ({places})",
-            self.shared.schema.parked
-        );
-        let mut known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
-        for message in messages {
-            known = known.bind(message.key.to_string().into_bytes());
-        }
-        let known = known.fetch_all(connection).await?;
-        let past = known.iter().map(|row| {
-            let (attempts, suspect): (i32, i8) = (row.try_get(1)?, row.try_get(2)?);
-            Ok((row.try_get(0)?, Past::new(row.try_get(3)?, attempts.unsigned_abs(), suspect != 0)))
-        });
-        past.collect()
-    }
-
-    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
-        let queue = self.queue(queue).await?;
-        let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.own).await?;
-        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-
-    /// Frees these messages of an owner, and the groups that they hold.
-    pub(crate) async fn free(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        owner: ProcessId,
-        freed: &[Owned],
-    ) -> Result<()> {
-        if freed.is_empty() {
-            return Ok(());
-        }
-        let release = queue.of_many(&queue.release, freed.len(), "");
-        let mut release = sqlx::query(AssertSqlSafe(release)).bind(owner.to_string());
-        for column in freed.iter().flat_map(|owned| owned.key.columns()) {
-            release = release.bind(column);
-        }
-        release.execute(&mut *tx).await?;
-        for owned in freed {
-            self.free_group(tx, queue, owner, owned.group.as_ref()).await?;
-        }
-        Ok(())
     }
 }
 

@@ -7,17 +7,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Guarded, Key, Queue, Result,
+    Delivery, Key, Queue, Result,
     broker::{Found, Guard},
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::Past;
+use ichido_sql::{Past, SqlStore, Tables, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     MySql, Tx, fault, quote,
-    schema::Schema,
     statements::{Rows, Statements},
 };
 
@@ -26,7 +25,6 @@ const LOCKED: [u16; 2] = [1205, 3572];
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
-    pub(crate) rules: Guarded,
     /// Locks a row; the parameters are the key of its parked row, which is only read, and the id.
     pub(crate) lock: Arc<str>,
     /// Locks rows that are free or the process's own; [`Statements::of_many`] completes it, as the next two.
@@ -36,12 +34,11 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: &Rows, rules: &Guarded) -> Result<Self> {
-        let (by_key, parked, queue) = (rows.by_key(), &schema.parked, quote::literal(&queue.name)?);
+    pub(crate) fn new(tables: &Tables, queue: &Queue, rows: &Rows) -> Result<Self> {
+        let (by_key, parked, queue) = (rows.by_key(), &tables.parked, quote::literal(&queue.name)?);
         let known = "concat_ws(' ', p.state, p.attempts, p.suspect)";
         let free = "(t.owner is null or t.owner = ?)";
         Ok(Mutex {
-            rules: rules.clone(),
             lock: format!(
                 "select cast(t.id as char), t.owner, (select {known} from {parked} p where p.queue = {queue} and p.`key` = ?) \
                  from {by_key} where t.id = ? and t.queue = {queue} for update nowait"
@@ -64,8 +61,8 @@ impl Statements {
 impl Mutexes for MySql {
     async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
-        let rules = queue.mutex()?.rules.clone();
-        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
+        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
@@ -96,16 +93,6 @@ impl Mutexes for MySql {
 }
 
 impl MySql {
-    /// The name of this database.
-    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
-        let read = || async {
-            let origin = format!("select id from {}", self.shared.schema.origin);
-            let row = sqlx::query(AssertSqlSafe(origin)).fetch_one(&self.own).await?;
-            Ok::<_, Error>(Arc::from(row.try_get::<String, _>(0)?))
-        };
-        self.shared.origin.get_or_try_init(read).await.cloned()
-    }
-
     pub(crate) async fn lock_in(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<Found> {
         let queue = self.queue(&delivery.message.queue).await?;
         let key = &delivery.message.key;
@@ -134,17 +121,6 @@ impl MySql {
             }
             found => Ok(found),
         }
-    }
-
-    /// Is the row there and free? It is locked then until the transaction ends.
-    pub(crate) async fn is_unowned(&self, tx: &mut MySqlConnection, queue: &Statements, key: &Key) -> Result<bool> {
-        let id = &key.columns()[0];
-        let free = format!(
-            "select cast(t.id as char) from {} where t.id = ? and t.queue = ? and t.owner is null for update skip locked",
-            queue.rows.by_key()
-        );
-        let free = sqlx::query(AssertSqlSafe(free)).bind(id).bind(&*queue.queue).fetch_optional(tx).await?;
-        Ok(free.map(|row| row.try_get::<String, _>(0)).transpose()?.is_some_and(|found| found == *id))
     }
 
     /// Marks rows that are there.
@@ -195,7 +171,7 @@ impl MySql {
         let places = vec!["?"; keys.len()].join(", ");
         let known = format!(
             "select convert(`key` using utf8mb4), concat_ws(' ', state, attempts, suspect) from {} where queue = ? and `key` in ({places})",
-            self.shared.schema.parked
+            self.shared.schema.tables.parked
         );
         let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
         let known = keys.iter().fold(known, |known, key| known.bind(key.to_string().into_bytes()));
@@ -209,8 +185,12 @@ impl MySql {
     }
 
     /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
-    pub(crate) async fn is_free(&self, tx: &mut MySqlConnection, delivery: &Delivery) -> Result<bool> {
-        let queue = self.queue(&delivery.message.queue).await?;
+    pub(crate) async fn is_row_free(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+    ) -> Result<bool> {
         match self.lock_in(&mut *tx, delivery).await? {
             Found::Free(_) | Found::Nothing if queue.has_inbox() => self.may_set_aside(tx, queue, delivery).await,
             found => Ok(matches!(found, Found::Free(_))),

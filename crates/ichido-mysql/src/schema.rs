@@ -2,7 +2,7 @@
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
 use ichido::{Result, store::Version};
-use ichido_sql::Migrations;
+use ichido_sql::{Migrations, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{connect::setup_error, quote};
@@ -23,52 +23,13 @@ static VERSIONS: [Version; 6] = [
 /// Where ichido's own tables are.
 pub(crate) struct Schema {
     name: Option<String>,
-    pub(crate) process: String,
-    pub(crate) process_queue: String,
-    pub(crate) process_request: String,
-    pub(crate) request: String,
-    pub(crate) message: String,
-    pub(crate) parked: String,
-    pub(crate) audit: String,
-    pub(crate) longest: String,
-    pub(crate) group: String,
-    pub(crate) files: String,
-    pub(crate) stat: String,
-    pub(crate) origin: String,
-    pub(crate) mutex: String,
-    pub(crate) outbox: String,
-    pub(crate) inbox: String,
-    pub(crate) relay: String,
-    version: String,
+    pub(crate) tables: Tables,
 }
 
 impl Schema {
     pub(crate) fn new(schema: Option<&str>) -> Result<Self> {
         let name = schema.map(quote::name).transpose()?;
-        let table = |table: &str| match &name {
-            Some(schema) => format!("{schema}.{table}"),
-            None => table.to_owned(),
-        };
-        Ok(Schema {
-            process: table("ichido_process"),
-            process_queue: table("ichido_process_queue"),
-            process_request: table("ichido_process_request"),
-            request: table("ichido_request"),
-            message: table("ichido_message"),
-            parked: table("ichido_parked"),
-            audit: table("ichido_audit"),
-            longest: table("ichido_longest"),
-            group: table("ichido_group"),
-            files: table("ichido_files"),
-            stat: table("ichido_stat"),
-            origin: table("ichido_origin"),
-            mutex: table("ichido_mutex"),
-            outbox: table("ichido_outbox"),
-            inbox: table("ichido_inbox"),
-            relay: table("ichido_relay"),
-            version: table("ichido_schema"),
-            name,
-        })
+        Ok(Schema { tables: Tables::new(name.as_deref()), name })
     }
 
     /// Refuses a schema that is missing, too old or too new for this binary.
@@ -84,7 +45,7 @@ impl Schema {
         if there.try_get::<i64, _>(0)? == 0 {
             return Ok((0, 0));
         }
-        let newest = format!("select version, oldest from {} order by version desc limit 1", self.version);
+        let newest = format!("select version, oldest from {} order by version desc limit 1", self.tables.schema);
         let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
         let Some(row) = newest else { return Ok((0, 0)) };
         Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
@@ -92,7 +53,7 @@ impl Schema {
 
     /// The way to the newest version. Its statements name tables without their schema: who runs them says which it is.
     pub(crate) fn migrations(&self) -> Migrations {
-        let version = &self.version;
+        let version = &self.tables.schema;
         let (mut session, mut table) = (vec!["set session lock_wait_timeout = 1".to_owned()], Vec::new());
         if let Some(schema) = &self.name {
             session.push(format!("create database if not exists {schema}"));

@@ -50,7 +50,7 @@ impl MySql {
         let places = vec!["(?, ?, ?, ?, ?, ?)"; messages.len()].join(", ");
         let insert = format!(
             "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
-            self.shared.schema.message
+            self.shared.schema.tables.message
         );
         let mut insert = sqlx::query(AssertSqlSafe(insert));
         for message in messages {
@@ -81,8 +81,10 @@ impl MySql {
         message: &NewMessage,
         unique: &str,
     ) -> Result<Sent> {
-        let first =
-            format!("select cast(id as char) from {} where queue = ? and unique_key = ?", self.shared.schema.message);
+        let first = format!(
+            "select cast(id as char) from {} where queue = ? and unique_key = ?",
+            self.shared.schema.tables.message
+        );
         // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
         for lock in ["", " lock in share mode"].into_iter().cycle().take(ichido_sql::UNIQUE_TRIES as usize) {
             let first = sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue);
@@ -110,7 +112,7 @@ impl MySql {
              coalesce(date_add('1970-01-01', interval ? microsecond), date_add(utc_timestamp(6), interval ? microsecond)), utc_timestamp(6), '[]') \
              on duplicate key update state = 'waiting', attempts = 0, suspect = 0, due_at = values(due_at), \
              parked_at = values(parked_at), history = '[]'",
-            self.shared.schema.parked
+            self.shared.schema.tables.parked
         );
         let (after, at) = due.millis();
         let microseconds = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1000));

@@ -5,18 +5,18 @@
 //! last. Each statement carries `(key, owner, still unprocessed)`. Where many rows are meant, [`Statements::of_many`] writes
 //! their keys one by one, so that rows are locked by primary key.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use ichido::{
-    Key, Queue, Result,
+    Queue, Result,
     inspect::MOST_COUNTED,
     message::{FieldKind, Kinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, LowerBound, Mapping};
+use ichido_sql::{Conditions, Kind, LowerBound, MOST_OWNERS, Mapping, SqlQueue, Tables};
 use sqlx::{Row, mysql::MySqlRow};
 
-use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
+use crate::{groups::Groups, mutex::Mutex, quote};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -179,43 +179,32 @@ pub(crate) struct Rows {
     pub(crate) kind: Kind,
 }
 
-/// Whose rows they are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The user's.
-    Table,
-    /// Ichido's own messages.
-    Managed,
-    /// The mutexes of messages that a broker carries.
-    Mutex,
-}
-
 impl Rows {
     /// The rows of a managed queue.
-    pub(crate) fn managed(schema: &Schema, queue: &str) -> Result<Self> {
+    pub(crate) fn managed(tables: &Tables, queue: &str) -> Result<Self> {
         Ok(Rows {
-            table: schema.message.clone(),
+            table: tables.message.clone(),
             columns: Vec::new(),
             mapping: Mapping::managed(queue),
             key: vec![Column::plain("id", "bigint")?],
             owner: Column::plain("owner", "char")?,
             place: format!("managed:{queue}"),
             identity: format!("managed:{queue}"),
-            outbox: schema.outbox.clone(),
+            outbox: tables.outbox.clone(),
             kind: Kind::Managed,
         })
     }
 
     /// The mutex rows of a broker's queue.
-    pub(crate) fn mutex(schema: &Schema, queue: &str) -> Result<Self> {
+    pub(crate) fn mutex(tables: &Tables, queue: &str) -> Result<Self> {
         Ok(Rows {
-            table: schema.mutex.clone(),
+            table: tables.mutex.clone(),
             mapping: Mapping::mutex(queue),
             key: vec![Column::plain("id", "varchar")?],
             place: format!("mutex:{queue}"),
             identity: format!("mutex:{queue}"),
             kind: Kind::Mutex,
-            ..Rows::managed(schema, queue)?
+            ..Rows::managed(tables, queue)?
         })
     }
 
@@ -309,10 +298,10 @@ impl Rows {
     }
 }
 
-/// The statements of one queue. Those about many rows end in `where `, and [`Statements::of_many`] completes them.
-pub(crate) struct Statements {
-    pub(crate) queue: Arc<str>,
-    pub(crate) payload_limit: usize,
+/// The statements of one queue: those of all stores, and those that only this one has. Those about many rows end in `where `, and
+/// [`Statements::of_many`] completes them.
+pub struct Statements {
+    pub(crate) shared: SqlQueue,
     pub(crate) kinds: Kinds,
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
@@ -326,111 +315,54 @@ pub(crate) struct Statements {
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) is_claimed: Arc<str>,
-    pub(crate) release: Arc<str>,
-    pub(crate) park_waiting: Arc<str>,
-    pub(crate) park_dead: Arc<str>,
-    pub(crate) owned: Arc<str>,
-    pub(crate) owns_any: Arc<str>,
-    pub(crate) waiting: Arc<str>,
-    pub(crate) return_due: Arc<str>,
-    pub(crate) revive: Arc<str>,
-    pub(crate) discard: Arc<str>,
-    pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
-    pub(crate) drained: Arc<str>,
-    pub(crate) backlog: Arc<str>,
-    pub(crate) counts: Arc<str>,
+}
+
+impl Deref for Statements {
+    type Target = SqlQueue;
+
+    fn deref(&self) -> &SqlQueue {
+        &self.shared
+    }
 }
 
 impl Statements {
-    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: Rows) -> Result<Self> {
+    pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let Conditions { new, failed, fail, revive, nobody, complete, .. } = &conditions;
-        let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
-        let (key, out) = (rows.key_is(), rows.key_out());
-        let literal = quote::literal(&queue.name)?;
-        let unpublished = if rows.kind == Kind::Mutex {
-            ichido_sql::none_unpublished(&schema.outbox, &literal)
-        } else {
-            String::new()
-        };
-        let mine = format!("t.{owner} = ? and {new}");
+        let Conditions { new, complete, .. } = &conditions;
+        let (table, owner, key) = (&rows.table, &rows.owner.quoted, rows.key_is());
         let (by_key, held) = (rows.by_key(), rows.held(new));
-        let waits = format!("t.{owner} = {nobody} and {new}");
-        let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
         let claimable = format!("t.{owner} is null and {new}");
+        // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
+        let door = match complete {
+            Some(set) => format!("update {by_key} set {set} where {held} and "),
+            None => format!("delete t from {by_key} where {held} and "),
+        };
+        let message = rows.message(&format!("t.{owner}"))?;
         Ok(Statements {
+            shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable, false)?.into(),
             pick_from: pick(&rows, &conditions, &claimable, true)?.into(),
             bound: LowerBound::default(),
-            groups: Groups::new(schema, &rows, &conditions)?,
-            mutex: match &queue.place {
-                Place::Broker(rules) => Some(Mutex::new(schema, queue, &rows, rules)?),
+            groups: Groups::new(tables, &rows, &conditions)?,
+            mutex: match queue.place {
+                Place::Broker(_) => Some(Mutex::new(tables, queue, &rows)?),
                 _ => None,
             },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
-            claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
-            // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
-            complete: match complete {
-                Some(set) => update(set).into(),
-                None => format!("delete t from {by_key} where {held} and {key}").into(),
-            },
-            complete_many: match complete {
-                Some(set) => format!("update {by_key} set {set} where {held} and ").into(),
-                None => format!("delete t from {by_key} where {held} and ").into(),
-            },
-            is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
-            release: format!("update {by_key} set {owner} = null where {mine} and ").into(),
-            park_waiting: update(&format!("{owner} = {nobody}")).into(),
-            park_dead: update(fail).into(),
-            owned: format!(
-                "select {out}, {} as ichido_group_key from {} where {mine} limit 500 for update skip locked",
-                rows.group_out()?,
-                rows.by_owner()
-            )
-            .into(),
-            owns_any: format!("select count(*) from (select 1 from {table} t where {mine} limit 1) o").into(),
-            waiting: format!("select {out} from {by_key} where {waits} and ").into(),
-            return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
-            revive: format!("update {by_key} set {revive} where {failed} and {key}").into(),
-            // A row of the user's own stays as it is, a message of ichido's own goes.
-            discard: if rows.kind == Kind::Table {
-                format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
-            } else {
-                format!("delete t from {by_key} where {failed} and {key}").into()
-            },
-            dead_or_new: format!(
-                "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
-            )
-            .into(),
+            claimed: format!("select {message} from {table} t where t.{owner} = ? and {new}").into(),
+            complete: format!("{door}{key}").into(),
+            complete_many: door.into(),
             payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
-            drained: format!(
-                "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-                 and not exists (select 1 from {parked} where queue = {literal} and state = 'waiting' and attempts > 0) {unpublished}",
-            )
-            .into(),
-            backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
-            )
-            .into(),
-            counts: counts(&rows, &conditions).into(),
-            queue: queue.name.clone(),
-            payload_limit: queue.payload_limit,
             kinds: rows.kinds(),
             rows,
         })
     }
 
     /// A statement about so many rows; the keys are bound column by column, row by row.
-    pub(crate) fn of_many(&self, statement: &Arc<str>, rows: usize, end: &str) -> String {
+    pub(crate) fn of_many(&self, statement: &str, rows: usize, end: &str) -> String {
         let keys = vec![format!("({})", self.rows.key_is()); rows];
         format!("{statement}({}){end}", keys.join(" or "))
-    }
-
-    /// Refuses a key that cannot be one of this queue's.
-    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.
@@ -459,6 +391,58 @@ impl Statements {
         });
         guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 })).chain(groups).collect()
     }
+}
+
+/// The statements of the verbs that all stores share.
+fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
+    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let (table, owner, by_key) = (&rows.table, &rows.owner.quoted, rows.by_key());
+    let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
+    let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
+    let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
+    let owners = |is: &str| {
+        format!(
+            "select {out}, cast(t.{owner} as char) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
+        )
+    };
+    Ok(SqlQueue {
+        kind: rows.kind,
+        place: rows.place.clone(),
+        key_columns: rows.key.len(),
+        grouped: rows.mapping.group.is_some(),
+        has_failed_value: rows.mapping.has_failed_value(),
+        rules: ichido_sql::rules_of(queue),
+        park_waiting: update(&format!("{owner} = {nobody}")).into(),
+        park_dead: update(fail).into(),
+        owned: format!(
+            "select {out}, {} from {} where {mine} limit 500 for update skip locked",
+            rows.group_out()?,
+            rows.by_owner()
+        )
+        .into(),
+        owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
+        release: format!("update {by_key} set {owner} = null where {mine} and ").into(),
+        waiting: format!("select {out} from {by_key} where {waits} and ").into(),
+        return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
+        revive: format!("update {by_key} set {revive} where {failed} and {key}").into(),
+        // A row of the user's own stays as it is, a message of ichido's own goes.
+        discard: if rows.kind == Kind::Table {
+            format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
+        } else {
+            format!("delete t from {by_key} where {failed} and {key}").into()
+        },
+        dead_or_new: format!(
+            "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
+        )
+        .into(),
+        is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
+        drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
+        backlog: ichido_sql::backlog(table, owner, conditions).into(),
+        counts: counts(rows, conditions).into(),
+        owners: [owners("<>").into(), owners("=").into()],
+        queue: queue.name.clone(),
+        payload_limit: queue.payload_limit,
+    })
 }
 
 /// The first claimable rows in claim order, locked; rows that others are claiming are skipped. Served by an index on

@@ -8,7 +8,7 @@ use ichido::{
     action::{Isolation, Terms},
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::by_claim;
+use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -55,7 +55,11 @@ impl Transactions for MySql {
 
     async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        if self.park_in(&mut tx.inner, delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
+        if verbs::parked::park_in(self, &mut tx.inner, delivery, failure).await? {
+            Ok(())
+        } else {
+            Err(Error::LostClaim)
+        }
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
@@ -74,11 +78,8 @@ impl Transactions for MySql {
             return self.is_missing(&delivery.message.key).await;
         }
         let mut tx = self.begin_own().await?;
-        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
-            probe = probe.bind(column);
-        }
-        let there = probe.fetch_optional(&mut *tx).await?.is_some();
+        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
+        let there = !MySql::fetch(&mut tx, probe).await?.is_empty();
         tx.rollback().await?;
         Ok(there)
     }
@@ -118,11 +119,12 @@ impl MySql {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {
-                let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.schema.parked);
+                let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.schema.tables.parked);
                 let key = delivery.message.key.to_string().into_bytes();
                 sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
             }
-            self.free_group(&mut tx.inner, queue, claim.owner, claim.group.as_ref()).await?;
+            let held = claim.group.clone().into_iter().collect();
+            verbs::groups::free(self, &mut tx.inner, queue, claim.owner, held).await?;
         }
         if queue.has_inbox() {
             return if self.pass_inbox(tx, queue, owner, some).await? { Ok(()) } else { Err(Error::LostClaim) };
@@ -150,10 +152,12 @@ fn isolation(isolation: Isolation) -> String {
     }
 }
 
-pub(crate) fn broken(error: sqlx::Error) -> Error {
-    if fault::number(&error) == Some(NO_SAVEPOINT) {
-        let how = "it ended before its completion: by the action, by DDL, or by an error that the action swallowed";
-        return Error::BrokenTransaction(how.into());
+pub(crate) fn broken(error: impl Into<Error>) -> Error {
+    match error.into() {
+        Error::Failed(cause) if cause.downcast_ref().and_then(fault::number) == Some(NO_SAVEPOINT) => {
+            let how = "it ended before its completion: by the action, by DDL, or by an error that the action swallowed";
+            Error::BrokenTransaction(how.into())
+        }
+        error => error,
     }
-    error.into()
 }

@@ -14,7 +14,7 @@ use crate::{
     Postgres,
     catalog::{self, full_name},
     connect::setup_error,
-    quote,
+    pooler, quote,
     statements::{self, Rows, Statements},
 };
 
@@ -91,7 +91,7 @@ impl Adopt for Postgres {
         let column = || statements::Column::new(table.owner.clone(), OWNER_KIND.into());
         let to_come = if owner_is_there { None } else { Some(column()?) };
         let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
-        let Statements { rows, look, .. } = Statements::new(&self.shared.schema, queue, rows)?;
+        let Statements { rows, look, .. } = Statements::new(&self.shared.schema.tables, queue, rows)?;
         // Before there is an owner column, every unprocessed row is one that nobody has.
         let ownerless = format!(" and t.{} is null", rows.owner.quoted);
         let look = if owner_is_there { look.to_string() } else { look.replacen(&ownerless, "", 1) };
@@ -117,7 +117,8 @@ impl Adopt for Postgres {
                 let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
                 sql.execute(&mut *connection).await.map_err(setup_error)?;
             } else {
-                let mut tx = self.begin_migration().await?;
+                let begun = self.own.begin(pooler::OWN).await;
+                let mut tx = begun.map_err(|error| self.unreachable(error))?;
                 sql.execute(&mut *tx).await.map_err(setup_error)?;
                 tx.commit().await?;
             }
@@ -131,7 +132,7 @@ const CONCURRENTLY: &str = "create index concurrently ";
 
 impl Postgres {
     async fn read_only(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        self.own.begin(crate::pooler::LOOK).await.map_err(|error| self.unreachable(error))
+        self.own.begin(pooler::LOOK).await.map_err(|error| self.unreachable(error))
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use ichido::{Error, Queue, Result, process::Bell, store::Database};
+use ichido_sql::SqlStore;
 use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -129,18 +130,6 @@ impl Postgres {
         Postgres { business: Sessions::new(pool(business, &GUARDED)), free, own: pool(own, &PLAIN), shared }
     }
 
-    /// A short transaction of ichido's own, whatever isolation the server has as its default.
-    pub(crate) async fn begin_own(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        // Before a connection is held: the first look at the queues needs its own.
-        self.queues().await?;
-        self.begin_migration().await
-    }
-
-    /// The same, before there are tables to look at.
-    pub(crate) async fn begin_migration(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        self.own.begin(pooler::OWN).await.map_err(|error| self.unreachable(error))
-    }
-
     /// A short transaction that only reads.
     pub(crate) async fn begin_look(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
         self.own.begin(pooler::LOOK).await.map_err(|error| self.unreachable(error))
@@ -166,23 +155,7 @@ impl Postgres {
         Error::Unreachable { address: self.address(), source: error.into() }
     }
 
-    /// The statements of a queue.
-    pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
-        let all = self.queues().await?;
-        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
-        all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
-    }
-
-    /// The statements of all queues, made at first use.
-    pub(crate) async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
-    }
-
-    async fn make_statements(&self) -> Result<&[Statements]> {
+    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut look = self.begin_look().await?;
             // The second one is opened now too, before the workers take the last that the server admits.
@@ -192,7 +165,7 @@ impl Postgres {
             self.shared.schema.check(&mut look).await?;
             let mut made = Vec::new();
             for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut look, &self.shared.schema, queue).await?);
+                made.push(crate::catalog::look(&mut look, &self.shared.schema.tables, queue).await?);
             }
             ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)

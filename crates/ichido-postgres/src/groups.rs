@@ -4,15 +4,14 @@
 
 use std::sync::Arc;
 
-use ichido::{Delivery, Error, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads};
+use ichido::{Delivery, Error, Result, store::ProcessId};
+use ichido_sql::{Conditions, Heads, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
     Postgres,
     messages::claimed_rows,
     quote,
-    schema::Schema,
     statements::{Rows, Statements, each_order, me},
 };
 
@@ -28,9 +27,9 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
+    pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
-        let claim = claim(schema, queue, rows, conditions, group)?.into();
+        let claim = claim(tables, queue, rows, conditions, group)?.into();
         let (table, new) = (&rows.table, &conditions.new);
         let look =
             format!("select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1");
@@ -41,7 +40,7 @@ impl Groups {
 /// One statement, so that a process that is stopped in between holds nothing. The groups are walked along their index; what
 /// is claimed is sorted, so that two claims take groups in the same order. Where a walk begins is one of two looks and not one
 /// with an OR: a plan that is made for all runs could not use the index for that.
-fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
+fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
     let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
     let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
     let head = |column: &str| {
@@ -61,14 +60,14 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, gro
          claimed as (update {table} t set {owner} = {owned} from picked join taken on taken.group_key = picked.group_key where {same} returning {message}) \
          select exists (select 1 from me), (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
          from (values (1)) as one(n) left join claimed c on true",
-        me = me(schema),
+        me = me(tables),
         first = next(&format!("t.{group} is not null")),
         after = next(&format!("t.{group} > {}", rows.cast(group, 3))),
         next = next(&format!("t.{group} > w.g")),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
         text = rows.group_text().unwrap_or_default(),
         head = rows.each_key(" and ", |_, column| format!("t.{} = ({})", column.quoted, head(&column.quoted))),
-        held = schema.group,
+        held = tables.group,
         queue = quote::literal(queue)?,
         owned = rows.me(),
         same = rows.each_key(" and ", |at, column| format!("t.{} = picked.k{at}", column.quoted)),
@@ -103,64 +102,22 @@ impl Postgres {
         }
     }
 
-    /// A group is free again.
+    /// Groups that messages held are free again, with their completion. Behind a pooler without a name, as [`Postgres::pass_door`] says.
     pub(crate) async fn free_groups(
         &self,
         tx: &mut PgConnection,
         queue: &Statements,
         owner: ProcessId,
         groups: &[String],
-    ) -> Result<(), sqlx::Error> {
+    ) -> sqlx::Result<()> {
         if groups.is_empty() {
             return Ok(());
         }
         let free = format!(
             "delete from {} where queue = $1 and owner = $2::text::uuid and group_key = any($3)",
-            self.shared.schema.group
+            self.shared.schema.tables.group
         );
         let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).bind(groups);
         free.persistent(!self.own.is_pooled()).execute(tx).await.map(|_| ())
-    }
-
-    /// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
-    pub(crate) async fn free_all_groups(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        owner: ProcessId,
-    ) -> Result<()> {
-        let free = format!("delete from {} where queue = $1 and owner = $2::text::uuid", self.shared.schema.group);
-        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
-        Ok(())
-    }
-
-    /// A message that has failed goes on holding its group.
-    pub(crate) async fn hold_group(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        owner: ProcessId,
-        group: Option<&String>,
-        key: &Key,
-    ) -> Result<()> {
-        let Some(group) = group else { return Ok(()) };
-        let hold = format!(
-            "update {} set owner = $3::text::uuid, key = $4 where queue = $1 and owner = $2::text::uuid and group_key = $5",
-            self.shared.schema.group
-        );
-        let hold = sqlx::query(AssertSqlSafe(hold)).bind(&*queue.queue).bind(owner.to_string());
-        let hold = hold.bind(ProcessId::NOBODY.to_string()).bind(key.to_string()).bind(group);
-        hold.execute(tx).await?;
-        Ok(())
-    }
-
-    /// What failed messages held is free again: an operator has decided about them, or they are gone.
-    pub(crate) async fn free_failed(&self, tx: &mut PgConnection, queue: &Statements, keys: &[String]) -> Result<()> {
-        if queue.groups.is_none() {
-            return Ok(());
-        }
-        let free = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.group);
-        sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(keys).execute(tx).await?;
-        Ok(())
     }
 }

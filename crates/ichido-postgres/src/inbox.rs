@@ -4,8 +4,8 @@
 //!
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back.
 
-use ichido::{Delivery, Key, Result, broker::Found, message::GuardBy, process::Retention, store::ProcessId};
-use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
+use ichido::{Delivery, Key, Result, broker::Found, store::ProcessId};
+use ichido_sql::{SqlStore, payload_hash};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
@@ -22,13 +22,6 @@ const TRY: &str = "pg_try_advisory_xact_lock(hashtextextended($1, 6963686964))";
 /// The same, waiting.
 const WAIT: &str = "pg_advisory_xact_lock(hashtextextended($1, 6963686964))";
 
-impl Statements {
-    /// Is this queue guarded by the inbox?
-    pub(crate) fn has_inbox(&self) -> bool {
-        self.mutex.as_ref().is_some_and(|mutex| mutex.rules.by == GuardBy::Inbox)
-    }
-}
-
 impl Postgres {
     /// Puts the id into the inbox, in the business transaction, if nobody else is about to. `known` is what its mutex row says.
     pub(crate) async fn enter(
@@ -38,7 +31,7 @@ impl Postgres {
         delivery: &Delivery,
         known: Found,
     ) -> Result<Found> {
-        let (id, inbox) = (&delivery.message.key.columns()[0], &self.shared.schema.inbox);
+        let (id, inbox) = (&delivery.message.key.columns()[0], &self.shared.schema.tables.inbox);
         let hash = payload_hash(&delivery.message.payload);
         let enter = format!(
             "with alone as materialized (select {TRY} as ok), \
@@ -72,7 +65,7 @@ impl Postgres {
         if !alone.try_get(0)? {
             return Ok(false);
         }
-        let inbox = &self.shared.schema.inbox;
+        let inbox = &self.shared.schema.tables.inbox;
         let leave = format!("delete from {inbox} where id = $1 and done_at is null");
         sqlx::query(AssertSqlSafe(leave)).bind(id).execute(&mut *tx).await?;
         let free = format!("select not exists (select 1 from {inbox} where id = $1)");
@@ -80,14 +73,14 @@ impl Postgres {
     }
 
     /// The row that a message is put aside with; false if it has another owner. Who has only locked the message may have to make it.
-    pub(crate) async fn set_aside(
+    pub(crate) async fn set_row_aside(
         &self,
         tx: &mut PgConnection,
         queue: &Statements,
         id: &str,
         owner: Option<ProcessId>,
     ) -> Result<bool> {
-        let (mutex, nobody) = (&self.shared.schema.mutex, ProcessId::NOBODY);
+        let (mutex, nobody) = (&self.shared.schema.tables.mutex, ProcessId::NOBODY);
         let row = if owner.is_some() {
             format!(
                 "update {mutex} set owner = '{nobody}'::uuid where id = $1 and queue = $2 and owner = $3::text::uuid"
@@ -113,7 +106,7 @@ impl Postgres {
         some: &[&Delivery],
     ) -> sqlx::Result<u64> {
         let named = !self.own.is_pooled();
-        let (inbox, mutex) = (&self.shared.schema.inbox, &self.shared.schema.mutex);
+        let (inbox, mutex) = (&self.shared.schema.tables.inbox, &self.shared.schema.tables.mutex);
         let ids: Vec<&str> = some.iter().map(|delivery| &*delivery.message.key.columns()[0]).collect();
         let Some(owner) = owner else {
             let pass = format!(
@@ -141,7 +134,7 @@ impl Postgres {
         sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
         let missing = format!(
             "select not exists (select 1 from {} where id = $1 and done_at is not null)",
-            self.shared.schema.inbox
+            self.shared.schema.tables.inbox
         );
         let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
         tx.rollback().await?;
@@ -168,9 +161,9 @@ impl Postgres {
              from unnest($2::text[], $3::boolean[]) with ordinality as k(id, alone, at)), \
              made as (insert into {mutex} (id, queue) select id, $4 from seen where alone and not done and exists (select 1 from me) \
              on conflict (id) do nothing) select done from seen order by at",
-            me = me(&self.shared.schema),
-            inbox = self.shared.schema.inbox,
-            mutex = self.shared.schema.mutex,
+            me = me(&self.shared.schema.tables),
+            inbox = self.shared.schema.tables.inbox,
+            mutex = self.shared.schema.tables.mutex,
         );
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(ids).bind(&alone);
         let rows = mark.bind(&*queue.queue).fetch_all(&mut *tx).await?;
@@ -191,55 +184,9 @@ impl Postgres {
             let forget = format!(
                 "delete from {mutex} where id in (select id from {mutex} where id = any($1) \
                  and (owner is null or owner = $2::text::uuid) for update skip locked)",
-                mutex = self.shared.schema.mutex
+                mutex = self.shared.schema.tables.mutex
             );
             sqlx::query(AssertSqlSafe(forget)).bind(done).bind(process.to_string()).execute(tx).await?;
-        }
-        Ok(())
-    }
-
-    /// What a discarded message said, as far as it is kept: no copy of it may pass the inbox later. None if there is no inbox.
-    pub(crate) async fn kept_hash(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        key: &Key,
-    ) -> Result<Option<Vec<u8>>> {
-        if !queue.has_inbox() {
-            return Ok(None);
-        }
-        let kept = format!("select payload from {} where mutex = $1", self.shared.schema.outbox);
-        let kept = sqlx::query(AssertSqlSafe(kept)).bind(&key.columns()[0]).fetch_optional(tx).await?;
-        let payload: Option<Vec<u8>> = kept.map(|row| row.try_get(0)).transpose()?;
-        Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
-    }
-
-    /// The message counts as done.
-    pub(crate) async fn shut(&self, tx: &mut PgConnection, queue: &Statements, key: &Key, hash: Vec<u8>) -> Result<()> {
-        let shut = format!(
-            "insert into {inbox} as i (id, queue, hash, done_at) values ($1, $2, $3, clock_timestamp()) \
-             on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where i.done_at is null",
-            inbox = self.shared.schema.inbox
-        );
-        let shut = sqlx::query(AssertSqlSafe(shut)).bind(&key.columns()[0]).bind(&*queue.queue).bind(hash);
-        shut.execute(tx).await?;
-        Ok(())
-    }
-
-    /// Forgets ids of messages that were done long ago, some at a time.
-    pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
-        let forget = format!(
-            "delete from {inbox} where id in (select id from {inbox} where done_at < now() - $1 * interval '1 millisecond' \
-             order by done_at limit {NOTES_AT_A_TIME} for update skip locked)",
-            inbox = self.shared.schema.inbox
-        );
-        let old = format!(
-            "select exists (select 1 from {} where done_at < now() - $1 * interval '1 millisecond')",
-            self.shared.schema.inbox
-        );
-        let age = ichido::message::wait_ms(retention.inbox);
-        if self.own.fetch_one(sqlx::query(AssertSqlSafe(old)).bind(age)).await?.try_get(0)? {
-            self.own.execute(sqlx::query(AssertSqlSafe(forget)).bind(age)).await?;
         }
         Ok(())
     }

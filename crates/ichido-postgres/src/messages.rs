@@ -1,20 +1,16 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming and releasing is done here; `sending` writes the rows of what is sent, `parked`
-//! those of what is put aside.
+//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
+//! others are those of all stores.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::time::Instant;
 
 use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
-    store::{Failure, ProcessId, Queues, Registration},
+    store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
+use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
-use crate::{
-    Postgres,
-    sending::send_rows,
-    statements::{Kind, Statements},
-};
+use crate::{Postgres, sending::send_rows, statements::Statements};
 
 /// One process that claims from one queue.
 struct Claimer<'a> {
@@ -72,63 +68,7 @@ impl Queues for Postgres {
         self.deliveries(queue, process, &own.iter().collect::<Vec<_>>(), true).await
     }
 
-    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
-        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
-            let queue = self.queue(queue).await?;
-            let mut tx = self.begin_own().await?;
-            self.free(&mut tx, queue, owner, &freed).await?;
-            tx.commit().await?;
-        }
-        Ok(())
-    }
-
-    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        let mut tx = self.begin_own().await?;
-        if !self.park_in(&mut tx, delivery, failure).await? {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
-    async fn return_due(&self, by: &Registration) -> Result<u64> {
-        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
-        let due = format!(
-            "select distinct queue from {} where state = 'waiting' and due_at <= now() and queue = any($1)",
-            self.shared.schema.parked
-        );
-        let due = self.own.fetch_all(sqlx::query(AssertSqlSafe(due)).bind(queues)).await?;
-        let mut returned = 0;
-        for row in due {
-            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
-        }
-        Ok(returned)
-    }
-
-    async fn tidy(&self, by: &Registration) -> Result<()> {
-        for queue in by.queues.keys() {
-            self.tidy_queue(self.queue(queue).await?).await?;
-        }
-        Ok(())
-    }
-
-    /// One statement: it sees all of them at the same moment.
-    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = self.own.fetch_one(sqlx::query(AssertSqlSafe(format!("select {}", looks.join(", "))))).await?;
-        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
-    }
-
-    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
-        self.claimable(queue).await.map(Some)
-    }
+    ichido_sql::queues!();
 }
 
 impl Postgres {
@@ -170,52 +110,14 @@ impl Postgres {
         any_parked: bool,
     ) -> Result<Vec<Delivery>> {
         let messages: Vec<_> = rows.iter().map(|row| message(queue, row)).collect::<Result<_>>()?;
-        let past =
-            if any_parked && !messages.is_empty() { self.past(queue, &messages).await? } else { BTreeMap::new() };
+        let known: &[Message] = if any_parked { &messages } else { &[] };
+        let past = verbs::queues::past(self, None, queue, known).await?;
         let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
             let past = past.get(&message.key.to_string());
             let delivery = Past::delivery(past, message, process, row.try_get("group_key")?, queue.payload_limit);
             Ok(delivery.after(row.try_get("waited")?))
         });
         deliveries.collect()
-    }
-
-    /// What is known about these messages, by key.
-    async fn past(&self, queue: &Statements, messages: &[Message]) -> Result<BTreeMap<String, Past>> {
-        let keys: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
-        let known = format!(
-            "select key, attempts, suspect, state from {} where queue = $1 and key = any($2)",
-            self.shared.schema.parked
-        );
-        let known = self.own.fetch_all(sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue).bind(keys)).await?;
-        let past = known.iter().map(|row| {
-            Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get::<i32, _>(1)?.unsigned_abs(), row.try_get(2)?)))
-        });
-        past.collect()
-    }
-
-    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
-        let queue = self.queue(queue).await?;
-        let counted = self.own.fetch_one(sqlx::query(AssertSqlSafe(queue.backlog.clone()))).await?;
-        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-
-    /// Frees these messages of an owner, and the groups that they hold.
-    pub(crate) async fn free(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        owner: ProcessId,
-        freed: &[Owned],
-    ) -> Result<()> {
-        let keys: Vec<_> = freed.iter().map(|owned| &owned.key).collect();
-        let mut release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
-        for column in key_columns(queue, &keys) {
-            release = release.bind(column);
-        }
-        release.execute(&mut *tx).await?;
-        let groups: Vec<_> = freed.iter().filter_map(|owned| owned.group.clone()).collect();
-        Ok(self.free_groups(tx, queue, owner, &groups).await?)
     }
 }
 

@@ -4,18 +4,17 @@
 use std::sync::Arc;
 
 use ichido::{
-    Delivery, Error, Guarded, Key, Result,
+    Delivery, Error, Key, Result,
     action::Terms,
     broker::{Found, Guard},
     inspect::ParkedState,
     store::{Mutexes, ProcessId, Transactions},
 };
-use ichido_sql::Past;
+use ichido_sql::{Past, SqlStore, Tables, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
     Postgres, Tx, fault, quote,
-    schema::Schema,
     statements::{Rows, Statements, me},
 };
 
@@ -24,7 +23,6 @@ const LOCKED: &str = "55P03";
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
-    pub(crate) rules: Guarded,
     /// `$1` is the id, `$2` the key of its parked row.
     pub(crate) lock: Arc<str>,
     /// What the lock is called where it is prepared.
@@ -37,8 +35,8 @@ pub(crate) struct Mutex {
 const FOUND: &str = "t.owner::text as owner, p.state, p.attempts, p.suspect";
 
 impl Mutex {
-    pub(crate) fn new(schema: &Schema, queue: &str, rows: &Rows, rules: &Guarded) -> Result<Self> {
-        let (table, parked, queue) = (&rows.table, &schema.parked, quote::literal(queue)?);
+    pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows) -> Result<Self> {
+        let (table, parked, queue) = (&rows.table, &tables.parked, quote::literal(queue)?);
         let lock = format!(
             "select {FOUND} from {table} t left join {parked} p on p.queue = {queue} and p.key = $2 \
              where t.id = $1 and t.queue = {queue} for update of t nowait"
@@ -52,12 +50,12 @@ impl Mutex {
              select exists (select 1 from me), c.id is not null, t.id is not null, {FOUND} \
              from wanted w left join claimed c on c.id = w.id left join {table} t on t.id = w.id and t.queue = {queue} \
              left join {parked} p on p.queue = {queue} and p.key = w.key order by w.at",
-            me = me(schema),
+            me = me(tables),
             owner = rows.me(),
         );
         // Nobody else's, whoever has had the connection before.
         let name = format!("ichido_lock_{}", ProcessId::random().to_string().replace('-', "_"));
-        Ok(Mutex { rules: rules.clone(), lock: lock.into(), name, claim: claim.into() })
+        Ok(Mutex { lock: lock.into(), name, claim: claim.into() })
     }
 }
 
@@ -71,8 +69,8 @@ impl Statements {
 impl Mutexes for Postgres {
     async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
-        let rules = queue.mutex()?.rules.clone();
-        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
+        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
@@ -113,16 +111,6 @@ impl Mutexes for Postgres {
 }
 
 impl Postgres {
-    /// The name of this database.
-    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
-        let read = || async {
-            let origin = format!("select id from {}", self.shared.schema.origin);
-            let row = self.own.fetch_one(sqlx::query(AssertSqlSafe(origin))).await?;
-            Ok::<_, Error>(Arc::from(row.try_get::<&str, _>(0)?))
-        };
-        self.shared.origin.get_or_try_init(read).await.cloned()
-    }
-
     pub(crate) async fn lock_in(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<Found> {
         let queue = self.queue(&delivery.message.queue).await?;
         let key = &delivery.message.key;
@@ -192,10 +180,14 @@ impl Postgres {
     }
 
     /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
-    pub(crate) async fn is_free(&self, tx: &mut PgConnection, delivery: &Delivery) -> Result<bool> {
-        let inbox = self.queue(&delivery.message.queue).await?.has_inbox();
+    pub(crate) async fn is_row_free(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+    ) -> Result<bool> {
         match self.lock_in(&mut *tx, delivery).await? {
-            Found::Free(_) | Found::Nothing if inbox => {
+            Found::Free(_) | Found::Nothing if queue.has_inbox() => {
                 self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
             }
             found => Ok(matches!(found, Found::Free(_))),

@@ -4,12 +4,12 @@
 //! In all of them `$1` is the owner as text and the key columns come last, as text, cast to the column's type: one text per
 //! column, or one array per column where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
-use ichido::{Key, Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, LowerBound, Mapping};
+use ichido::{Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, Kind, LowerBound, MOST_OWNERS, Mapping, SqlQueue, Tables};
 
-use crate::{groups::Groups, mutex::Mutex, quote, schema::Schema};
+use crate::{groups::Groups, mutex::Mutex, quote};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -42,45 +42,34 @@ pub(crate) struct Rows {
     pub(crate) kind: Kind,
 }
 
-/// Whose rows they are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The user's.
-    Table,
-    /// Ichido's own messages.
-    Managed,
-    /// The mutexes of messages that a broker carries.
-    Mutex,
-}
-
 impl Rows {
     /// The rows of a managed queue.
-    pub(crate) fn managed(schema: &Schema, queue: &str) -> Result<Self> {
+    pub(crate) fn managed(tables: &Tables, queue: &str) -> Result<Self> {
         let column = |name: &str, kind: &str| Column::new(name.into(), kind.into());
         let (key, owner) = (column("id", "bigint")?, column("owner", "uuid")?);
         Ok(Rows {
-            table: schema.message.clone(),
+            table: tables.message.clone(),
             columns: Vec::new(),
             mapping: Mapping::managed(queue),
             key: vec![key],
             owner,
             place: format!("managed:{queue}"),
             identity: format!("managed:{queue}"),
-            outbox: schema.outbox.clone(),
+            outbox: tables.outbox.clone(),
             kind: Kind::Managed,
         })
     }
 
     /// The mutex rows of a broker's queue.
-    pub(crate) fn mutex(schema: &Schema, queue: &str) -> Result<Self> {
+    pub(crate) fn mutex(tables: &Tables, queue: &str) -> Result<Self> {
         Ok(Rows {
-            table: schema.mutex.clone(),
+            table: tables.mutex.clone(),
             mapping: Mapping::mutex(queue),
             key: vec![Column::new("id".into(), "varchar".into())?],
             place: format!("mutex:{queue}"),
             identity: format!("mutex:{queue}"),
             kind: Kind::Mutex,
-            ..Rows::managed(schema, queue)?
+            ..Rows::managed(tables, queue)?
         })
     }
 
@@ -187,10 +176,9 @@ impl Rows {
     }
 }
 
-/// The statements of one queue.
-pub(crate) struct Statements {
-    pub(crate) queue: Arc<str>,
-    pub(crate) payload_limit: usize,
+/// The statements of one queue: those of all stores, and those that only this one has.
+pub struct Statements {
+    pub(crate) shared: SqlQueue,
     pub(crate) rows: Rows,
     pub(crate) claim: Arc<str>,
     /// The same from a row on: its values of the claim order are the parameters from `$3` on.
@@ -205,110 +193,41 @@ pub(crate) struct Statements {
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) is_claimed: Arc<str>,
-    pub(crate) release: Arc<str>,
-    pub(crate) park_waiting: Arc<str>,
-    pub(crate) park_dead: Arc<str>,
-    pub(crate) owned: Arc<str>,
-    pub(crate) owns_any: Arc<str>,
-    pub(crate) return_due: Arc<str>,
-    pub(crate) waiting: Arc<str>,
-    pub(crate) revive: Arc<str>,
-    pub(crate) discard: Arc<str>,
-    pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
-    pub(crate) drained: Arc<str>,
-    pub(crate) backlog: Arc<str>,
-    pub(crate) counts: Arc<str>,
+}
+
+impl Deref for Statements {
+    type Target = SqlQueue;
+
+    fn deref(&self) -> &SqlQueue {
+        &self.shared
+    }
 }
 
 impl Statements {
-    pub(crate) fn new(schema: &Schema, queue: &Queue, rows: Rows) -> Result<Self> {
+    pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
-        let (table, owner, parked) = (&rows.table, &rows.owner.quoted, &schema.parked);
-        let mine = format!("t.{owner} = {} and {new}", rows.me());
+        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
         let held = rows.held(new);
-        let update = |set: &str| format!("update {table} t set {set} where {} and {held}", rows.key_is(2));
-        let literal = quote::literal(&queue.name)?;
-        let unpublished = if rows.kind == Kind::Mutex {
-            ichido_sql::none_unpublished(&schema.outbox, &literal)
-        } else {
-            String::new()
-        };
-        let (key, many, out, group) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.group_out());
         Ok(Statements {
-            claim: claim(schema, &queue.name, &rows, &conditions, "")?.into(),
-            claim_from: claim(schema, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
+            shared: shared(tables, queue, &rows, &conditions)?,
+            claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
+            claim_from: claim(tables, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
             bound: LowerBound::default(),
             bound_columns: conditions.bound().len(),
-            groups: Groups::new(schema, &queue.name, &rows, &conditions)?,
-            mutex: match &queue.place {
-                Place::Broker(rules) => Some(Mutex::new(schema, &queue.name, &rows, rules)?),
+            groups: Groups::new(tables, &queue.name, &rows, &conditions)?,
+            mutex: match queue.place {
+                Place::Broker(_) => Some(Mutex::new(tables, &queue.name, &rows)?),
                 _ => None,
             },
             look: look(&rows, &conditions).into(),
-            claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
+            claimed: format!("select {} from {table} t where t.{owner} = {} and {new}", rows.message(), rows.me())
+                .into(),
             complete: complete(&rows, &conditions, &held).into(),
             complete_many: complete_many(&rows, &conditions, &held).into(),
-            is_claimed: format!(
-                "select 1 from {table} t where {} and {} for update",
-                rows.key_is(2),
-                rows.undecided(new)
-            )
-            .into(),
-            release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
-            park_waiting: update(&format!("{owner} = {nobody}")).into(),
-            park_dead: update(fail).into(),
-            owned: format!("select {out}, {group} as group_key from {table} t where {mine} limit 500 for update skip locked")
-                .into(),
-            owns_any: format!("select exists (select 1 from {table} t where {mine})").into(),
-            // Rows that somebody has locked are left for another time: this runs with the sign of life.
-            return_due: format!(
-                "with free as materialized (select {raw} from {table} t, {keys} where {many} and t.{owner} = {nobody} and {new} \
-                 for update of t skip locked) update {table} t set {owner} = null from free where {same} returning {out}",
-                raw = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
-                same = rows.each_key(" and ", |at, column| format!("t.{} = free.k{at}", column.quoted)),
-                keys = rows.keys(1),
-            )
-            .into(),
-            waiting: format!(
-                "select {out} from {table} t, {} where {many} and t.{owner} = {nobody} and {new}",
-                rows.keys(1)
-            )
-            .into(),
-            revive: format!("update {table} t set {revive} where {key} and {failed}").into(),
-            // A row of the user's own stays as it is, a message of ichido's own goes.
-            discard: if rows.kind == Kind::Table {
-                format!("select 1 from {table} t where {key} and {failed} for update").into()
-            } else {
-                format!("delete from {table} t where {key} and {failed}").into()
-            },
-            dead_or_new: format!(
-                "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {} where {many}",
-                rows.keys(1)
-            )
-            .into(),
-            payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
-            drained: format!(
-                "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-                 and not exists (select 1 from {parked} where queue = {literal} and state = 'waiting' and attempts > 0) {unpublished}",
-            )
-            .into(),
-            backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
-            )
-            .into(),
-            counts: counts(&rows, &conditions).into(),
-            queue: queue.name.clone(),
-            payload_limit: queue.payload_limit,
+            payload: format!("select {} from {table} t where {}", rows.payload(), rows.key_is(1)).into(),
             rows,
         })
-    }
-
-    /// Refuses a key that cannot be one of this queue's.
-    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.
@@ -331,9 +250,61 @@ impl Statements {
     }
 }
 
+/// The statements of the verbs that all stores share.
+fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
+    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
+    let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
+    let update = |set: &str| format!("update {table} t set {set} where {} and {}", rows.key_is(2), rows.held(new));
+    let owners = |is: &str| {
+        format!(
+            "select {out}, t.{owner}::text from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
+        )
+    };
+    Ok(SqlQueue {
+        kind: rows.kind,
+        place: rows.place.clone(),
+        key_columns: rows.key.len(),
+        grouped: rows.mapping.group.is_some(),
+        has_failed_value: rows.mapping.has_failed_value(),
+        rules: ichido_sql::rules_of(queue),
+        park_waiting: update(&format!("{owner} = {nobody}")).into(),
+        park_dead: update(fail).into(),
+        owned: format!(
+            "select {out}, {} from {table} t where {mine} limit 500 for update skip locked",
+            rows.group_out()
+        )
+        .into(),
+        owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
+        release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
+        waiting: format!("select {out} from {table} t, {keys} where {many} and {waits}").into(),
+        return_due: format!("update {table} t set {owner} = null from {keys} where {many} and {waits}").into(),
+        revive: format!("update {table} t set {revive} where {key} and {failed}").into(),
+        // A row of the user's own stays as it is, a message of ichido's own goes.
+        discard: if rows.kind == Kind::Table {
+            format!("select 1 from {table} t where {key} and {failed} for update").into()
+        } else {
+            format!("delete from {table} t where {key} and {failed}").into()
+        },
+        dead_or_new: format!(
+            "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {keys} where {many}"
+        )
+        .into(),
+        is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
+            .into(),
+        drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
+        backlog: ichido_sql::backlog(table, owner, conditions).into(),
+        counts: counts(rows, conditions).into(),
+        owners: [owners("<>").into(), owners("=").into()],
+        queue: queue.name.clone(),
+        payload_limit: queue.payload_limit,
+    })
+}
+
 /// Claims `$2` rows in order. Locks the own process row, so that a rescuer leaves us alone meanwhile and a process that
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
-fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
+fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
     let Conditions { new, ungrouped, .. } = conditions;
     let (table, owner) = (&rows.table, &rows.owner.quoted);
     Ok(format!(
@@ -343,8 +314,8 @@ fn claim(schema: &Schema, queue: &str, rows: &Rows, conditions: &Conditions, fro
          claimed as (update {table} t set {owner} = {owned} from picked where {same} returning {kept}, {message}) \
          select exists (select 1 from me), exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
          from (values (1)) as one(n) left join claimed c on true order by {outside}",
-        me = me(schema),
-        parked = schema.parked,
+        me = me(tables),
+        parked = tables.parked,
         queue = quote::literal(queue)?,
         grouped = grouped(rows, new),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
@@ -377,10 +348,10 @@ fn counts(rows: &Rows, conditions: &Conditions) -> String {
 }
 
 /// The own process row, locked, if the process counts as alive.
-pub(crate) fn me(schema: &Schema) -> String {
+pub(crate) fn me(tables: &Tables) -> String {
     format!(
         "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease for key share)",
-        schema.process
+        tables.process
     )
 }
 

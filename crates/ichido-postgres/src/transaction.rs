@@ -8,7 +8,7 @@ use ichido::{
     action::Terms,
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::by_claim;
+use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -67,7 +67,11 @@ impl Transactions for Postgres {
             Completion::Lost => {}
             other => return Err(broken(other)),
         }
-        if self.park_in(tx.connection(), delivery, failure).await? { Ok(()) } else { Err(Error::LostClaim) }
+        if verbs::parked::park_in(self, tx.connection(), delivery, failure).await? {
+            Ok(())
+        } else {
+            Err(Error::LostClaim)
+        }
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
@@ -86,11 +90,8 @@ impl Transactions for Postgres {
             return self.is_missing(&delivery.message.key).await;
         }
         let mut tx = self.begin_own().await?;
-        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
-            probe = probe.bind(column);
-        }
-        let there = probe.fetch_optional(&mut *tx).await?.is_some();
+        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
+        let there = !Postgres::fetch(&mut tx, probe).await?.is_empty();
         tx.rollback().await?;
         Ok(there)
     }
@@ -152,7 +153,7 @@ impl Postgres {
         let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
         let parked: Vec<_> = claims().filter(|(_, claim)| claim.parked).map(|(key, _)| key.to_string()).collect();
         if !parked.is_empty() {
-            let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.parked);
+            let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.tables.parked);
             let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(parked);
             forget.persistent(named).execute(tx.connection()).await?;
         }

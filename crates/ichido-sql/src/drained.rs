@@ -1,27 +1,33 @@
-//! What a look at several queues says: which of them still has something to do?
+//! What is still to be done in a queue, in words that all dialects understand.
 
-use std::sync::Arc;
+use ichido::inspect::MOST_COUNTED;
 
-use ichido::Result;
+use crate::{Conditions, Kind, Tables};
 
-/// A condition more for a broker's queue: nothing was published through it that was never tried, and may be on its way to a queue
-/// of the same process.
+/// A condition: nothing of the queue is unprocessed, whoever owns it, and nothing waits for a retry. `queue` is a literal, `owner` a quoted
+/// column. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
+/// same process.
 #[must_use]
-pub fn none_unpublished(outbox: &str, queue: &str) -> String {
+pub fn drained(tables: &Tables, queue: &str, kind: Kind, table: &str, owner: &str, conditions: &Conditions) -> String {
+    let Conditions { new, nobody, .. } = conditions;
+    let (parked, outbox) = (&tables.parked, &tables.outbox);
+    let none_unpublished = match kind {
+        Kind::Mutex => format!(
+            " and not exists (select 1 from {outbox} where queue = {queue} and published_at is null and mutex is null and attempts = 0)"
+        ),
+        Kind::Table | Kind::Managed => String::new(),
+    };
     format!(
-        "and not exists (select 1 from {outbox} where queue = {queue} and published_at is null and mutex is null and attempts = 0)"
+        "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
+         and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' and attempts > 0){none_unpublished}"
     )
 }
 
-/// The first of these queues that is not drained; `is_drained` tells of the one at this place.
-///
-/// # Errors
-/// What `is_drained` says.
-pub fn first_undrained(queues: &[Arc<str>], is_drained: impl Fn(usize) -> Result<bool>) -> Result<Option<Arc<str>>> {
-    for (at, queue) in queues.iter().enumerate() {
-        if !is_drained(at)? {
-            return Ok(Some(queue.clone()));
-        }
-    }
-    Ok(None)
+/// How many rows are claimable.
+#[must_use]
+pub fn backlog(table: &str, owner: &str, conditions: &Conditions) -> String {
+    let new = &conditions.new;
+    format!(
+        "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
+    )
 }

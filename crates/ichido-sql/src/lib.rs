@@ -7,17 +7,24 @@
 mod bound;
 mod claim;
 mod claim_index;
+mod dialect;
 mod drained;
 mod groups;
+mod implement;
 mod mapping;
 mod migrations;
 mod mutex;
 mod past;
+mod query;
+mod queue;
 mod refuse;
 mod requests;
 mod sample;
 mod sent;
 mod stats;
+mod store;
+mod tables;
+pub mod verbs;
 mod waiting;
 mod warn;
 
@@ -25,12 +32,15 @@ pub use self::{
     bound::{LowerBound, Start},
     claim::{Claims, claim},
     claim_index::ClaimIndex,
-    drained::{first_undrained, none_unpublished},
+    dialect::Dialect,
+    drained::{backlog, drained},
     groups::{Heads, Walk},
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
     past::{Note, Owned, Past, by_claim, by_owner},
+    query::{Bind, Cell, FromCell, Query, Row},
+    queue::{Kind, MOST_OWNERS, SqlQueue, rules_of},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
@@ -38,9 +48,8 @@ pub use self::{
     requests::{Other, requests},
     sample::Sample,
     sent::{Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
-    stats::{
-        MOST_STATS, NOTES_AT_A_TIME, STAT_KEY, STAT_VALUES, StatCells, forgotten_before, stat_assignments, stat_columns,
-    },
+    store::{Liveness, SqlRows, SqlStore},
+    tables::Tables,
     waiting::Waiting,
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},
 };

@@ -1,4 +1,4 @@
-//! Rows of `ichido_stat`: which columns they have, and how a [`Stat`] is in them. The statements around them are the dialects'.
+//! Rows of `ichido_stat`: which columns they have, and how a [`Stat`] is in them. `verbs::stats` writes and reads them.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use ichido::{
 };
 
 /// What a row is about: the columns of its key.
-pub const STAT_KEY: &str = "minute, queue, level, process";
+pub(crate) const KEY: &str = "minute, queue, level, process";
 
 /// What a row says, in the order in which it is written.
-pub const STAT_VALUES: [&str; 13] = [
+pub(crate) const VALUES: [&str; 13] = [
     "lanes",
     "levels_above",
     "slots",
@@ -28,32 +28,27 @@ pub const STAT_VALUES: [&str; 13] = [
     "running",
 ];
 
-/// More rows than this are not read: the newest are.
-pub const MOST_STATS: i64 = 50_000;
+/// How many columns that makes.
+pub(crate) const COLUMNS: usize = 4 + VALUES.len();
 
 /// Old rows of so many minutes are forgotten at a time.
 const MINUTES_AT_A_TIME: i64 = 60;
 
-/// Old notes about what operators did are forgotten so many at a time.
-pub const NOTES_AT_A_TIME: i64 = 1000;
-
 /// What is written into, or read from, the columns of a row.
 #[derive(Debug, Clone, Default)]
-#[allow(missing_docs, reason = "the names are those of the columns")]
-pub struct StatCells {
-    pub queue: String,
-    pub level: String,
-    pub lanes: String,
+pub(crate) struct StatCells {
+    pub(crate) queue: String,
+    pub(crate) level: String,
+    pub(crate) lanes: String,
     /// The numbers from `levels_above` to `found_busy`.
-    pub numbers: [i64; 10],
-    pub waiting: String,
-    pub running: String,
+    pub(crate) numbers: [i64; 10],
+    pub(crate) waiting: String,
+    pub(crate) running: String,
 }
 
 impl StatCells {
     /// A stat as it is written.
-    #[must_use]
-    pub fn of(stat: &Stat) -> Self {
+    pub(crate) fn of(stat: &Stat) -> Self {
         let Tally { started, done, failed, retried, overtaken, duplicates, found_busy, busy, waiting, running } =
             &stat.tally;
         let (lanes, level, above) =
@@ -72,10 +67,7 @@ impl StatCells {
     }
 
     /// The row that was read.
-    ///
-    /// # Errors
-    /// What is written in it is no id, or no histogram.
-    pub fn row(self, process: &str, age_seconds: i64) -> Result<StatRow> {
+    pub(crate) fn row(self, process: &str, age_seconds: i64) -> Result<StatRow> {
         let [above, slots, started, done, failed, retried, overtaken, busy, duplicates, found_busy] =
             self.numbers.map(|number| u64::try_from(number).unwrap_or_default());
         let tally = Tally {
@@ -99,20 +91,8 @@ impl StatCells {
     }
 }
 
-/// All columns of a row, the key first.
-#[must_use]
-pub fn stat_columns() -> String {
-    format!("{STAT_KEY}, {}", STAT_VALUES.join(", "))
-}
-
-/// The assignments that replace what a row says; `new` writes the new value of a column.
-pub fn stat_assignments(new: impl Fn(&str) -> String) -> String {
-    STAT_VALUES.map(|column| format!("{column} = {}", new(column))).join(", ")
-}
-
 /// The minutes before `before` that are forgotten now, if the oldest row is of this minute.
-#[must_use]
-pub fn forgotten_before(oldest: i64, before: i64) -> i64 {
+pub(crate) fn forgotten_before(oldest: i64, before: i64) -> i64 {
     before.min(oldest.saturating_add(MINUTES_AT_A_TIME))
 }
 

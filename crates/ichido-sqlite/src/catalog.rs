@@ -2,23 +2,23 @@
 //! `statements`.
 
 use ichido::{Error, Queue, Result, Table, message::Place};
-use ichido_sql::Mapping;
+use ichido_sql::{Kind, Mapping, Tables};
 use sqlx::{Row, SqliteConnection};
 
 use crate::{
     connect::setup_error,
     quote,
-    statements::{Column, Kind, Rows, Statements},
+    statements::{Column, Rows, Statements},
 };
 
 /// Builds the statements of a queue after a look at its table.
-pub(crate) async fn look(connection: &mut SqliteConnection, queue: &Queue) -> Result<Statements> {
+pub(crate) async fn look(connection: &mut SqliteConnection, tables: &Tables, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
         Place::Broker(_) => Rows::mutex(&queue.name)?,
         _ => Rows::managed(&queue.name)?,
     };
-    Statements::new(queue, rows)
+    Statements::new(tables, queue, rows)
 }
 
 /// The rows of a business table; `to_come` is its owner column if that is not there yet.

@@ -12,6 +12,7 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
+use ichido_sql::{SqlStore, Tables};
 use sqlx::{
     Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) alive: Alive,
     pub(crate) bell: Bell,
     pub(crate) queues: Vec<Queue>,
+    pub(crate) tables: Tables,
     pub(crate) statements: OnceCell<Vec<Statements>>,
     pub(crate) origin: OnceCell<Arc<str>>,
     pub(crate) rendered: Rendered,
@@ -127,6 +129,7 @@ impl Sqlite {
             path,
             options,
             queues,
+            tables: Tables::new(None),
             statements: OnceCell::new(),
             origin: OnceCell::new(),
             rendered: Rendered::default(),
@@ -180,29 +183,13 @@ impl Sqlite {
         Error::Setup(format!("there is no database {}; run `ichido migrate`", self.path().display()))
     }
 
-    /// The statements of a queue.
-    pub(crate) async fn queue(&self, name: &str) -> Result<&Statements> {
-        let all = self.queues().await?;
-        let unknown = || ichido_sql::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
-        all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
-    }
-
-    /// The statements of all queues, made at first use.
-    pub(crate) async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
-    }
-
-    async fn make_statements(&self) -> Result<&[Statements]> {
+    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
         let made = self.shared.statements.get_or_try_init(|| async {
             let mut connection = self.readers.acquire().await.map_err(|error| self.not_opened(error))?;
             schema::check(&mut connection).await?;
             let mut made = Vec::new();
             for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut connection, queue).await?);
+                made.push(crate::catalog::look(&mut connection, &self.shared.tables, queue).await?);
             }
             ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
             Ok::<_, Error>(made)

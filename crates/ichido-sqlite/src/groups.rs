@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use ichido::{Delivery, Error, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads, Owned};
+use ichido::{Delivery, Error, Result, store::ProcessId};
+use ichido_sql::{Conditions, Heads, Owned, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
     Sqlite,
-    messages::{deliveries, key, key_list},
+    messages::{key, key_list},
     statements::{Rows, Statements, order},
 };
 
@@ -106,13 +106,13 @@ impl Sqlite {
         }
         let mut taken = Vec::new();
         for head in heads {
-            if take(tx.connection(), queue, process, &head).await? {
+            if self.take(&mut tx, queue, process, &head).await? {
                 taken.push(head.key);
             }
         }
         let read = sqlx::query(AssertSqlSafe(groups.read.clone())).bind(process.to_string());
         let rows = read.bind(key_list(taken.iter())).fetch_all(tx.connection()).await?;
-        let found = deliveries(tx.connection(), queue, process, &rows).await?;
+        let found = self.deliveries(&mut tx, queue, process, &rows).await?;
         tx.commit().await?;
         Ok(found)
     }
@@ -134,62 +134,25 @@ impl Sqlite {
             }
         }
     }
-}
 
-/// Takes a group and claims its first message; false if somebody else was faster.
-async fn take(tx: &mut SqliteConnection, queue: &Statements, process: ProcessId, head: &Owned) -> Result<bool> {
-    let hold = sqlx::query("insert or ignore into ichido_group (queue, group_key, owner) values (?, ?, ?)");
-    let hold = hold.bind(&*queue.queue).bind(&head.group).bind(process.to_string());
-    if hold.execute(&mut *tx).await?.rows_affected() != 1 {
-        return Ok(false);
+    /// Takes a group and claims its first message; false if somebody else was faster.
+    async fn take(
+        &self,
+        tx: &mut SqliteConnection,
+        queue: &Statements,
+        process: ProcessId,
+        head: &Owned,
+    ) -> Result<bool> {
+        let hold = sqlx::query("insert or ignore into ichido_group (queue, group_key, owner) values (?, ?, ?)");
+        let hold = hold.bind(&*queue.queue).bind(&head.group).bind(process.to_string());
+        if hold.execute(&mut *tx).await?.rows_affected() != 1 {
+            return Ok(false);
+        }
+        let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string());
+        if claim.bind(key_list([&head.key])).execute(&mut *tx).await?.rows_affected() == 1 {
+            return Ok(true);
+        }
+        verbs::groups::free(self, tx, queue, process, head.group.clone().into_iter().collect()).await?;
+        Ok(false)
     }
-    let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string());
-    if claim.bind(key_list([&head.key])).execute(&mut *tx).await?.rows_affected() == 1 {
-        return Ok(true);
-    }
-    free_group(tx, queue, process, head.group.as_ref()).await?;
-    Ok(false)
-}
-
-/// A group is free again.
-pub(crate) async fn free_group(
-    tx: &mut SqliteConnection,
-    queue: &Statements,
-    owner: ProcessId,
-    group: Option<&String>,
-) -> Result<(), sqlx::Error> {
-    let Some(group) = group else { return Ok(()) };
-    let free = sqlx::query("delete from ichido_group where queue = ? and owner = ? and group_key = ?");
-    free.bind(&*queue.queue).bind(owner.to_string()).bind(group).execute(tx).await?;
-    Ok(())
-}
-
-/// What a process still holds though it has no message any more: somebody took or changed its rows by hand.
-pub(crate) async fn free_all_groups(tx: &mut SqliteConnection, queue: &Statements, owner: ProcessId) -> Result<()> {
-    let free = sqlx::query("delete from ichido_group where queue = ? and owner = ?");
-    free.bind(&*queue.queue).bind(owner.to_string()).execute(tx).await?;
-    Ok(())
-}
-
-/// A message that has failed goes on holding its group.
-pub(crate) async fn hold_group(
-    tx: &mut SqliteConnection,
-    queue: &Statements,
-    owner: ProcessId,
-    group: Option<&String>,
-    key: &Key,
-) -> Result<()> {
-    let Some(group) = group else { return Ok(()) };
-    let hold =
-        sqlx::query("update ichido_group set owner = ?3, key = ?4 where queue = ?1 and owner = ?2 and group_key = ?5");
-    let hold = hold.bind(&*queue.queue).bind(owner.to_string()).bind(ProcessId::NOBODY.to_string());
-    hold.bind(key.to_string()).bind(group).execute(tx).await?;
-    Ok(())
-}
-
-/// What a failed message held is free again: an operator has decided about it, or it is gone.
-pub(crate) async fn free_failed(tx: &mut SqliteConnection, queue: &Statements, key: &str) -> Result<()> {
-    let free = sqlx::query("delete from ichido_group where queue = ? and key = ?");
-    free.bind(&*queue.queue).bind(key).execute(tx).await?;
-    Ok(())
 }

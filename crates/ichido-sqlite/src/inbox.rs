@@ -4,24 +4,11 @@
 //!
 //! There is one transaction at a time, so nobody else is ever about to insert the same id. A row without `done_at` is the own one.
 
-use ichido::{
-    Delivery, Key, Result,
-    broker::Found,
-    message::{Claim, GuardBy},
-    process::Retention,
-    store::ProcessId,
-};
-use ichido_sql::{NOTES_AT_A_TIME, payload_hash};
+use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido_sql::payload_hash;
 use sqlx::{Row, SqliteConnection};
 
 use crate::{Sqlite, statements::Statements};
-
-impl Statements {
-    /// Is this queue guarded by the inbox?
-    pub(crate) fn has_inbox(&self) -> bool {
-        self.mutex.as_ref().is_some_and(|mutex| mutex.rules.by == GuardBy::Inbox)
-    }
-}
 
 /// Puts the id into the inbox, in the business transaction. `known` is what its mutex row says.
 pub(crate) async fn enter(
@@ -138,46 +125,8 @@ impl Sqlite {
         tx.rollback().await?;
         Ok(!done)
     }
-
-    /// Forgets ids of messages that were done long ago, some at a time.
-    pub(crate) async fn forget_inbox(&self, retention: Retention) -> Result<()> {
-        let ms = ichido::message::wait_ms(retention.inbox);
-        let age = format!("-{}.{:03} seconds", ms / 1000, ms % 1000);
-        let old =
-            sqlx::query("select 1 from ichido_inbox where done_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) limit 1");
-        if old.bind(&age).fetch_optional(&self.readers).await?.is_none() {
-            return Ok(());
-        }
-        let forget = sqlx::query(
-            "delete from ichido_inbox where id in (select id from ichido_inbox \
-             where done_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ?) order by done_at limit ?)",
-        );
-        let mut tx = self.begin_tx().await?;
-        forget.bind(age).bind(NOTES_AT_A_TIME).execute(tx.connection()).await?;
-        tx.commit().await
-    }
 }
 
 fn id(delivery: &Delivery) -> &str {
     &delivery.message.key.columns()[0]
-}
-
-/// What a discarded message said, as far as it is kept: no copy of it may pass the inbox later. None if there is no inbox.
-pub(crate) async fn kept_hash(tx: &mut SqliteConnection, queue: &Statements, key: &Key) -> Result<Option<Vec<u8>>> {
-    if !queue.has_inbox() {
-        return Ok(None);
-    }
-    let kept = sqlx::query("select payload from ichido_outbox where mutex = ?").bind(&key.columns()[0]);
-    let payload: Option<Vec<u8>> = kept.fetch_optional(tx).await?.map(|row| row.try_get(0)).transpose()?;
-    Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
-}
-
-/// The message counts as done.
-pub(crate) async fn shut(tx: &mut SqliteConnection, queue: &Statements, key: &Key, hash: Vec<u8>) -> Result<()> {
-    let shut = sqlx::query(
-        "insert into ichido_inbox (id, queue, hash, done_at) values (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now')) \
-         on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where ichido_inbox.done_at is null",
-    );
-    shut.bind(&key.columns()[0]).bind(&*queue.queue).bind(hash).execute(tx).await?;
-    Ok(())
 }

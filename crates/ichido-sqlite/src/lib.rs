@@ -18,11 +18,8 @@
 //! | `messages` | claim, release |
 //! | `mutex`, `inbox`, `outbox` | what guards the messages of brokers; what is to be published |
 //! | `groups` | one at a time and in order within a group |
-//! | `parked` | park, return, retry, discard |
-//! | `processes` | register, sign of life, leave, rescue |
-//! | `flags` | request ids: who serves them, what operators ask of them |
-//! | `inspect` | what operators see |
-//! | `doctor` | mutex rows as the doctor wants them, and rows that belong to nobody |
+//! | `inspect` | what operators see of what only this store knows |
+//! | `sql` | how SQLite writes and runs the statements of `ichido-sql`, which has all other verbs |
 //! | `adopt` | looks at a table that may become a queue |
 //! | `sql_action` | the built-in action `sql` |
 //! | `fault` | is the database at fault, or the message? |
@@ -34,10 +31,7 @@ mod adopt;
 mod alive;
 mod catalog;
 mod connect;
-mod doctor;
 mod fault;
-mod files;
-mod flags;
 mod groups;
 mod inbox;
 mod inspect;
@@ -45,14 +39,12 @@ mod messages;
 mod migrate;
 mod mutex;
 mod outbox;
-mod parked;
-mod processes;
 mod quote;
 mod schema;
 mod sending;
+mod sql;
 mod sql_action;
 mod statements;
-mod stats;
 mod transaction;
 mod turn;
 mod value;

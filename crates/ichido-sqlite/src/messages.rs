@@ -1,21 +1,18 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming and releasing is done here; `sending` writes the rows of what is sent, `parked`
-//! those of what is put aside.
-
-use std::{collections::BTreeMap, sync::Arc};
+//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
+//! others are those of all stores.
 
 use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
-    store::{Failure, ProcessId, Queues, Registration},
+    store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, LowerBound, Owned, Past, Start};
+use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
     Sqlite,
-    groups::free_group,
     outbox::send_guarded,
     sending::{delay, send_managed, send_row},
-    statements::{Kind, Statements},
+    statements::Statements,
     value,
 };
 
@@ -86,65 +83,10 @@ impl Queues for Sqlite {
         let mut connection = self.readers.acquire().await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
         let own = own.fetch_all(&mut *connection).await?;
-        deliveries(&mut connection, queue, process, &own).await
+        self.deliveries(&mut connection, queue, process, &own).await
     }
 
-    async fn release(&self, deliveries: &[Delivery]) -> Result<()> {
-        let mut tx = self.begin_tx().await?;
-        for ((queue, owner), freed) in ichido_sql::by_owner(deliveries) {
-            free(tx.connection(), self.queue(queue).await?, owner, &freed).await?;
-        }
-        tx.commit().await
-    }
-
-    async fn park(&self, delivery: &Delivery, failure: &Failure) -> Result<bool> {
-        let mut tx = self.begin_tx().await?;
-        if !self.park_in(tx.connection(), delivery, failure).await? {
-            tx.rollback().await?;
-            return Ok(false);
-        }
-        tx.commit().await?;
-        Ok(true)
-    }
-
-    async fn return_due(&self, by: &Registration) -> Result<u64> {
-        let queues: Vec<&str> = by.queues.keys().map(AsRef::as_ref).collect();
-        let due = sqlx::query(
-            "select distinct queue from ichido_parked where state = 'waiting' and due_at <= strftime('%Y-%m-%dT%H:%M:%fZ', 'now') \
-             and queue in (select value from json_each(?))",
-        );
-        let due = due.bind(serde_json::to_string(&queues)?).fetch_all(&self.readers).await?;
-        let mut returned = 0;
-        for row in due {
-            returned += self.return_due_of(self.queue(row.try_get(0)?).await?).await?;
-        }
-        Ok(returned)
-    }
-
-    async fn tidy(&self, by: &Registration) -> Result<()> {
-        for queue in by.queues.keys() {
-            self.tidy_queue(self.queue(queue).await?).await?;
-        }
-        Ok(())
-    }
-
-    /// One statement: it sees all of them at the same moment.
-    async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
-        if queues.is_empty() {
-            return Ok(None);
-        }
-        let mut looks = Vec::with_capacity(queues.len());
-        for queue in queues {
-            looks.push(&*self.queue(queue).await?.drained);
-        }
-        let all = format!("select {}", looks.join(", "));
-        let all = sqlx::query(AssertSqlSafe(all)).fetch_one(&self.readers).await?;
-        ichido_sql::first_undrained(queues, |at| Ok(all.try_get::<bool, _>(at)?))
-    }
-
-    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
-        self.claimable(queue).await.map(Some)
-    }
+    ichido_sql::queues!();
 }
 
 impl Sqlite {
@@ -162,7 +104,7 @@ impl Sqlite {
             return Err(Error::LostClaim);
         }
         let picked = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(count).fetch_all(tx.connection()).await?;
-        let deliveries = deliveries(tx.connection(), queue, process, &picked).await?;
+        let deliveries = self.deliveries(&mut tx, queue, process, &picked).await?;
         let keys = key_list(deliveries.iter().map(|delivery| &delivery.message.key));
         let claim = sqlx::query(AssertSqlSafe(queue.claim.clone())).bind(process.to_string()).bind(keys);
         let claimed = claim.execute(tx.connection()).await?.rows_affected();
@@ -183,28 +125,6 @@ impl Sqlite {
         let known = sqlx::query("select 1 from ichido_process where id = ?").bind(process.to_string());
         Ok(known.fetch_optional(connection).await?.is_some())
     }
-
-    pub(crate) async fn claimable(&self, queue: &str) -> Result<u64> {
-        let queue = self.queue(queue).await?;
-        let counted = sqlx::query(AssertSqlSafe(queue.backlog.clone())).fetch_one(&self.readers).await?;
-        Ok(counted.try_get::<i64, _>(0)?.try_into().unwrap_or(0))
-    }
-}
-
-/// Frees these messages of an owner, and the groups that they hold.
-pub(crate) async fn free(
-    tx: &mut SqliteConnection,
-    queue: &Statements,
-    owner: ProcessId,
-    freed: &[Owned],
-) -> Result<()> {
-    let keys = key_list(freed.iter().map(|owned| &owned.key));
-    let release = sqlx::query(AssertSqlSafe(queue.release.clone())).bind(owner.to_string());
-    release.bind(keys).execute(&mut *tx).await?;
-    for owned in freed {
-        free_group(tx, queue, owner, owned.group.as_ref()).await?;
-    }
-    Ok(())
 }
 
 /// The keys as one JSON array of arrays of text.
@@ -219,36 +139,24 @@ pub(crate) fn key(queue: &Statements, row: &SqliteRow) -> Result<Key> {
     Ok(Key::new(columns.collect::<Result<Vec<_>, _>>()?))
 }
 
-pub(crate) async fn deliveries(
-    connection: &mut SqliteConnection,
-    queue: &Statements,
-    process: ProcessId,
-    rows: &[SqliteRow],
-) -> Result<Vec<Delivery>> {
-    let messages: Vec<_> = rows.iter().map(|row| message(queue, process, row)).collect::<Result<_>>()?;
-    let past = past(connection, queue, &messages).await?;
-    let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
-        let past = past.get(&message.key.to_string());
-        let delivery = Past::delivery(past, message, process, row.try_get("ichido_group_key")?, queue.payload_limit);
-        Ok(delivery.after(row.try_get("ichido_waited")?))
-    });
-    deliveries.collect()
-}
-
-/// What is known about these messages, by key.
-async fn past(
-    connection: &mut SqliteConnection,
-    queue: &Statements,
-    messages: &[Message],
-) -> Result<BTreeMap<String, Past>> {
-    let keys: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
-    let known = sqlx::query(
-        "select key, attempts, suspect, state from ichido_parked where queue = ?1 and key in (select value from json_each(?2))",
-    );
-    let known = known.bind(&*queue.queue).bind(serde_json::to_string(&keys)?).fetch_all(connection).await?;
-    let past =
-        known.iter().map(|row| Ok((row.try_get(0)?, Past::new(row.try_get(3)?, row.try_get(1)?, row.try_get(2)?))));
-    past.collect()
+impl Sqlite {
+    pub(crate) async fn deliveries(
+        &self,
+        connection: &mut SqliteConnection,
+        queue: &Statements,
+        process: ProcessId,
+        rows: &[SqliteRow],
+    ) -> Result<Vec<Delivery>> {
+        let messages: Vec<_> = rows.iter().map(|row| message(queue, process, row)).collect::<Result<_>>()?;
+        let past = verbs::queues::past(self, Some(connection), queue, &messages).await?;
+        let deliveries = messages.into_iter().zip(rows).map(|(message, row)| {
+            let past = past.get(&message.key.to_string());
+            let group = row.try_get("ichido_group_key")?;
+            let delivery = Past::delivery(past, message, process, group, queue.payload_limit);
+            Ok(delivery.after(row.try_get("ichido_waited")?))
+        });
+        deliveries.collect()
+    }
 }
 
 fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Message> {

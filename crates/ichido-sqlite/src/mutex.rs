@@ -10,7 +10,7 @@ use ichido::{
     message::{ClaimBy, GuardBy},
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::Past;
+use ichido_sql::{Past, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -23,7 +23,6 @@ use crate::{
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
-    pub(crate) rules: Guarded,
     /// `?1` is the process, `?2` the keys.
     pub(crate) claim: Arc<str>,
     /// What there is of the keys `?1`, and what is known about it.
@@ -45,7 +44,7 @@ impl Mutex {
              on t.id = json_extract(k.value, '$[0]') and t.queue = {name} \
              left join ichido_parked p on p.queue = {name} and p.key = json_extract(k.value, '$[1]')"
         );
-        Ok(Mutex { rules: rules.clone(), claim: claim.into(), look: look.into() })
+        Ok(Mutex { claim: claim.into(), look: look.into() })
     }
 }
 
@@ -59,8 +58,8 @@ impl Statements {
 impl Mutexes for Sqlite {
     async fn guard(&self, queue: &str) -> Result<Guard> {
         let queue = self.queue(queue).await?;
-        let rules = queue.mutex()?.rules.clone();
-        Ok(Guard { origin: self.origin().await?, payload_limit: queue.payload_limit, rules })
+        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
+        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
     }
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
@@ -90,15 +89,6 @@ impl Mutexes for Sqlite {
 }
 
 impl Sqlite {
-    /// The name of this database.
-    pub(crate) async fn origin(&self) -> Result<Arc<str>> {
-        let read = || async {
-            let row = sqlx::query("select id from ichido_origin").fetch_one(&self.readers).await?;
-            Ok::<_, Error>(Arc::from(row.try_get::<&str, _>(0)?))
-        };
-        self.shared.origin.get_or_try_init(read).await.cloned()
-    }
-
     /// Puts a message into the inbox, if its queue has one: whoever has the transaction has it alone.
     pub(crate) async fn guard_in(&self, tx: &mut SqliteConnection, delivery: &Delivery) -> Result<Found> {
         let queue = self.queue(&delivery.message.queue).await?;

@@ -4,10 +4,10 @@
 //! In all of them `?1` is the owner, where there is one, and the key columns come last, as text: one text per column, or one
 //! JSON array of keys where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
-use ichido::{Key, Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, LowerBound, Mapping};
+use ichido::{Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, Kind, LowerBound, MOST_OWNERS, Mapping, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
 
@@ -100,17 +100,6 @@ pub(crate) struct Rows {
     pub(crate) kind: Kind,
 }
 
-/// Whose rows they are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The user's.
-    Table,
-    /// Ichido's own messages.
-    Managed,
-    /// The mutexes of messages that a broker carries.
-    Mutex,
-}
-
 impl Rows {
     /// The rows of a managed queue.
     pub(crate) fn managed(queue: &str) -> Result<Self> {
@@ -191,10 +180,9 @@ impl Rows {
     }
 }
 
-/// The statements of one queue.
-pub(crate) struct Statements {
-    pub(crate) queue: Arc<str>,
-    pub(crate) payload_limit: usize,
+/// The statements of one queue: those of all stores, and those that only this one has.
+pub struct Statements {
+    pub(crate) shared: SqlQueue,
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
     pub(crate) claim: Arc<str>,
@@ -206,40 +194,26 @@ pub(crate) struct Statements {
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) is_claimed: Arc<str>,
-    pub(crate) release: Arc<str>,
-    pub(crate) park_waiting: Arc<str>,
-    pub(crate) park_dead: Arc<str>,
-    pub(crate) owned: Arc<str>,
-    pub(crate) return_due: Arc<str>,
-    pub(crate) revive: Arc<str>,
-    pub(crate) discard: Arc<str>,
-    pub(crate) dead_or_new: Arc<str>,
     pub(crate) payload: Arc<str>,
-    pub(crate) drained: Arc<str>,
-    pub(crate) backlog: Arc<str>,
-    pub(crate) counts: Arc<str>,
+}
+
+impl Deref for Statements {
+    type Target = SqlQueue;
+
+    fn deref(&self) -> &SqlQueue {
+        &self.shared
+    }
 }
 
 impl Statements {
-    pub(crate) fn new(queue: &Queue, rows: Rows) -> Result<Self> {
+    pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let Conditions { new, failed, fail, revive, nobody, .. } = &conditions;
-        let (table, owner) = (&rows.table, &rows.owner.quoted);
-        let literal = quote::literal(&queue.name)?;
-        let unpublished = if rows.kind == Kind::Mutex {
-            ichido_sql::none_unpublished("ichido_outbox", &literal)
-        } else {
-            String::new()
-        };
+        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
         let mine = format!("t.{owner} = ?1 and {new}");
         let claimable = format!("t.{owner} is null and {new}");
-        let (key, out, message) = (rows.key_is(1), rows.key_out(), rows.message());
-        let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
-        let many = |set: &str, keys: &str, guard: &str| {
-            format!("update {table} as t set {set} from json_each({keys}) k where {} and {guard}", rows.key_in_keys())
-        };
+        let message = rows.message();
         Ok(Statements {
+            shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable).into(),
             groups: Groups::new(&rows, &conditions),
             mutex: match &queue.place {
@@ -247,54 +221,13 @@ impl Statements {
                 _ => None,
             },
             bound: LowerBound::default(),
-            claim: many(&format!("{owner} = ?1"), "?2", &claimable).into(),
+            claim: many(&rows, &format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),
             complete_many: complete_many(&rows, &conditions, &mine).into(),
-            is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new)).into(),
-            release: many(&format!("{owner} = null"), "?2", &mine).into(),
-            park_waiting: update(&format!("{owner} = {nobody}")).into(),
-            park_dead: update(fail).into(),
-            owned: format!("select {out}, {} as ichido_group_key from {table} t where {mine} limit 500", rows.group_out())
-                .into(),
-            return_due: format!(
-                "{} returning {}",
-                many(&format!("{owner} = null"), "?1", &format!("t.{owner} = {nobody} and {new}")),
-                rows.each_key(", ", |_, column| column.out(""))
-            )
-            .into(),
-            revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
-            // A row of the user's own stays as it is, a message of ichido's own goes.
-            discard: if rows.kind == Kind::Table {
-                format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
-            } else {
-                format!("delete from {table} as t where {key} and {failed}").into()
-            },
-            dead_or_new: format!(
-                "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {}",
-                rows.key_in_keys()
-            )
-            .into(),
-            payload: format!("select {message} from {table} t where {key}").into(),
-            drained: format!(
-                "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-                 and not exists (select 1 from ichido_parked where queue = {literal} and state = 'waiting' and attempts > 0) {unpublished}",
-            )
-            .into(),
-            backlog: format!(
-                "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
-            )
-            .into(),
-            counts: counts(&rows, &conditions).into(),
-            queue: queue.name.clone(),
-            payload_limit: queue.payload_limit,
+            payload: format!("select {message} from {table} t where {}", rows.key_is(1)).into(),
             rows,
         })
-    }
-
-    /// Refuses a key that cannot be one of this queue's.
-    pub(crate) fn refuse_key(&self, key: &Key) -> Result<()> {
-        ichido_sql::refuse_key(&self.queue, key, self.rows.key.len())
     }
 
     /// The statements with what they do.
@@ -315,6 +248,61 @@ impl Statements {
         let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
         guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 })).chain(groups).collect()
     }
+}
+
+/// The statements of the verbs that all stores share.
+fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
+    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (mine, waits) = (format!("t.{owner} = ?1 and {new}"), format!("t.{owner} = {nobody} and {new}"));
+    let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
+    let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
+    let free = format!("{owner} = null");
+    let owners = |is: &str| {
+        format!(
+            "select {out}, cast(t.{owner} as text) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
+        )
+    };
+    Ok(SqlQueue {
+        kind: rows.kind,
+        place: rows.place.clone(),
+        key_columns: rows.key.len(),
+        grouped: rows.mapping.group.is_some(),
+        has_failed_value: rows.mapping.has_failed_value(),
+        rules: ichido_sql::rules_of(queue),
+        park_waiting: update(&format!("{owner} = {nobody}")).into(),
+        park_dead: update(fail).into(),
+        owned: format!("select {out}, {} from {table} t where {mine} limit 500", rows.group_out()).into(),
+        owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
+        release: many(rows, &free, "?2", &mine).into(),
+        waiting: format!("select {out} from json_each(?1) k, {table} t where {keys} and {waits}").into(),
+        return_due: many(rows, &free, "?1", &waits).into(),
+        revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
+        // A row of the user's own stays as it is, a message of ichido's own goes.
+        discard: if rows.kind == Kind::Table {
+            format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
+        } else {
+            format!("delete from {table} as t where {key} and {failed}").into()
+        },
+        dead_or_new: format!(
+            "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {keys}"
+        )
+        .into(),
+        is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
+            .into(),
+        drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
+        backlog: ichido_sql::backlog(table, owner, conditions).into(),
+        counts: counts(rows, conditions).into(),
+        owners: [owners("<>").into(), owners("=").into()],
+        queue: queue.name.clone(),
+        payload_limit: queue.payload_limit,
+    })
+}
+
+/// Changes the rows with the keys in this JSON array, under a condition.
+fn many(rows: &Rows, set: &str, keys: &str, guard: &str) -> String {
+    let (table, is) = (&rows.table, rows.key_in_keys());
+    format!("update {table} as t set {set} from json_each({keys}) k where {is} and {guard}")
 }
 
 /// The first `?1` claimable rows in claim order. A primary key of SQLite's can be null; such a row cannot be a message.

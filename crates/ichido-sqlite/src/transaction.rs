@@ -12,13 +12,11 @@ use ichido::{
     action::{Isolation, Terms},
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::by_claim;
+use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::{
-    Sqlite, fault, groups::free_group, inbox::pass_inbox, messages::key_list, statements::Statements, turn::WriteTurn,
-};
+use crate::{Sqlite, fault, inbox::pass_inbox, messages::key_list, statements::Statements, turn::WriteTurn};
 
 /// SQLite says that a commit hook said no: the statement ran outside our transaction.
 const VETOED: u32 = 531;
@@ -49,7 +47,7 @@ impl Guard {
 
 /// An open transaction, with the turn to write.
 pub struct Tx {
-    inner: Transaction<'static, sqlx::Sqlite>,
+    pub(crate) inner: Transaction<'static, sqlx::Sqlite>,
     guard: Arc<Guard>,
     _turn: WriteTurn,
     _place: OwnedSemaphorePermit,
@@ -101,7 +99,7 @@ impl Transactions for Sqlite {
         for ((queue, owner), claimed) in by_claim(done) {
             let queue = self.queue(queue).await?;
             for some in claimed.chunks(MOST_KEYS) {
-                complete_some(tx, queue, owner, some).await?;
+                self.complete_some(tx, queue, owner, some).await?;
             }
         }
         Ok(())
@@ -109,7 +107,7 @@ impl Transactions for Sqlite {
 
     async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
         prove(tx)?;
-        if self.park_in(tx.connection(), delivery, failure).await? { prove(tx) } else { Err(Error::LostClaim) }
+        if verbs::parked::park_in(self, tx, delivery, failure).await? { prove(tx) } else { Err(Error::LostClaim) }
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
@@ -128,11 +126,8 @@ impl Transactions for Sqlite {
             return self.is_missing(&delivery.message.key).await;
         }
         let mut tx = self.begin_tx().await?;
-        let mut probe = sqlx::query(AssertSqlSafe(queue.is_claimed.clone())).bind(claim.owner.to_string());
-        for column in delivery.message.key.columns() {
-            probe = probe.bind(column);
-        }
-        let there = probe.fetch_optional(tx.connection()).await?.is_some();
+        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
+        let there = !Sqlite::fetch(&mut tx, probe).await?.is_empty();
         tx.rollback().await?;
         Ok(there)
     }
@@ -149,6 +144,39 @@ impl Sqlite {
         self.guard.rolled_back.store(false, Ordering::SeqCst);
         Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
     }
+
+    async fn complete_some(
+        &self,
+        tx: &mut Tx,
+        queue: &Statements,
+        owner: Option<ProcessId>,
+        some: &[&Delivery],
+    ) -> Result<()> {
+        let text = owner.map(|owner| owner.to_string());
+        let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
+        for (key, _) in claims().filter(|(_, claim)| claim.parked) {
+            let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
+            forget.bind(key.to_string()).execute(tx.connection()).await.map_err(broken)?;
+        }
+        let held = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
+        let holder = owner.unwrap_or(ProcessId::NOBODY);
+        verbs::groups::free(self, tx, queue, holder, held).await.map_err(broken)?;
+        if queue.has_inbox() {
+            let passed = pass_inbox(tx.connection(), queue, text.as_deref(), some).await.map_err(broken)?;
+            return if passed { Ok(()) } else { Err(Error::LostClaim) };
+        }
+        let complete = if let [delivery] = some {
+            let complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(text);
+            delivery.message.key.columns().iter().fold(complete, sqlx::query::Query::bind)
+        } else {
+            let keys = key_list(some.iter().map(|delivery| &delivery.message.key));
+            sqlx::query(AssertSqlSafe(queue.complete_many.clone())).bind(text).bind(keys)
+        };
+        match complete.execute(tx.connection()).await.map_err(broken)?.rows_affected() {
+            passed if passed == some.len() as u64 => Ok(()),
+            _ => Err(Error::LostClaim),
+        }
+    }
 }
 
 /// This must be the transaction that was begun.
@@ -160,39 +188,11 @@ fn prove(tx: &Tx) -> Result<()> {
     Ok(())
 }
 
-async fn complete_some(tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
-    let owner = owner.map(|owner| owner.to_string());
-    for delivery in some {
-        let Some(claim) = &delivery.claim else { continue };
-        if claim.parked {
-            let forget = sqlx::query("delete from ichido_parked where queue = ? and key = ?").bind(&*queue.queue);
-            forget.bind(delivery.message.key.to_string()).execute(tx.connection()).await.map_err(broken)?;
+pub(crate) fn broken(error: impl Into<Error>) -> Error {
+    match error.into() {
+        Error::Failed(cause) if cause.downcast_ref().and_then(fault::code) == Some(VETOED) => {
+            Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into())
         }
-        free_group(tx.connection(), queue, claim.owner, claim.group.as_ref()).await.map_err(broken)?;
+        error => error,
     }
-    if queue.has_inbox() {
-        let passed = pass_inbox(tx.connection(), queue, owner.as_deref(), some).await.map_err(broken)?;
-        return if passed { Ok(()) } else { Err(Error::LostClaim) };
-    }
-    let complete = if let [delivery] = some {
-        let mut complete = sqlx::query(AssertSqlSafe(queue.complete.clone())).bind(owner);
-        for column in delivery.message.key.columns() {
-            complete = complete.bind(column);
-        }
-        complete
-    } else {
-        let keys = key_list(some.iter().map(|delivery| &delivery.message.key));
-        sqlx::query(AssertSqlSafe(queue.complete_many.clone())).bind(owner).bind(keys)
-    };
-    match complete.execute(tx.connection()).await.map_err(broken)?.rows_affected() {
-        passed if passed == some.len() as u64 => Ok(()),
-        _ => Err(Error::LostClaim),
-    }
-}
-
-pub(crate) fn broken(error: sqlx::Error) -> Error {
-    if fault::code(&error) == Some(VETOED) {
-        return Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
-    }
-    error.into()
 }

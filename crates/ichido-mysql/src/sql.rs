@@ -1,0 +1,203 @@
+//! MariaDB and MySQL for the verbs that all stores share: how statements are written, run and read.
+
+use std::sync::Arc;
+
+use ichido::{
+    Delivery, Error, Key, Result,
+    message::Claim,
+    store::{Files, ProcessId, Processes, Stats},
+};
+use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, Tables};
+use sqlx::{
+    AssertSqlSafe, Column as _, MySqlConnection, Row as _, Transaction, TypeInfo, ValueRef,
+    mysql::{MySqlArguments, MySqlRow},
+};
+use tokio::sync::OnceCell;
+
+use crate::{MySql, fault, statements::Statements, transaction::broken};
+
+/// How MariaDB and MySQL write SQL. Times are UTC; texts that are compared byte by byte are bytes.
+pub struct MySqlDialect;
+
+impl Dialect for MySqlDialect {
+    const KEY: &'static str = "`key`";
+    const NOW: &'static str = "utc_timestamp(6)";
+    const CLOCK: &'static str = "utc_timestamp(6)";
+    const LONG_AGO: &'static str = "'1000-01-01'";
+    const EPOCH: &'static str = "cast(unix_timestamp() as signed)";
+    const MINUTE: &'static str = "cast(unix_timestamp() div 60 as signed)";
+    const ALIVE: &'static str = "p.heartbeat_at > utc_timestamp(6) - interval p.lease_us microsecond";
+    const SIGN: &'static str = "cast(p.heartbeat_at as char)";
+    const LIFE: (&'static str, &'static str) =
+        (", started_at, heartbeat_at, lease_us", ", utc_timestamp(6), utc_timestamp(6), ?6 * 1000");
+    const LOCK: &'static str = "for update";
+    const LOCK_FREE: &'static str = "for update skip locked";
+    const LOCK_ROWS: &'static str = " for update skip locked";
+    const NUMBERED: bool = false;
+
+    fn parameter(_: usize, _: &Bind) -> String {
+        "?".to_owned()
+    }
+
+    fn is_in(_: usize, count: usize) -> String {
+        if count == 0 { "in (null)".to_owned() } else { format!("in ({})", vec!["?"; count].join(", ")) }
+    }
+
+    fn after(sign: char, parameter: &str) -> String {
+        format!("utc_timestamp(6) {sign} interval {parameter} * 1000 microsecond")
+    }
+
+    fn age_ms(moment: &str) -> String {
+        format!("cast(timestampdiff(microsecond, {moment}, utc_timestamp(6)) div 1000 as signed)")
+    }
+
+    fn utc(moment: &str) -> String {
+        format!("date_format({moment}, '%Y-%m-%dT%H:%i:%s.%fZ')")
+    }
+
+    fn id(column: &str) -> String {
+        column.to_owned()
+    }
+
+    fn stamp(moment: &str) -> String {
+        format!("cast({moment} as char)")
+    }
+
+    fn by_index(index: &str) -> String {
+        format!(" force index ({index})")
+    }
+
+    fn insert_new(table: &str, columns: &str, values: &str) -> String {
+        format!("insert ignore into {table} ({columns}) values ({values})")
+    }
+
+    fn or_replace(_: &str, columns: &[&str]) -> String {
+        let set: Vec<_> = columns.iter().map(|column| format!("{column} = values({column})")).collect();
+        format!("on duplicate key update {}", set.join(", "))
+    }
+}
+
+impl SqlStore for MySql {
+    type Dialect = MySqlDialect;
+    type Queue = Statements;
+    type Own = Transaction<'static, sqlx::MySql>;
+
+    fn tables(&self) -> &Tables {
+        &self.shared.schema.tables
+    }
+
+    fn origin(&self) -> &OnceCell<Arc<str>> {
+        &self.shared.origin
+    }
+
+    async fn queues(&self) -> Result<&[Statements]> {
+        match self.shared.statements.get() {
+            Some(made) => Ok(made),
+            // In a box: whoever calls us is moved with it for each message.
+            None => Box::pin(self.make_statements()).await,
+        }
+    }
+
+    async fn begin_own(&self) -> Result<Self::Own> {
+        // Before a connection is held: the first look at the queues needs its own.
+        self.queues().await?;
+        self.own.begin().await.map_err(|error| self.unreachable(error))
+    }
+
+    async fn commit_own(own: Self::Own) -> Result<()> {
+        Ok(own.commit().await?)
+    }
+
+    async fn rollback_own(own: Self::Own) -> Result<()> {
+        Ok(own.rollback().await?)
+    }
+
+    async fn execute(connection: &mut MySqlConnection, query: Query) -> Result<u64> {
+        Ok(bound(query).execute(connection).await?.rows_affected())
+    }
+
+    async fn fetch(connection: &mut MySqlConnection, query: Query) -> Result<Vec<Row>> {
+        bound(query).fetch_all(connection).await?.iter().map(read).collect()
+    }
+
+    async fn look(&self, query: Query) -> Result<Vec<Row>> {
+        bound(query).fetch_all(&self.own).await?.iter().map(read).collect()
+    }
+
+    async fn write(&self, query: Query) -> Result<u64> {
+        Ok(bound(query).execute(&self.own).await?.rows_affected())
+    }
+}
+
+impl Liveness for MySql {}
+
+impl SqlRows for MySql {
+    /// The keys are written one by one, so that rows are locked by primary key.
+    fn of_keys(queue: &Statements, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query {
+        let query = Query::written(queue.of_many(statement, keys.len(), end));
+        let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
+        keys.iter().fold(query, Query::key)
+    }
+
+    fn is_unique(error: &Error) -> bool {
+        matches!(error, Error::Failed(cause) if cause.downcast_ref().is_some_and(fault::is_unique))
+    }
+
+    fn broken(error: Error) -> Error {
+        broken(error)
+    }
+
+    async fn is_free(&self, tx: &mut MySqlConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
+        self.is_row_free(tx, queue, delivery).await
+    }
+
+    async fn set_aside(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> Result<bool> {
+        self.set_row_aside(tx, queue, delivery, claim.in_row()).await
+    }
+}
+
+impl Files for MySql {
+    ichido_sql::files!();
+}
+
+impl Stats for MySql {
+    ichido_sql::stats!();
+}
+
+impl Processes for MySql {
+    ichido_sql::processes!();
+}
+
+fn bound(query: Query) -> sqlx::query::Query<'static, sqlx::MySql, MySqlArguments> {
+    let (text, binds) = query.write::<MySqlDialect>();
+    binds.into_iter().fold(sqlx::query(AssertSqlSafe(text)), |query, bind| match bind {
+        Bind::Text(text) => query.bind(text),
+        Bind::Exact(text) => query.bind(text.map(String::into_bytes)),
+        Bind::Int(number) => query.bind(number),
+        Bind::Bool(flag) => query.bind(flag),
+        Bind::Bytes(bytes) => query.bind(bytes),
+        Bind::Id(process) => query.bind(process.to_string()),
+        // `Query::write` has made single parameters of these.
+        Bind::Texts(_) | Bind::Exacts(_) => query,
+    })
+}
+
+fn read(row: &MySqlRow) -> Result<Row> {
+    let cell = |at: usize| {
+        let kind = row.column(at).type_info().name();
+        Ok(match kind {
+            _ if row.try_get_raw(at)?.is_null() => Cell::Null,
+            _ if kind.ends_with("UNSIGNED") => Cell::Int(row.try_get::<u64, _>(at)?.try_into()?),
+            _ if kind.ends_with("INT") || kind == "BOOLEAN" => Cell::Int(row.try_get(at)?),
+            _ if kind.ends_with("BLOB") || kind.ends_with("BINARY") => Cell::Bytes(row.try_get(at)?),
+            _ => Cell::Text(row.try_get(at)?),
+        })
+    };
+    Ok(Row::new((0..row.len()).map(cell).collect::<Result<_>>()?))
+}

@@ -1,0 +1,131 @@
+//! What databases write differently about ichido's own tables. A dialect says nothing about queues' tables: those are the stores'.
+
+use crate::Bind;
+
+/// How a database writes SQL.
+pub trait Dialect: 'static {
+    /// The column `key`, quoted where it must be.
+    const KEY: &'static str;
+    /// This moment, as ichido's columns have times. The same throughout a statement.
+    const NOW: &'static str;
+    /// This moment, also within a statement that has waited.
+    const CLOCK: &'static str;
+    /// A moment before all others.
+    const LONG_AGO: &'static str;
+    /// Seconds since 1970.
+    const EPOCH: &'static str;
+    /// Minutes since 1970.
+    const MINUTE: &'static str;
+    /// Has the process `p` given a sign of life within its lease?
+    const ALIVE: &'static str;
+    /// Its last sign of life as text, if that is in its row.
+    const SIGN: &'static str;
+    /// The columns of a process about its life, with a comma before each, and their values; `?6` is the lease in milliseconds.
+    const LIFE: (&'static str, &'static str);
+    /// After a SELECT: its rows are locked until the transaction ends, and whoever has one of them is waited for.
+    const LOCK: &'static str;
+    /// The same; rows that somebody has locked are left out.
+    const LOCK_FREE: &'static str;
+    /// The same after a SELECT about rows of a queue, which are called `t`.
+    const LOCK_ROWS: &'static str;
+    /// Do parameters have numbers?
+    const NUMBERED: bool;
+
+    /// A parameter.
+    fn parameter(at: usize, bind: &Bind) -> String;
+
+    /// `is one of`, with a parameter of so many texts.
+    fn is_in(at: usize, count: usize) -> String;
+
+    /// So many milliseconds after this moment; before it, if there is a minus. No moment if there is no number.
+    fn after(sign: char, parameter: &str) -> String;
+
+    /// How many milliseconds ago a moment was.
+    fn age_ms(moment: &str) -> String;
+
+    /// A moment as operators read it.
+    fn utc(moment: &str) -> String;
+
+    /// A process's id, as text.
+    fn id(column: &str) -> String;
+
+    /// After a table: its rows are found by this index, so that no other row is locked, not even for a moment.
+    fn by_index(index: &str) -> String {
+        let _ = index;
+        String::new()
+    }
+
+    /// A moment as text that is the same for the same moment only.
+    fn stamp(moment: &str) -> String {
+        moment.to_owned()
+    }
+
+    /// Inserts a row unless one with its key is there.
+    fn insert_new(table: &str, columns: &str, values: &str) -> String {
+        format!("insert into {table} ({columns}) values ({values}) on conflict do nothing")
+    }
+
+    /// After an INSERT: these columns of a row with the same key get the new values.
+    fn or_replace(key: &str, columns: &[&str]) -> String {
+        let set: Vec<_> = columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
+        format!("on conflict ({key}) do update set {}", set.join(", "))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Parameters have numbers.
+    pub(crate) struct Counting;
+
+    /// Parameters have none.
+    pub(crate) struct Plain;
+
+    macro_rules! dialect {
+        ($name:ident, $numbered:literal, $parameter:expr, $is_in:expr) => {
+            impl Dialect for $name {
+                const KEY: &'static str = "key";
+                const NOW: &'static str = "now";
+                const CLOCK: &'static str = "clock";
+                const LONG_AGO: &'static str = "long ago";
+                const EPOCH: &'static str = "epoch";
+                const MINUTE: &'static str = "minute";
+                const ALIVE: &'static str = "alive";
+                const SIGN: &'static str = "sign";
+                const LIFE: (&'static str, &'static str) = ("", "");
+                const LOCK: &'static str = "";
+                const LOCK_FREE: &'static str = "";
+                const LOCK_ROWS: &'static str = "";
+                const NUMBERED: bool = $numbered;
+
+                fn parameter(at: usize, _: &Bind) -> String {
+                    $parameter(at)
+                }
+
+                fn is_in(at: usize, count: usize) -> String {
+                    $is_in(at, count)
+                }
+
+                fn after(sign: char, parameter: &str) -> String {
+                    format!("now {sign} {parameter}")
+                }
+
+                fn age_ms(moment: &str) -> String {
+                    moment.into()
+                }
+
+                fn utc(moment: &str) -> String {
+                    moment.into()
+                }
+
+                fn id(column: &str) -> String {
+                    column.into()
+                }
+            }
+        };
+    }
+
+    dialect!(Counting, true, |at| format!("${at}"), |at, _| format!("= any(${at})"));
+    dialect!(Plain, false, |_| "?".to_owned(), |_, count| format!("in ({})", vec!["?"; count].join(", ")));
+}

@@ -1,0 +1,212 @@
+//! The shared verbs as items of a store's own `impl`s. A store writes `impl Files for Postgres { ichido_sql::files!(); }`, and beside the
+//! macro the verbs of that trait which are really its own.
+
+/// All verbs of [`ichido::store::Files`].
+#[macro_export]
+macro_rules! files {
+    () => {
+        async fn note_files(&self, tx: &mut Self::Tx, set: ichido::store::FileSetId) -> ichido::Result<()> {
+            $crate::verbs::files::note(self, tx, set).await
+        }
+
+        async fn decide_files(&self, set: ichido::store::FileSetId) -> ichido::Result<bool> {
+            $crate::verbs::files::decide(self, set).await
+        }
+
+        async fn forget_files(&self, stage: ichido::store::ProcessId, number: Option<i64>) -> ichido::Result<()> {
+            $crate::verbs::files::forget(self, stage, number).await
+        }
+    };
+}
+
+/// All verbs of [`ichido::store::Stats`].
+#[macro_export]
+macro_rules! stats {
+    () => {
+        async fn note_longest(&self, queue: &str, time: std::time::Duration) -> ichido::Result<()> {
+            $crate::verbs::stats::note_longest(self, queue, time).await
+        }
+
+        async fn note_stats(
+            &self,
+            process: ichido::store::ProcessId,
+            minute: i64,
+            stats: &[ichido::stat::Stat],
+        ) -> ichido::Result<()> {
+            $crate::verbs::stats::note(self, process, minute, stats).await
+        }
+
+        async fn prune(&self, retention: ichido::process::Retention) -> ichido::Result<()> {
+            $crate::verbs::stats::prune(self, retention).await
+        }
+    };
+}
+
+/// All verbs of [`ichido::store::Processes`].
+#[macro_export]
+macro_rules! processes {
+    () => {
+        async fn register(&self, process: &ichido::store::Registration) -> ichido::Result<()> {
+            $crate::verbs::processes::register(self, process).await
+        }
+
+        async fn beat(&self, process: ichido::store::ProcessId) -> ichido::Result<bool> {
+            $crate::Liveness::give_sign(self, process).await
+        }
+
+        async fn mark_running(
+            &self,
+            process: ichido::store::ProcessId,
+            suspect: Option<&ichido::MessageId>,
+        ) -> ichido::Result<()> {
+            $crate::verbs::processes::mark_running(self, process, suspect).await
+        }
+
+        async fn leave(&self, process: ichido::store::ProcessId) -> ichido::Result<()> {
+            $crate::verbs::processes::leave(self, process).await
+        }
+
+        async fn quit(&self, process: ichido::store::ProcessId, request_id: &str) -> ichido::Result<()> {
+            $crate::verbs::processes::quit(self, process, request_id).await
+        }
+
+        async fn look_around(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Around> {
+            $crate::verbs::processes::look_around(self, by).await
+        }
+
+        async fn rescue(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Rescued> {
+            $crate::verbs::processes::rescue(self, by).await
+        }
+    };
+}
+
+/// The verbs of [`ichido::store::Queues`] but `send`, `claim` and `claimed`.
+#[macro_export]
+macro_rules! queues {
+    () => {
+        async fn release(&self, deliveries: &[ichido::Delivery]) -> ichido::Result<()> {
+            $crate::verbs::queues::release(self, deliveries).await
+        }
+
+        async fn park(&self, delivery: &ichido::Delivery, failure: &ichido::store::Failure) -> ichido::Result<bool> {
+            $crate::verbs::queues::park(self, delivery, failure).await
+        }
+
+        async fn return_due(&self, by: &ichido::store::Registration) -> ichido::Result<u64> {
+            $crate::verbs::queues::return_due(self, by).await
+        }
+
+        async fn tidy(&self, by: &ichido::store::Registration) -> ichido::Result<()> {
+            $crate::verbs::queues::tidy(self, by).await
+        }
+
+        async fn undrained(&self, queues: &[std::sync::Arc<str>]) -> ichido::Result<Option<std::sync::Arc<str>>> {
+            $crate::verbs::queues::undrained(self, queues).await
+        }
+
+        async fn backlog(&self, queue: &str) -> ichido::Result<Option<u64>> {
+            $crate::verbs::queues::backlog(self, queue).await.map(Some)
+        }
+    };
+}
+
+/// The verbs of [`ichido::store::Outbox`] but `broker_queues`, `publish` and `note_published`.
+#[macro_export]
+macro_rules! outbox {
+    () => {
+        async fn unsent(&self, queue: &str, most: usize) -> ichido::Result<Vec<ichido::broker::Unsent>> {
+            $crate::verbs::outbox::unsent(self, queue, most).await
+        }
+
+        async fn take_turn(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<bool> {
+            $crate::verbs::outbox::take_turn(self, relay, queue).await
+        }
+
+        async fn leave_turn(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
+            $crate::verbs::outbox::leave_turn(self, relay, queue).await
+        }
+
+        async fn note_unpublished(
+            &self,
+            _: &str,
+            unsent: &ichido::broker::Unsent,
+            error: &str,
+            wait: std::time::Duration,
+        ) -> ichido::Result<()> {
+            $crate::verbs::outbox::note_unpublished(self, unsent, error, wait).await
+        }
+
+        async fn keep(&self, message: &ichido::Message) -> ichido::Result<bool> {
+            $crate::verbs::outbox::keep(self, message).await
+        }
+
+        async fn circulating(
+            &self,
+            queue: &str,
+            age: std::time::Duration,
+            most: usize,
+        ) -> ichido::Result<ichido::broker::Circulating> {
+            $crate::verbs::outbox::circulating(self, queue, age, most).await
+        }
+
+        async fn publish_again(&self, queue: &str, keys: &[ichido::Key], most: usize) -> ichido::Result<u64> {
+            $crate::verbs::outbox::publish_again(self, queue, keys, most).await
+        }
+    };
+}
+
+/// The verbs of [`ichido::Inspect`] but `payload`, `statements`, `warnings` and `columns`.
+#[macro_export]
+macro_rules! inspect {
+    () => {
+        async fn overview(&self) -> ichido::Result<ichido::inspect::Overview> {
+            $crate::verbs::inspect::overview(self).await
+        }
+
+        async fn stats(&self, last: std::time::Duration) -> ichido::Result<Vec<ichido::stat::StatRow>> {
+            $crate::verbs::stats::read(self, last).await
+        }
+
+        async fn requests(&self) -> ichido::Result<Vec<ichido::process::RequestState>> {
+            $crate::verbs::flags::states(self).await
+        }
+
+        async fn parked(&self, filter: &ichido::inspect::ParkedFilter) -> ichido::Result<Vec<ichido::inspect::Parked>> {
+            $crate::verbs::inspect::parked(self, filter).await
+        }
+
+        async fn mutexes(
+            &self,
+            queue: &str,
+            which: ichido::broker::MutexFilter<'_>,
+        ) -> ichido::Result<Vec<ichido::broker::MutexRow>> {
+            $crate::verbs::doctor::mutexes(self, queue, which).await
+        }
+
+        async fn orphans(&self, queue: &str) -> ichido::Result<Vec<ichido::broker::Orphan>> {
+            $crate::verbs::doctor::orphans(self, queue).await
+        }
+    };
+}
+
+/// The verbs of [`ichido::Operate`] but those about migrations.
+#[macro_export]
+macro_rules! operate {
+    () => {
+        async fn retry(&self, id: &ichido::MessageId) -> ichido::Result<bool> {
+            $crate::verbs::parked::retry(self, id).await
+        }
+
+        async fn discard(&self, id: &ichido::MessageId) -> ichido::Result<bool> {
+            $crate::verbs::parked::discard(self, id).await
+        }
+
+        async fn give_back(&self, queue: &str, orphan: &ichido::broker::Orphan) -> ichido::Result<bool> {
+            $crate::verbs::doctor::give_back(self, queue, orphan).await
+        }
+
+        async fn set_flag(&self, request_id: &str, flag: ichido::process::Flag, on: bool) -> ichido::Result<bool> {
+            $crate::verbs::flags::set(self, request_id, flag, on).await
+        }
+    };
+}

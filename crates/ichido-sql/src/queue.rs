@@ -1,0 +1,117 @@
+//! A queue as the shared verbs see it: whose rows its messages are, and the statements about them, written once in the store's dialect.
+
+use std::sync::Arc;
+
+use ichido::{
+    Guarded, Key, Queue, Result,
+    message::{GuardBy, Place},
+    store::ProcessId,
+};
+
+use crate::{Bind, Query};
+
+/// More owners than this are not looked at together.
+pub const MOST_OWNERS: i64 = 10_000;
+
+/// Whose rows a queue's messages are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The user's.
+    Table,
+    /// Ichido's own messages.
+    Managed,
+    /// The mutexes of messages that a broker carries.
+    Mutex,
+}
+
+/// A queue, and those of its statements that are the same verbs in every store. In each of them the owner is the first parameter,
+/// where there is one, and the columns of the key are the last, all as text.
+#[derive(Debug, Clone)]
+pub struct SqlQueue {
+    /// Its name.
+    pub queue: Arc<str>,
+    /// The longest payload that it takes, in bytes.
+    pub payload_limit: usize,
+    /// Whose rows its messages are.
+    pub kind: Kind,
+    /// What these rows are, for the comparison with what other processes mean.
+    pub place: String,
+    /// How many columns a key has.
+    pub key_columns: usize,
+    /// Messages can be in groups.
+    pub grouped: bool,
+    /// A row that has failed can be told by its status alone.
+    pub has_failed_value: bool,
+    /// How a broker's queue is guarded.
+    pub rules: Option<Guarded>,
+    /// Puts aside the row of a message that is to be retried.
+    pub park_waiting: Arc<str>,
+    /// Puts aside the row of a message that has failed for good.
+    pub park_dead: Arc<str>,
+    /// Keys and groups of up to 500 rows that a process owns and that nobody else has locked; they are locked.
+    pub owned: Arc<str>,
+    /// Does a process own a row?
+    pub owns_any: Arc<str>,
+    /// Frees the rows of many keys that an owner has.
+    pub release: Arc<str>,
+    /// The keys of rows, of many, that are put aside.
+    pub waiting: Arc<str>,
+    /// Frees the rows of many keys that are put aside.
+    pub return_due: Arc<str>,
+    /// Puts a failed row back into circulation.
+    pub revive: Arc<str>,
+    /// Takes a failed row out of sight; a row of the user's own stays.
+    pub discard: Arc<str>,
+    /// The keys, of many, and whether each has failed and whether each is new.
+    pub dead_or_new: Arc<str>,
+    /// Is the message still unprocessed and an owner's? Waits for the row.
+    pub is_claimed: Arc<str>,
+    /// A condition: nothing of the queue is unprocessed.
+    pub drained: Arc<str>,
+    /// How many rows are claimable.
+    pub backlog: Arc<str>,
+    /// How many rows are claimable and claimed, how long the oldest has waited in seconds, and how many are recent.
+    pub counts: Arc<str>,
+    /// Keys and owners of rows that processes own, and of rows that are put aside.
+    pub owners: [Arc<str>; 2],
+}
+
+impl SqlQueue {
+    /// Refuses a key that cannot be one of this queue's.
+    ///
+    /// # Errors
+    /// [`ichido::Error::Refused`] with the reason.
+    pub fn refuse_key(&self, key: &Key) -> Result<()> {
+        crate::refuse_key(&self.queue, key, self.key_columns)
+    }
+
+    /// How it is guarded.
+    ///
+    /// # Errors
+    /// [`ichido::Error::Setup`] if no broker keeps it.
+    pub fn rules(&self) -> Result<&Guarded> {
+        self.rules.as_ref().ok_or_else(|| crate::no_broker(&self.queue))
+    }
+
+    /// Is it guarded by the inbox?
+    #[must_use]
+    pub fn has_inbox(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.by == GuardBy::Inbox)
+    }
+
+    /// A statement about one row of an owner.
+    #[must_use]
+    pub fn of_owner(statement: &Arc<str>, owner: Option<ProcessId>, key: &Key) -> Query {
+        let owner = Bind::Text(owner.map(|owner| owner.to_string()));
+        Query::written(&**statement).bind(owner).key(key)
+    }
+}
+
+/// How a queue is guarded, if a broker keeps it.
+#[must_use]
+pub fn rules_of(queue: &Queue) -> Option<Guarded> {
+    match &queue.place {
+        Place::Broker(rules) => Some(Guarded::clone(rules)),
+        _ => None,
+    }
+}

@@ -1,0 +1,148 @@
+//! What a store gives to have the shared verbs: a way to run statements, what its dialect is, and what only it knows about rows and about
+//! who is alive. The macros in `implement` put the verbs into a store's own `impl`s.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use ichido::{
+    Delivery, Error, Key, Result,
+    message::Claim,
+    store::{Database, ProcessId},
+};
+use tokio::sync::OnceCell;
+
+use crate::{Dialect, Query, Row, SqlQueue, Tables};
+
+/// A store that runs SQL.
+pub trait SqlStore: Database {
+    /// How it writes SQL.
+    type Dialect: Dialect;
+    /// A queue with all its statements.
+    type Queue: Deref<Target = SqlQueue> + Send + Sync;
+    /// A short transaction of ichido's own; rolled back when it is dropped.
+    type Own: DerefMut<Target = Self::Connection> + Send;
+
+    /// Where ichido's own tables are.
+    fn tables(&self) -> &Tables;
+
+    /// The name of this database, once it was read.
+    fn origin(&self) -> &OnceCell<Arc<str>>;
+
+    /// All queues, looked at when they are first needed.
+    fn queues(&self) -> impl Future<Output = Result<&[Self::Queue]>> + Send;
+
+    /// Begins a short transaction of ichido's own.
+    fn begin_own(&self) -> impl Future<Output = Result<Self::Own>> + Send;
+
+    /// Commits it.
+    fn commit_own(own: Self::Own) -> impl Future<Output = Result<()>> + Send;
+
+    /// Rolls it back.
+    fn rollback_own(own: Self::Own) -> impl Future<Output = Result<()>> + Send;
+
+    /// Runs a statement; how many rows it changed.
+    fn execute(connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<u64>> + Send;
+
+    /// Runs a statement and reads its rows.
+    fn fetch(connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<Vec<Row>>> + Send;
+
+    /// Reads, outside of any transaction.
+    fn look(&self, query: Query) -> impl Future<Output = Result<Vec<Row>>> + Send;
+
+    /// Runs one statement as a transaction of its own; how many rows it changed.
+    fn write(&self, query: Query) -> impl Future<Output = Result<u64>> + Send {
+        async move {
+            let mut own = self.begin_own().await?;
+            let changed = Self::execute(&mut own, query).await?;
+            Self::commit_own(own).await?;
+            Ok(changed)
+        }
+    }
+
+    /// A queue by its name.
+    fn queue(&self, name: &str) -> impl Future<Output = Result<&Self::Queue>> + Send {
+        async move {
+            let all = self.queues().await?;
+            let unknown = || crate::unknown_queue(name, all.iter().map(|queue| &*queue.queue));
+            all.iter().find(|queue| &*queue.queue == name).ok_or_else(unknown)
+        }
+    }
+}
+
+/// How a store knows who is alive: by the last sign of life in the process's row, unless it says otherwise.
+pub trait Liveness: SqlStore {
+    /// Before a process becomes known.
+    fn begin_life(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send {
+        let _ = process;
+        async { Ok(()) }
+    }
+
+    /// After a process, this one or a dead one, was forgotten.
+    fn end_life(&self, process: ProcessId) {
+        let _ = process;
+    }
+
+    /// Is a process alive, which [`Dialect::ALIVE`] says to be so or not?
+    ///
+    /// # Errors
+    /// That cannot be known.
+    fn is_alive(&self, process: ProcessId, by_row: bool) -> Result<bool> {
+        let _ = process;
+        Ok(by_row)
+    }
+
+    /// A sign of life; false if the process has been declared dead. A process that is past its lease stays dead: it must come back
+    /// under another id.
+    fn give_sign(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send {
+        let (process_table, now) = (&self.tables().process, Self::Dialect::CLOCK);
+        let beat = format!(
+            "update {process_table} as p set heartbeat_at = {now} where p.id = ?1 and {}",
+            Self::Dialect::ALIVE
+        );
+        async move { Ok(self.write(Query::new(beat).bind(process)).await? == 1) }
+    }
+
+    /// Waits for a claim of a process that is still on its way, even one whose reply was lost, and lets no other begin: what it
+    /// claims would belong to nobody.
+    fn stop_claims(&self, tx: &mut Self::Connection, process: ProcessId) -> impl Future<Output = Result<()>> + Send {
+        let table = &self.tables().process;
+        let lock = format!("select 1 from {table} where id = ?1 {}", Self::Dialect::LOCK);
+        let expire = format!("update {table} set heartbeat_at = {} where id = ?1", Self::Dialect::LONG_AGO);
+        async move {
+            Self::fetch(tx, Query::new(lock).bind(process)).await?;
+            Self::execute(tx, Query::new(expire).bind(process)).await?;
+            Ok(())
+        }
+    }
+}
+
+/// What a store does with rows in a way of its own.
+pub trait SqlRows: Liveness {
+    /// A statement of a queue about many keys, with an owner as the first parameter if there is one.
+    fn of_keys(queue: &Self::Queue, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query;
+
+    /// Is a unique key taken?
+    fn is_unique(error: &Error) -> bool;
+
+    /// The error of a statement in a business transaction, which may have ended behind our back.
+    fn broken(error: Error) -> Error;
+
+    /// Nobody else is at the row of a message that is only locked, and from now on nobody can be until the transaction ends.
+    fn is_free(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The mutex row that a message of an inbox is put aside with; false if somebody else has it, or it is done.
+    fn set_aside(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> impl Future<Output = Result<bool>> + Send;
+}

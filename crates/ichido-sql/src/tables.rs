@@ -1,0 +1,54 @@
+//! Where ichido's own tables are.
+
+/// The names of ichido's own tables, with their schema, quoted.
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "the names are those of the tables, without `ichido_`")]
+pub struct Tables {
+    pub process: String,
+    pub process_queue: String,
+    pub process_request: String,
+    pub request: String,
+    pub message: String,
+    pub parked: String,
+    pub audit: String,
+    pub longest: String,
+    pub group: String,
+    pub files: String,
+    pub stat: String,
+    pub origin: String,
+    pub mutex: String,
+    pub outbox: String,
+    pub inbox: String,
+    pub relay: String,
+    pub schema: String,
+}
+
+impl Tables {
+    /// The tables in this schema, whose name is quoted already; without one, in the schema that the connection is in.
+    #[must_use]
+    pub fn new(schema: Option<&str>) -> Self {
+        let table = |table: &str| match schema {
+            Some(schema) => format!("{schema}.ichido_{table}"),
+            None => format!("ichido_{table}"),
+        };
+        Tables {
+            process: table("process"),
+            process_queue: table("process_queue"),
+            process_request: table("process_request"),
+            request: table("request"),
+            message: table("message"),
+            parked: table("parked"),
+            audit: table("audit"),
+            longest: table("longest"),
+            group: table("group"),
+            files: table("files"),
+            stat: table("stat"),
+            origin: table("origin"),
+            mutex: table("mutex"),
+            outbox: table("outbox"),
+            inbox: table("inbox"),
+            relay: table("relay"),
+            schema: table("schema"),
+        }
+    }
+}

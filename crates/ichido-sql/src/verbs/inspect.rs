@@ -1,0 +1,116 @@
+//! What operators see of queues, processes and parked messages.
+
+use std::time::Duration;
+
+use ichido::{
+    Result,
+    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts},
+    store::ProcessId,
+};
+
+use crate::{
+    Bind, Dialect, Liveness, Query, Row, SqlQueue, SqlStore,
+    verbs::{flags, outbox},
+};
+
+/// How every queue and process is doing.
+///
+/// # Errors
+/// The database failed.
+pub async fn overview<S: Liveness>(store: &S) -> Result<Overview> {
+    let mut queues = Vec::new();
+    for queue in store.queues().await? {
+        queues.push(counts(store, queue).await?);
+    }
+    Ok(Overview::new(queues, processes(store).await?, flags::states(store).await?))
+}
+
+async fn counts<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<QueueCounts> {
+    let parked = format!(
+        "select count(case when state = 'waiting' then 1 end), count(case when state = 'dead' then 1 end), \
+         (select count(*) from {} where queue = ?1 and owner = ?2) from {} where queue = ?1",
+        store.tables().group,
+        store.tables().parked
+    );
+    let parked = Query::new(parked).bind(&*queue.queue).bind(ProcessId::NOBODY);
+    let (rows, parked) = (store.look(Query::written(&*queue.counts)).await?, store.look(parked).await?);
+    let (rows, parked) = (first(&rows)?, first(&parked)?);
+    Ok(QueueCounts {
+        queue: queue.queue.to_string(),
+        ready: rows.get(0)?,
+        claimed: rows.get(1)?,
+        waiting: parked.get(0)?,
+        failed: parked.get(1)?,
+        oldest_seconds: rows.get(2)?,
+        recent: rows.get(3)?,
+        held_groups: parked.get(2)?,
+        outbox: outbox::state(store, queue).await?,
+    })
+}
+
+/// The row of a count, which always has one.
+fn first(rows: &[Row]) -> Result<&Row> {
+    rows.first().ok_or_else(|| "a count has no row".into())
+}
+
+async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
+    let states = format!(
+        "select {}, p.request_id, p.host, p.pid, {}, {} from {} p order by p.started_at",
+        S::Dialect::id("p.id"),
+        S::Dialect::age_ms("p.started_at"),
+        S::Dialect::ALIVE,
+        store.tables().process
+    );
+    let read = |row: &Row| {
+        let id: ProcessId = row.get(0)?;
+        Ok(ProcessState {
+            id: id.to_string(),
+            request_id: row.get(1)?,
+            host: row.get(2)?,
+            pid: row.get(3)?,
+            age_seconds: row.get::<i64>(4)? / 1000,
+            alive: store.is_alive(id, row.get(5)?)?,
+        })
+    };
+    store.look(Query::new(states)).await?.iter().map(read).collect()
+}
+
+/// Parked messages, oldest failure first.
+///
+/// # Errors
+/// The database failed.
+pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec<Parked>> {
+    store.queues().await?;
+    let key = S::Dialect::KEY;
+    let parked = format!(
+        "select queue, {key}, state, attempts, {}, {}, history from {} \
+         where state in ?1 and (?2 is null or queue = ?2) and (?3 is null or {key} = ?3) and parked_at <= {} \
+         order by parked_at limit ?4",
+        S::Dialect::utc("due_at"),
+        S::Dialect::utc("parked_at"),
+        store.tables().parked,
+        S::Dialect::after('-', "?5")
+    );
+    let states = if filter.waiting { vec!["dead".into(), "waiting".into()] } else { vec!["dead".into()] };
+    let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+    let id = filter.id.as_ref().map(|id| id.key.to_string());
+    let parked = Query::new(parked).bind(Bind::Texts(states)).bind(queue).bind(Bind::Exact(id));
+    let parked = store.look(parked.bind(filter.rows()).bind(filter.older_ms())).await?;
+    let read = |row: &Row| {
+        let id = format!("{}/{}", row.get::<String>(0)?, row.get::<String>(1)?);
+        let (state, history): (String, String) = (row.get(2)?, row.get(6)?);
+        Ok(Parked::new(id, &state, row.get(3)?, row.get(4)?, row.get(5)?, &history))
+    };
+    Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
+}
+
+/// Messages that took longer than this lease.
+///
+/// # Errors
+/// The database failed.
+pub async fn long_messages<S: SqlStore>(store: &S, lease: Duration) -> Result<Vec<String>> {
+    let long = format!("select queue, longest_us from {} order by queue", store.tables().longest);
+    let long = store.look(Query::new(long)).await?;
+    let long = long.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect::<Result<_>>()?;
+    Ok(crate::long_messages(long, lease))
+}

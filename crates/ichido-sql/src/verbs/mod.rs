@@ -1,0 +1,14 @@
+//! The verbs that all SQL stores have in common, each written once over [`SqlStore`](crate::SqlStore). They are about ichido's own tables;
+//! what they say about a queue's rows is a statement of the store's. Here a parked row and the queue's row change in one transaction.
+
+pub mod doctor;
+pub mod files;
+pub mod flags;
+pub mod groups;
+pub mod inbox;
+pub mod inspect;
+pub mod outbox;
+pub mod parked;
+pub mod processes;
+pub mod queues;
+pub mod stats;

@@ -1,0 +1,313 @@
+//! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the queue's row
+//! always change in one transaction.
+
+use std::collections::BTreeSet;
+
+use ichido::{
+    Delivery, Key, MessageId, Result,
+    store::{Failure, ProcessId},
+};
+
+use crate::{
+    Bind, Dialect, Kind, Note, Query, SqlQueue, SqlRows, SqlStore,
+    verbs::{groups, inbox, outbox},
+};
+
+/// So many parked messages are looked at together.
+const AT_A_TIME: usize = 500;
+
+/// Parks in a transaction that is there; false if the claim was gone.
+///
+/// # Errors
+/// The database failed.
+pub async fn park_in<S: SqlRows>(
+    store: &S,
+    tx: &mut S::Connection,
+    delivery: &Delivery,
+    failure: &Failure,
+) -> Result<bool> {
+    let Some(claim) = &delivery.claim else { return Ok(false) };
+    let queue = store.queue(&delivery.message.queue).await?;
+    // What is only locked is free for others since the rollback: whoever is at it now decides.
+    if claim.locked && !store.is_free(tx, queue, delivery).await? {
+        return Ok(false);
+    }
+    let (key, group) = (&delivery.message.key, claim.group.as_ref());
+    if queue.has_inbox() {
+        if !store.set_aside(tx, queue, delivery, claim).await? {
+            return Ok(false);
+        }
+    } else {
+        let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
+        if S::execute(tx, SqlQueue::of_owner(statement, claim.in_row(), key)).await? != 1 {
+            return Ok(false);
+        }
+        if failure.retry_after.is_none() {
+            groups::hold(store, tx, queue, claim.owner, group, key).await?;
+        } else {
+            groups::free(store, tx, queue, claim.owner, group.cloned().into_iter().collect()).await?;
+        }
+    }
+    outbox::keep_payload(store, tx, queue, delivery).await?;
+    write_note(store, tx, queue, key, Note::failure(failure)).await?;
+    Ok(true)
+}
+
+/// Writes what is known about a message, keeping its last failures.
+pub(crate) async fn write_note<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    key: &Key,
+    note: Note<'_>,
+) -> Result<()> {
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let past = format!(
+        "select {}, (select history from {parked} where queue = ?1 and {column} = ?2)",
+        S::Dialect::utc(S::Dialect::CLOCK)
+    );
+    let past = S::fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
+    let (at, past): (String, Option<String>) = match past.first() {
+        Some(row) => (row.get(0)?, row.get(1)?),
+        None => (String::new(), None),
+    };
+    let history = match note.error {
+        Some(error) => ichido::inspect::history(past.as_deref(), note.attempts, at, error),
+        None => past.unwrap_or_else(|| "[]".into()),
+    };
+    let write = format!(
+        "insert into {parked} (queue, {column}, state, attempts, suspect, due_at, parked_at, history) \
+         values (?1, ?2, ?3, ?4, ?5, {}, {}, ?7) {}",
+        S::Dialect::after('+', "?6"),
+        S::Dialect::NOW,
+        S::Dialect::or_replace(
+            &format!("queue, {column}"),
+            &["state", "attempts", "suspect", "due_at", "parked_at", "history"]
+        )
+    );
+    let write = Query::new(write).bind(&*queue.queue).exact(key.to_string()).bind(note.state.as_str());
+    S::execute(tx, write.bind(note.attempts).bind(note.suspect).bind(note.wait_ms()).bind(history)).await?;
+    Ok(())
+}
+
+/// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten; rows that somebody has
+/// locked are left for another time: this runs with the sign of life.
+pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Result<u64> {
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let mut own = store.begin_own().await?;
+    let due = format!(
+        "select {column} from {parked} where queue = ?1 and state = 'waiting' and due_at <= {} order by due_at limit {AT_A_TIME} {}",
+        S::Dialect::NOW,
+        S::Dialect::LOCK_FREE
+    );
+    let due = S::fetch(&mut own, Query::new(due).bind(&*queue.queue)).await?;
+    let keys = due.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
+    let still = keys_of(store, &mut own, queue, &keys, "").await?;
+    let free = keys_of(store, &mut own, queue, &keys, S::Dialect::LOCK_ROWS).await?;
+    if !free.is_empty() {
+        S::execute(&mut own, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
+    }
+    let release = format!(
+        "update {parked}{} set state = 'released', due_at = null where queue = ?1 and {column} in ?2",
+        S::Dialect::by_index("primary")
+    );
+    S::execute(&mut own, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
+    outbox::republish(store, &mut own, queue, &free).await?;
+    let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2");
+    for gone in keys.iter().filter(|key| !still.contains(key)) {
+        S::execute(&mut own, Query::new(&forget).bind(&*queue.queue).exact(gone.to_string())).await?;
+    }
+    S::commit_own(own).await?;
+    Ok(free.len() as u64)
+}
+
+/// Which of these keys have a row that is put aside.
+async fn keys_of<S: SqlRows>(
+    _: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    keys: &[Key],
+    end: &str,
+) -> Result<Vec<Key>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = S::fetch(tx, S::of_keys(queue, &queue.waiting, None, keys, end)).await?;
+    rows.iter().map(|row| row.key(queue.key_columns)).collect()
+}
+
+/// Keys as a parameter.
+pub(crate) fn texts(keys: &[Key]) -> Bind {
+    Bind::Exacts(keys.iter().map(ToString::to_string).collect())
+}
+
+/// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
+pub(crate) async fn tidy_queue<S: SqlRows>(store: &S, queue: &S::Queue) -> Result<()> {
+    let (parked, column, stamp) = (&store.tables().parked, S::Dialect::KEY, S::Dialect::stamp("parked_at"));
+    let page = format!(
+        "select {column}, state, {stamp} from {parked} \
+         where queue = ?1 and state in ('dead', 'released') and {column} > ?2 order by {column} limit {AT_A_TIME}"
+    );
+    let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2 and state = ?3 and {stamp} = ?4");
+    let mut last = String::new();
+    loop {
+        let known = store.look(Query::new(&page).bind(&*queue.queue).exact(&last)).await?;
+        let Some(end) = known.last() else { return Ok(()) };
+        last = end.get(0)?;
+        let keys = known.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
+        let fits = fitting(store, queue, &keys).await?;
+        for row in &known {
+            let (key, state, stamp): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            if !fits.contains(&(key.clone(), state.clone())) {
+                let mut own = store.begin_own().await?;
+                let forget = Query::new(&forget).bind(&*queue.queue).exact(&key).bind(state).bind(stamp);
+                if S::execute(&mut own, forget).await? > 0 {
+                    groups::free_failed(store, &mut own, queue, &key).await?;
+                }
+                S::commit_own(own).await?;
+            }
+        }
+    }
+}
+
+/// Which of these keys have a row that fits which state.
+async fn fitting<S: SqlRows>(store: &S, queue: &S::Queue, keys: &[Key]) -> Result<BTreeSet<(String, String)>> {
+    let mut fits = BTreeSet::new();
+    for row in store.look(S::of_keys(queue, &queue.dead_or_new, None, keys, "")).await? {
+        let key = row.key(queue.key_columns)?.to_string();
+        for (at, state) in [(queue.key_columns, "dead"), (queue.key_columns + 1, "released")] {
+            if row.get(at)? {
+                fits.insert((key.clone(), state.to_owned()));
+            }
+        }
+    }
+    Ok(fits)
+}
+
+/// An operator's retry: back into circulation as attempt one; its past is kept.
+///
+/// # Errors
+/// Another message has its unique key, nothing of it is kept, or the database failed.
+pub async fn retry<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
+    let queue = store.queue(&id.queue).await?;
+    queue.refuse_key(&id.key)?;
+    let mut own = store.begin_own().await?;
+    let Some(history) = dead(store, &mut own, queue, &id.key).await? else { return give_up::<S>(own).await };
+    match S::execute(&mut own, Query::written(&*queue.revive).key(&id.key)).await {
+        Ok(1) => {}
+        Ok(_) => return give_up::<S>(own).await,
+        Err(error) => {
+            S::rollback_own(own).await?;
+            let taken = queue.kind == Kind::Managed && S::is_unique(&error);
+            return Err(if taken { crate::unique_taken(&queue.queue, &id.key) } else { error });
+        }
+    }
+    let past = "set state = 'released', attempts = 0, suspect = false, due_at = null";
+    let past = format!("update {} {past} where queue = ?1 and {} = ?2", store.tables().parked, S::Dialect::KEY);
+    S::execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
+    groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
+    let published = outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
+    if published == 0 && queue.kind == Kind::Mutex {
+        S::rollback_own(own).await?;
+        return Err(crate::nothing_kept(&queue.queue, &id.key));
+    }
+    audit(store, &mut own, "retry", id, history).await?;
+    S::commit_own(own).await?;
+    Ok(true)
+}
+
+/// An operator's discard: out of sight, with a note.
+///
+/// # Errors
+/// The database failed.
+pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
+    let queue = store.queue(&id.queue).await?;
+    queue.refuse_key(&id.key)?;
+    let mut own = store.begin_own().await?;
+    let Some(history) = dead(store, &mut own, queue, &id.key).await? else { return give_up::<S>(own).await };
+    let hash = inbox::kept_hash(store, &mut own, queue, &id.key).await?;
+    if S::execute(&mut own, Query::written(&*queue.discard).key(&id.key)).await? != 1 {
+        return give_up::<S>(own).await;
+    }
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let past = if queue.kind == Kind::Table && !queue.has_failed_value {
+        format!("update {parked} set state = 'discarded' where queue = ?1 and {column} = ?2")
+    } else {
+        format!("delete from {parked} where queue = ?1 and {column} = ?2")
+    };
+    S::execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
+    groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
+    outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
+    if let Some(hash) = hash {
+        inbox::shut(store, &mut own, queue, &id.key, hash).await?;
+    }
+    audit(store, &mut own, "discard", id, history).await?;
+    S::commit_own(own).await?;
+    Ok(true)
+}
+
+/// The history of a message that has failed, whose row nobody else changes now.
+async fn dead<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueue, key: &Key) -> Result<Option<String>> {
+    let dead = format!(
+        "select history from {} where queue = ?1 and {} = ?2 and state = 'dead' {}",
+        store.tables().parked,
+        S::Dialect::KEY,
+        S::Dialect::LOCK
+    );
+    let dead = S::fetch(tx, Query::new(dead).bind(&*queue.queue).exact(key.to_string())).await?;
+    dead.first().map(|row| row.get(0)).transpose()
+}
+
+/// It has not failed, or not any more.
+async fn give_up<S: SqlStore>(own: S::Own) -> Result<bool> {
+    S::rollback_own(own).await?;
+    Ok(false)
+}
+
+async fn audit<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    verb: &str,
+    id: &MessageId,
+    history: String,
+) -> Result<()> {
+    let audit = format!(
+        "insert into {} (verb, queue, {}, detail) values (?1, ?2, ?3, ?4)",
+        store.tables().audit,
+        S::Dialect::KEY
+    );
+    let audit = Query::new(audit).bind(verb).bind(&*id.queue).exact(id.key.to_string());
+    S::execute(tx, audit.bind(history)).await?;
+    Ok(())
+}
+
+/// How often a message has failed by itself, if it is neither dead nor discarded.
+pub(crate) async fn past_attempts<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    key: &Key,
+) -> Result<u32> {
+    let past = format!(
+        "select attempts from {} where queue = ?1 and {} = ?2 and state not in ('dead', 'discarded') {}",
+        store.tables().parked,
+        S::Dialect::KEY,
+        S::Dialect::LOCK
+    );
+    let past = S::fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
+    Ok(past.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+}
+
+/// Parks a message that killed its process once too often, for good.
+pub(crate) async fn bury<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    dead: ProcessId,
+    owned: &crate::Owned,
+    attempts: u32,
+) -> Result<()> {
+    S::execute(tx, SqlQueue::of_owner(&queue.park_dead, Some(dead), &owned.key)).await?;
+    groups::hold(store, tx, queue, dead, owned.group.as_ref(), &owned.key).await?;
+    write_note(store, tx, queue, &owned.key, Note::killer(attempts)).await
+}

@@ -1,0 +1,147 @@
+//! Messages in queues, as far as all stores treat them alike: released, parked, returned, counted. Sending and claiming is the stores'.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use ichido::{
+    Delivery, Message, Result,
+    store::{Failure, ProcessId, Registration},
+};
+
+use crate::{
+    Bind, Dialect, Owned, Past, Query, SqlQueue, SqlRows, SqlStore,
+    verbs::{groups, parked},
+};
+
+/// Gives claims back; nothing is counted.
+///
+/// # Errors
+/// The database failed.
+pub async fn release<S: SqlRows>(store: &S, deliveries: &[Delivery]) -> Result<()> {
+    for ((queue, owner), freed) in crate::by_owner(deliveries) {
+        let queue = store.queue(queue).await?;
+        let mut own = store.begin_own().await?;
+        free(store, &mut own, queue, owner, &freed).await?;
+        S::commit_own(own).await?;
+    }
+    Ok(())
+}
+
+/// Frees these messages of an owner, and the groups that they hold.
+pub(crate) async fn free<S: SqlRows>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    owner: ProcessId,
+    freed: &[Owned],
+) -> Result<()> {
+    if freed.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
+    S::execute(tx, S::of_keys(queue, &queue.release, Some(owner), &keys, "")).await?;
+    let held = freed.iter().filter_map(|owned| owned.group.clone()).collect();
+    groups::free(store, tx, queue, owner, held).await
+}
+
+/// Records a failure and puts the message aside; false if the claim was gone.
+///
+/// # Errors
+/// The database failed.
+pub async fn park<S: SqlRows>(store: &S, delivery: &Delivery, failure: &Failure) -> Result<bool> {
+    let mut own = store.begin_own().await?;
+    let parked = parked::park_in(store, &mut own, delivery, failure).await?;
+    if parked {
+        S::commit_own(own).await?;
+    } else {
+        S::rollback_own(own).await?;
+    }
+    Ok(parked)
+}
+
+/// Returns parked messages whose time has come.
+///
+/// # Errors
+/// The database failed.
+pub async fn return_due<S: SqlRows>(store: &S, by: &Registration) -> Result<u64> {
+    let due = format!(
+        "select distinct queue from {} where state = 'waiting' and due_at <= {} and queue in ?1",
+        store.tables().parked,
+        S::Dialect::NOW
+    );
+    let mut returned = 0;
+    for row in store.look(Query::new(due).bind(names(by))).await? {
+        returned += parked::return_due_of(store, store.queue(&row.get::<String>(0)?).await?).await?;
+    }
+    Ok(returned)
+}
+
+/// The queues that a process serves, as a parameter.
+pub(crate) fn names(by: &Registration) -> Bind {
+    Bind::Texts(by.queues.keys().map(ToString::to_string).collect())
+}
+
+/// Forgets what is known about messages that are gone or were set to new by hand.
+///
+/// # Errors
+/// The database failed.
+pub async fn tidy<S: SqlRows>(store: &S, by: &Registration) -> Result<()> {
+    for queue in by.queues.keys() {
+        parked::tidy_queue(store, store.queue(queue).await?).await?;
+    }
+    Ok(())
+}
+
+/// The first of these queues in which something is to be done. One statement: it sees all of them at the same moment.
+///
+/// # Errors
+/// The database failed.
+pub async fn undrained<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
+    let mut looks = Vec::with_capacity(queues.len());
+    for queue in queues {
+        looks.push(&*store.queue(queue).await?.drained);
+    }
+    if looks.is_empty() {
+        return Ok(None);
+    }
+    let all = store.look(Query::written(format!("select {}", looks.join(", ")))).await?;
+    let Some(all) = all.first() else { return Ok(None) };
+    for (at, queue) in queues.iter().enumerate() {
+        if !all.get::<bool>(at)? {
+            return Ok(Some(queue.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// How many messages of a queue can be claimed now.
+///
+/// # Errors
+/// The database failed.
+pub async fn backlog<S: SqlStore>(store: &S, queue: &str) -> Result<u64> {
+    let counted = store.look(Query::written(&*store.queue(queue).await?.backlog)).await?;
+    Ok(counted.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+}
+
+/// What is known about these messages, by key; on a connection that is there, or on one of its own.
+///
+/// # Errors
+/// The database failed.
+pub async fn past<S: SqlStore>(
+    store: &S,
+    connection: Option<&mut S::Connection>,
+    queue: &SqlQueue,
+    messages: &[Message],
+) -> Result<BTreeMap<String, Past>> {
+    if messages.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let keys = messages.iter().map(|message| message.key.to_string()).collect();
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let known = format!("select {column}, attempts, suspect, state from {parked} where queue = ?1 and {column} in ?2");
+    let known = Query::new(known).bind(&*queue.queue).bind(Bind::Exacts(keys));
+    let known = match connection {
+        Some(connection) => S::fetch(connection, known).await?,
+        None => store.look(known).await?,
+    };
+    known.iter().map(|row| Ok((row.get(0)?, Past::new(&row.get::<String>(3)?, row.get(1)?, row.get(2)?)))).collect()
+}

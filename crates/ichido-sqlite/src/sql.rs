@@ -1,0 +1,227 @@
+//! SQLite for the verbs that all stores share: how statements are written, run and read, and how a process shows that it is alive.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use ichido::{
+    Delivery, Error, Key, Result,
+    message::Claim,
+    store::{Files, ProcessId, Processes, Stats},
+};
+use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, Tables};
+use sqlx::{
+    AssertSqlSafe, Row as _, SqliteConnection, TypeInfo, ValueRef,
+    sqlite::{SqliteArguments, SqliteRow},
+};
+use tokio::sync::OnceCell;
+
+use crate::{Sqlite, Tx, fault, inbox, messages::key_list, statements::Statements, transaction};
+
+/// How SQLite writes SQL. Times are text.
+pub struct SqliteDialect;
+
+impl Dialect for SqliteDialect {
+    const KEY: &'static str = "key";
+    const NOW: &'static str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+    const CLOCK: &'static str = Self::NOW;
+    const LONG_AGO: &'static str = "null";
+    const EPOCH: &'static str = "unixepoch()";
+    const MINUTE: &'static str = "unixepoch() / 60";
+    /// Its lock tells, and not its row.
+    const ALIVE: &'static str = "0";
+    const SIGN: &'static str = "null";
+    const LIFE: (&'static str, &'static str) = ("", "");
+    const LOCK: &'static str = "";
+    const LOCK_FREE: &'static str = "";
+    const LOCK_ROWS: &'static str = "";
+    const NUMBERED: bool = true;
+
+    fn parameter(at: usize, _: &Bind) -> String {
+        format!("?{at}")
+    }
+
+    fn is_in(at: usize, _: usize) -> String {
+        format!("in (select value from json_each(?{at}))")
+    }
+
+    fn after(sign: char, parameter: &str) -> String {
+        format!("strftime('%Y-%m-%dT%H:%M:%fZ', 'now', ({sign}{parameter} / 1000.0) || ' seconds')")
+    }
+
+    fn age_ms(moment: &str) -> String {
+        format!("cast(round((julianday('now') - julianday({moment})) * 86400000) as integer)")
+    }
+
+    fn utc(moment: &str) -> String {
+        moment.to_owned()
+    }
+
+    fn id(column: &str) -> String {
+        column.to_owned()
+    }
+}
+
+impl SqlStore for Sqlite {
+    type Dialect = SqliteDialect;
+    type Queue = Statements;
+    type Own = Tx;
+
+    fn tables(&self) -> &Tables {
+        &self.shared.tables
+    }
+
+    fn origin(&self) -> &OnceCell<Arc<str>> {
+        &self.shared.origin
+    }
+
+    async fn queues(&self) -> Result<&[Statements]> {
+        match self.shared.statements.get() {
+            Some(made) => Ok(made),
+            // In a box: whoever calls us is moved with it for each message.
+            None => Box::pin(self.make_statements()).await,
+        }
+    }
+
+    async fn begin_own(&self) -> Result<Tx> {
+        self.queues().await?;
+        self.begin_tx().await
+    }
+
+    async fn commit_own(own: Tx) -> Result<()> {
+        own.commit().await
+    }
+
+    async fn rollback_own(own: Tx) -> Result<()> {
+        own.rollback().await
+    }
+
+    async fn execute(connection: &mut SqliteConnection, query: Query) -> Result<u64> {
+        Ok(bound(query)?.execute(connection).await?.rows_affected())
+    }
+
+    async fn fetch(connection: &mut SqliteConnection, query: Query) -> Result<Vec<Row>> {
+        bound(query)?.fetch_all(connection).await?.iter().map(read).collect()
+    }
+
+    async fn look(&self, query: Query) -> Result<Vec<Row>> {
+        bound(query)?.fetch_all(&self.readers).await?.iter().map(read).collect()
+    }
+}
+
+/// A process is alive while it holds its lock; nothing is written.
+impl Liveness for Sqlite {
+    /// The lock comes first: a process that is known is alive.
+    async fn begin_life(&self, process: ProcessId) -> Result<()> {
+        Ok(self.shared.alive.begin(process)?)
+    }
+
+    fn end_life(&self, process: ProcessId) {
+        self.shared.alive.end(process);
+    }
+
+    fn is_alive(&self, process: ProcessId, _: bool) -> Result<bool> {
+        Ok(self.shared.alive.dead(process)?.is_none())
+    }
+
+    /// The lock is the sign. But a process that the others have buried must know.
+    async fn give_sign(&self, process: ProcessId) -> Result<bool> {
+        let known = Query::new("select 1 from ichido_process where id = ?1").bind(process);
+        Ok(self.shared.alive.is_ours(process) && !self.look(known).await?.is_empty())
+    }
+
+    /// Nobody else has a transaction while this one lasts.
+    async fn stop_claims(&self, _: &mut SqliteConnection, _: ProcessId) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl SqlRows for Sqlite {
+    /// The keys are one JSON array.
+    fn of_keys(_: &Statements, statement: &str, owner: Option<ProcessId>, keys: &[Key], _: &str) -> Query {
+        let query = Query::written(statement);
+        let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
+        query.bind(key_list(keys))
+    }
+
+    fn is_unique(error: &Error) -> bool {
+        matches!(error, Error::Failed(cause) if cause.downcast_ref().is_some_and(fault::is_unique))
+    }
+
+    fn broken(error: Error) -> Error {
+        transaction::broken(error)
+    }
+
+    /// Whoever has the transaction has every row alone.
+    async fn is_free(&self, _: &mut SqliteConnection, _: &Statements, _: &Delivery) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn set_aside(
+        &self,
+        tx: &mut SqliteConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> Result<bool> {
+        inbox::set_aside(tx, queue, delivery, claim).await
+    }
+}
+
+impl Files for Sqlite {
+    ichido_sql::files!();
+}
+
+impl Stats for Sqlite {
+    ichido_sql::stats!();
+}
+
+impl Processes for Sqlite {
+    ichido_sql::processes!();
+}
+
+impl Deref for Tx {
+    type Target = SqliteConnection;
+
+    fn deref(&self) -> &SqliteConnection {
+        &self.inner
+    }
+}
+
+impl DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut SqliteConnection {
+        &mut self.inner
+    }
+}
+
+type Bound = sqlx::query::Query<'static, sqlx::Sqlite, SqliteArguments>;
+
+fn bound(query: Query) -> Result<Bound> {
+    let (text, binds) = query.write::<SqliteDialect>();
+    let mut query = sqlx::query(AssertSqlSafe(text));
+    for bind in binds {
+        query = match bind {
+            Bind::Text(text) | Bind::Exact(text) => query.bind(text),
+            Bind::Int(number) => query.bind(number),
+            Bind::Bool(flag) => query.bind(flag),
+            Bind::Bytes(bytes) => query.bind(bytes),
+            Bind::Id(process) => query.bind(process.to_string()),
+            Bind::Texts(texts) | Bind::Exacts(texts) => query.bind(serde_json::to_string(&texts)?),
+        };
+    }
+    Ok(query)
+}
+
+fn read(row: &SqliteRow) -> Result<Row> {
+    let cell = |at: usize| {
+        let value = row.try_get_raw(at)?;
+        Ok(match value.type_info().name() {
+            _ if value.is_null() => Cell::Null,
+            "TEXT" => Cell::Text(row.try_get(at)?),
+            "BLOB" => Cell::Bytes(row.try_get(at)?),
+            _ => Cell::Int(row.try_get_unchecked(at)?),
+        })
+    };
+    Ok(Row::new((0..row.len()).map(cell).collect::<Result<_>>()?))
+}
