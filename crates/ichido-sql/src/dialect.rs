@@ -50,22 +50,26 @@ pub trait Dialect: 'static {
     fn id(column: &str) -> String;
 
     /// After a table: its rows are found by this index, so that no other row is locked, not even for a moment.
+    #[must_use]
     fn by_index(index: &str) -> String {
         let _ = index;
         String::new()
     }
 
     /// A moment as text that is the same for the same moment only.
+    #[must_use]
     fn stamp(moment: &str) -> String {
         moment.to_owned()
     }
 
     /// Inserts a row unless one with its key is there.
+    #[must_use]
     fn insert_new(table: &str, columns: &str, values: &str) -> String {
         format!("insert into {table} ({columns}) values ({values}) on conflict do nothing")
     }
 
     /// After an INSERT: these columns of a row with the same key get the new values.
+    #[must_use]
     fn or_replace(key: &str, columns: &[&str]) -> String {
         let set: Vec<_> = columns.iter().map(|column| format!("{column} = excluded.{column}")).collect();
         format!("on conflict ({key}) do update set {}", set.join(", "))
