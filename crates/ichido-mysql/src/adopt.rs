@@ -88,7 +88,7 @@ impl Adopt for MySql {
         let to_come = if owner_is_there { None } else { Some(statements::Column::owner(&table.owner)?) };
         let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
         refuse_unindexable(queue, &rows)?;
-        let Statements { rows, .. } = Statements::new(&self.shared.schema.tables, queue, rows)?;
+        let Statements { rows, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         let steps = explain(&mut tx, &rows, owner_is_there).await?;
         let indexes = Indexes::of(&mut tx, table).await?;
         // Where every row is in a group, there is nothing else to claim.

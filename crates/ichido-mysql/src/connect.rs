@@ -12,14 +12,14 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
-use ichido_sql::SqlStore;
+use ichido_sql::{Known, SqlStore};
 use sqlx::{
     AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{Tx, fault, schema::Schema, sql_action::Rendered, statements::Statements};
+use crate::{Tx, fault, schema, sql_action::Rendered, statements::Statements};
 
 /// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
 const OWN: u32 = 2;
@@ -47,12 +47,9 @@ pub struct MySql {
 /// What all clones of a store share.
 pub(crate) struct Shared {
     options: MySqlConnectOptions,
-    pub(crate) schema: Schema,
     single_writer: bool,
     pub(crate) bell: Bell,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) statements: OnceCell<Vec<Statements>>,
-    pub(crate) origin: OnceCell<Arc<str>>,
+    pub(crate) known: Known<Statements>,
     pub(crate) mariadb: OnceCell<bool>,
     pub(crate) rendered: Rendered,
     /// Has a session ever got a limit for its statements?
@@ -120,12 +117,9 @@ impl MySql {
         let bell = Bell::at(&address(&options));
         let shared = Shared {
             options,
-            schema: Schema::new(schema)?,
+            known: Known::new(queues, schema::tables(schema)?),
             single_writer,
             bell,
-            queues,
-            statements: OnceCell::new(),
-            origin: OnceCell::new(),
             mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
@@ -150,23 +144,19 @@ impl MySql {
         Error::Unreachable { address: self.address(), source: error.into() }
     }
 
-    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
-        let made = self.shared.statements.get_or_try_init(|| async {
-            let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-            // The second one is opened now too, before the workers take the last that the server admits.
-            let spare =
-                if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
-            drop(spare.transpose().map_err(|error| self.unreachable(error))?);
-            self.refuse_cluster(&mut connection).await?;
-            self.shared.schema.check(&mut connection).await?;
-            let mut made = Vec::new();
-            for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut connection, &self.shared.schema.tables, queue).await?);
-            }
-            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
-            Ok::<_, Error>(made)
-        });
-        made.await.map(Vec::as_slice)
+    pub(crate) async fn make_statements(&self) -> Result<Vec<Statements>> {
+        let Known { configured, tables, .. } = &self.shared.known;
+        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+        // The second one is opened now too, before the workers take the last that the server admits.
+        let spare = if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
+        drop(spare.transpose().map_err(|error| self.unreachable(error))?);
+        self.refuse_cluster(&mut connection).await?;
+        schema::check(&mut connection, tables).await?;
+        let mut made = Vec::new();
+        for queue in configured {
+            made.push(crate::catalog::look(&mut connection, tables, queue).await?);
+        }
+        Ok(made)
     }
 
     /// Writes to several nodes of a Galera cluster can be lost; one writer is fine.

@@ -23,9 +23,6 @@ pub(crate) struct Groups {
     pub(crate) there: Arc<str>,
     /// Locks rows that are still claimable; [`Statements::of_many`] completes it.
     lock: Arc<str>,
-    /// Every message is in a group: the column cannot be null.
-    pub(crate) all: bool,
-    pub(crate) heads: Heads,
 }
 
 impl Groups {
@@ -37,8 +34,6 @@ impl Groups {
             look: look(tables, rows, conditions, group)?.into(),
             there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
             lock: format!("select {message} from {table} t where t.{owner} is null and {new} and ").into(),
-            all: rows.mapping.all_grouped,
-            heads: Heads::default(),
         }))
     }
 }
@@ -78,14 +73,15 @@ fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> R
 impl MySql {
     /// Claims the first messages of groups that nobody holds. They are looked for without a lock; whether each is still
     /// claimable and its group free shows when it is taken.
-    pub(crate) async fn claim_heads(
+    pub(crate) async fn claim_first(
         &self,
         process: ProcessId,
         queue: &Statements,
         groups: &Groups,
+        heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
-        let heads = self.look_at_heads(queue, groups, count).await?;
+        let heads = self.look_at_heads(queue, groups, heads, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
         }
@@ -110,9 +106,15 @@ impl MySql {
         Ok(found)
     }
 
-    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Key>> {
+    async fn look_at_heads(
+        &self,
+        queue: &Statements,
+        groups: &Groups,
+        known: &Heads,
+        count: usize,
+    ) -> Result<Vec<Key>> {
         let (mut heads, width) = (Vec::new(), queue.rows.key.len());
-        let mut walk = groups.heads.walk();
+        let mut walk = known.walk();
         loop {
             let look = sqlx::query(AssertSqlSafe(groups.look.clone())).bind(walk.after()).bind(walk.after());
             let look = look.bind(Heads::window()).bind(&*queue.queue);
@@ -136,7 +138,7 @@ impl MySql {
         let places = vec!["?"; found.len()].join(", ");
         let held = format!(
             "select convert(group_key using utf8mb4) from {} where queue = ? and group_key in ({places})",
-            self.shared.schema.tables.group
+            self.shared.known.tables.group
         );
         let mut held = sqlx::query(AssertSqlSafe(held)).bind(&*queue.queue);
         for delivery in found {
@@ -158,7 +160,7 @@ impl MySql {
             return Ok(true);
         }
         let places = vec!["(?, ?, ?)"; found.len()].join(", ");
-        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.schema.tables.group);
+        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
         let mut hold = sqlx::query(AssertSqlSafe(hold));
         for delivery in found {
             let group = group_of(delivery).map(String::as_bytes);

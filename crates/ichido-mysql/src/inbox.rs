@@ -42,7 +42,7 @@ impl MySql {
     }
 
     async fn try_enter(&self, tx: &mut MySqlConnection, queue: &Statements, id: &str, hash: &[u8]) -> Result<Entry> {
-        let inbox = &self.shared.schema.tables.inbox;
+        let inbox = &self.shared.known.tables.inbox;
         if !self.is_mariadb(&mut *tx).await? {
             let look = format!("select 1 from {inbox} where id = ? for update nowait");
             match sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).execute(&mut *tx).await {
@@ -62,7 +62,7 @@ impl MySql {
 
     /// The id is there, and shared with us since the insert found it. What is not done is taken over.
     async fn look_in(&self, tx: &mut MySqlConnection, id: &str, hash: &[u8]) -> Result<Entry> {
-        let inbox = &self.shared.schema.tables.inbox;
+        let inbox = &self.shared.known.tables.inbox;
         let look = format!("select hash, done_at is not null from {inbox} where id = ? lock in share mode");
         let there = sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).fetch_optional(&mut *tx).await?;
         let Some(there) = there else { return Ok(Entry::Busy) };
@@ -88,7 +88,7 @@ impl MySql {
     /// Takes ids out again that this transaction has put there. Until it ends nobody else can put them there.
     async fn leave_inbox(&self, tx: &mut MySqlConnection, ids: &[&str]) -> Result<()> {
         if !ids.is_empty() {
-            let leave = format!("delete from {} where id in ({})", self.shared.schema.tables.inbox, places(ids));
+            let leave = format!("delete from {} where id in ({})", self.shared.known.tables.inbox, places(ids));
             bind_ids(sqlx::query(AssertSqlSafe(leave)), ids).execute(tx).await?;
         }
         Ok(())
@@ -123,7 +123,7 @@ impl MySql {
         if changed == 1 || owner.is_some() {
             return Ok(changed == 1);
         }
-        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.schema.tables.mutex);
+        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.known.tables.mutex);
         let row = sqlx::query(AssertSqlSafe(row)).bind(id(delivery)).bind(&*queue.queue).bind(&nobody);
         match row.execute(tx).await {
             Err(error) if fault::is_unique(&error) => Ok(false),
@@ -159,18 +159,18 @@ impl MySql {
         }
         let pass = format!(
             "update {} set done_at = utc_timestamp(6) where done_at is null and id in ({places})",
-            self.shared.schema.tables.inbox
+            self.shared.known.tables.inbox
         );
         let pass = bind_ids(sqlx::query(AssertSqlSafe(pass)), &ids).execute(&mut *tx.inner).await?;
         Ok(pass.rows_affected() == all)
     }
 
     /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
-    pub(crate) async fn is_missing(&self, key: &Key) -> Result<bool> {
+    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
         let mut tx = self.begin_own().await?;
         let done = format!(
             "select done_at is not null from {} where id = ? lock in share mode",
-            self.shared.schema.tables.inbox
+            self.shared.known.tables.inbox
         );
         let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes()).fetch_optional(&mut *tx).await?;
         let done = done.map(|row| row.try_get::<i64, _>(0)).transpose()?;
@@ -205,7 +205,7 @@ impl MySql {
             // No insert that ignores what is there: it would wait for who has the row locked.
             let make = format!(
                 "insert into {mutex} (id, queue) select ?, ? from (select 1) one where not exists (select 1 from {mutex} where id = ?)",
-                mutex = self.shared.schema.tables.mutex
+                mutex = self.shared.known.tables.mutex
             );
             sqlx::query(AssertSqlSafe(make)).bind(*id).bind(&*queue.queue).bind(*id).execute(&mut *tx).await?;
         }

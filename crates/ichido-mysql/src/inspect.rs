@@ -3,40 +3,16 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, MessageId, Operate, Result,
-    inspect::Statement,
+    Inspect, Operate, Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Kind, SqlStore, verbs};
-use sqlx::{AssertSqlSafe, Row};
+use sqlx::Row;
 
 use crate::{MySql, statements::Statements};
 
 impl Inspect for MySql {
     ichido_sql::inspect!();
-
-    async fn payload(&self, id: &MessageId) -> Result<Option<String>> {
-        let queue = self.queue(&id.queue).await?;
-        queue.refuse_key(&id.key)?;
-        let mut payload = sqlx::query(AssertSqlSafe(queue.payload.clone()));
-        for column in id.key.columns() {
-            payload = payload.bind(column);
-        }
-        let row = payload.fetch_optional(&self.own).await?;
-        if queue.mutex.is_some() {
-            let bytes = row.map(|row| row.try_get::<Option<Vec<u8>>, _>(0)).transpose()?.flatten();
-            return Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
-        }
-        Ok(row.map(|row| row.try_get(0)).transpose()?)
-    }
-
-    async fn statements(&self) -> Result<Vec<Statement>> {
-        let queues = self.queues().await?.iter();
-        let all = queues.flat_map(|queue| {
-            queue.all().into_iter().map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql })
-        });
-        Ok(all.collect())
-    }
 
     async fn warnings(&self, lease: Duration) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
@@ -49,7 +25,7 @@ impl Inspect for MySql {
             );
         }
         for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
-            let groups = queue.groups.as_ref();
+            let groups = queue.grouped.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
                 warnings.push(ichido_sql::no_claim_index(&queue.queue));
             }
@@ -63,11 +39,6 @@ impl Inspect for MySql {
         warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));
         warnings.extend(verbs::inspect::long_messages(self, lease).await?);
         Ok(warnings)
-    }
-
-    async fn columns(&self, queue: &str) -> Result<Option<Vec<String>>> {
-        let rows = &self.queue(queue).await?.rows;
-        Ok((rows.kind == Kind::Table).then(|| rows.columns.iter().map(|column| column.name.clone()).collect()))
     }
 }
 
@@ -85,7 +56,7 @@ impl MySql {
 
     /// The schema and the table of a table queue, as the configuration names them.
     fn table_of(&self, name: &str) -> Option<(Option<String>, String)> {
-        let queue = self.shared.queues.iter().find(|queue| &*queue.name == name)?;
+        let queue = self.shared.known.configured.iter().find(|queue| &*queue.name == name)?;
         match &queue.place {
             ichido::message::Place::Table(table) => Some((table.schema.clone(), table.name.clone())),
             _ => None,

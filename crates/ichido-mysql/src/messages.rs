@@ -7,36 +7,10 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
+use ichido_sql::{Kind, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{MySql, sending::send_rows, statements::Statements};
-
-/// One process that claims from one queue.
-struct Claimer<'a> {
-    store: &'a MySql,
-    process: ProcessId,
-    queue: &'a Statements,
-}
-
-impl Claims for Claimer<'_> {
-    async fn ungrouped(&self, count: usize, start: &Start) -> Result<(Vec<Delivery>, bool)> {
-        self.store.claim_rows(self.process, self.queue, count, start).await
-    }
-
-    async fn heads(&self, count: usize) -> Result<Vec<Delivery>> {
-        let Some(groups) = &self.queue.groups else { return Ok(Vec::new()) };
-        self.store.claim_heads(self.process, self.queue, groups, count).await
-    }
-
-    fn bound(&self) -> &LowerBound {
-        &self.queue.bound
-    }
-
-    fn groups(&self) -> Option<(&Heads, bool)> {
-        self.queue.groups.as_ref().map(|groups| (&groups.heads, groups.all))
-    }
-}
 
 impl Queues for MySql {
     async fn send(
@@ -58,11 +32,6 @@ impl Queues for MySql {
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
-    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let mut connection = self.own.acquire().await?;
@@ -77,7 +46,7 @@ impl Queues for MySql {
 impl MySql {
     /// Claims rows that are in no group, and tells whether there are messages in groups. Two steps: the server knows no
     /// UPDATE … RETURNING.
-    async fn claim_rows(
+    pub(crate) async fn claim_ungrouped(
         &self,
         process: ProcessId,
         queue: &Statements,
@@ -117,7 +86,7 @@ impl MySql {
         let there = queue.groups.as_ref().map_or("0", |groups| &groups.there);
         let alive = format!(
             "select {there} from {} where id = ? and heartbeat_at > utc_timestamp(6) - interval lease_us microsecond lock in share mode",
-            self.shared.schema.tables.process
+            self.shared.known.tables.process
         );
         let alive = sqlx::query(AssertSqlSafe(alive)).bind(process.to_string()).fetch_optional(&mut *tx).await?;
         let Some(alive) = alive else {

@@ -11,7 +11,7 @@ use ichido::{
 use ichido_sql::{Step, Waiting};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
 
-use crate::{MySql, connect::setup_error, fault};
+use crate::{MySql, connect::setup_error, fault, schema};
 
 /// One migration at a time; MySQL's names of locks have at most 64 characters.
 const LOCK: &str = "select coalesce(get_lock(if(char_length(name) > 64, md5(name), name), ?), 0) \
@@ -21,8 +21,8 @@ impl MySql {
     /// What [`MySql::migrate_schema`] would do.
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
         let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-        let (from, _) = self.shared.schema.version(&mut connection).await?;
-        let migrations = self.shared.schema.migrations();
+        let (from, _) = schema::version(&mut connection, &self.shared.known.tables).await?;
+        let migrations = schema::migrations(&self.shared.known.tables);
         let mut left = Vec::new();
         for step in migrations.steps(from, &MigrateOptions::default()) {
             if !self.is_done(&mut connection, &step).await? {
@@ -43,13 +43,14 @@ impl MySql {
     }
 
     async fn migrate_on(&self, connection: &mut MySqlConnection, options: &MigrateOptions) -> Result<Migration> {
-        let (schema, migrations) = (&self.shared.schema, self.shared.schema.migrations());
-        let (known, _) = schema.version(connection).await?;
+        let tables = &self.shared.known.tables;
+        let migrations = schema::migrations(tables);
+        let (known, _) = schema::version(connection, tables).await?;
         if migrations.steps(known, options).is_empty() {
             return Ok(migrations.migration(known, &[]));
         }
         lock(connection, options.wait).await?;
-        let (from, _) = schema.version(connection).await?;
+        let (from, _) = schema::version(connection, tables).await?;
         let (steps, mut waiting) = (migrations.steps(from, options), Waiting::new(options.wait));
         let mut migration = migrations.migration(from, &steps);
         for setting in &migration.session {
@@ -69,7 +70,7 @@ impl MySql {
         let Some((table, column)) = step.unless() else { return Ok(false) };
         let there = "select count(*) from information_schema.columns \
              where table_schema = coalesce(?, database()) and table_name = ? and column_name = ?";
-        let there = sqlx::query(there).bind(self.shared.schema.database()).bind(table).bind(column);
+        let there = sqlx::query(there).bind(schema::database(&self.shared.known.tables)).bind(table).bind(column);
         Ok(there.fetch_one(connection).await.map_err(setup_error)?.try_get::<i64, _>(0)? > 0)
     }
 }

@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
     Delivery, Key, Queue, Result,
-    broker::{Found, Guard},
+    broker::Found,
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore, Tables, verbs};
+use ichido_sql::{Past, SqlStore, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -59,11 +59,7 @@ impl Statements {
 }
 
 impl Mutexes for MySql {
-    async fn guard(&self, queue: &str) -> Result<Guard> {
-        let queue = self.queue(queue).await?;
-        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
-        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
-    }
+    ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
         self.guard_in(&mut tx.inner, delivery).await
@@ -171,7 +167,7 @@ impl MySql {
         let places = vec!["?"; keys.len()].join(", ");
         let known = format!(
             "select convert(`key` using utf8mb4), concat_ws(' ', state, attempts, suspect) from {} where queue = ? and `key` in ({places})",
-            self.shared.schema.tables.parked
+            self.shared.known.tables.parked
         );
         let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
         let known = keys.iter().fold(known, |known, key| known.bind(key.to_string().into_bytes()));

@@ -1,7 +1,5 @@
 //! What is to be published after commit: written with the send, read by the relay, and made due again when a message is retried.
 
-use std::sync::Arc;
-
 use ichido::{
     Guarded, Key, NewMessage, Result,
     broker::{Publication, Unsent},
@@ -13,10 +11,6 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use crate::{MySql, sending::parts, statements::Statements};
 
 impl Outbox for MySql {
-    fn broker_queues(&self) -> Vec<Arc<str>> {
-        ichido_sql::broker_queues(&self.shared.queues)
-    }
-
     async fn publish(
         &self,
         connection: &mut MySqlConnection,
@@ -30,7 +24,7 @@ impl Outbox for MySql {
             let rows = vec!["(?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6))"; part.len()].join(", ");
             let insert = format!(
                 "insert into {} (id, queue, exchange, routing_key, headers, payload, created_at, due_at) values {rows}",
-                self.shared.schema.tables.outbox
+                self.shared.known.tables.outbox
             );
             let mut insert = sqlx::query(AssertSqlSafe(insert));
             for (message, id) in part.iter().zip(&mut left) {
@@ -45,7 +39,7 @@ impl Outbox for MySql {
     /// Two steps, neither of which waits: a row that somebody has locked is about to go, with its message.
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
         let (kept, gone): (Vec<&Unsent>, Vec<_>) = published.iter().partition(|unsent| unsent.message.queue.is_some());
-        let outbox = format!("{} o force index (primary)", self.shared.schema.tables.outbox);
+        let outbox = format!("{} o force index (primary)", self.shared.known.tables.outbox);
         let numbers = |count: usize| format!("o.number in ({})", vec!["?"; count].join(", "));
         if !gone.is_empty() {
             let delete = format!("delete o from {outbox} where o.mutex is null and {}", numbers(gone.len()));
@@ -104,7 +98,7 @@ impl MySql {
         messages: &[NewMessage],
     ) -> Result<()> {
         let rows = vec!["(?, ?, ?)"; ids.len()].join(", ");
-        let insert = format!("insert into {} (id, queue, owner) values {rows}", self.shared.schema.tables.mutex);
+        let insert = format!("insert into {} (id, queue, owner) values {rows}", self.shared.known.tables.mutex);
         let mut insert = sqlx::query(AssertSqlSafe(insert));
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(&*queue.queue).bind(message.due.map(|_| ProcessId::NOBODY.to_string()));
@@ -126,7 +120,7 @@ impl MySql {
         let rows: Vec<_> = messages.iter().map(|message| if message.due.is_some() { later } else { now }).collect();
         let insert = format!(
             "insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, due_at, published_at) values {}",
-            self.shared.schema.tables.outbox,
+            self.shared.known.tables.outbox,
             rows.join(", ")
         );
         let mut insert = sqlx::query(AssertSqlSafe(insert));

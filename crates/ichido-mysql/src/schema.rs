@@ -20,55 +20,47 @@ static VERSIONS: [Version; 6] = [
     Version::new(6, 5, include_str!("migrations/0006.sql")),
 ];
 
-/// Where ichido's own tables are.
-pub(crate) struct Schema {
-    name: Option<String>,
-    pub(crate) tables: Tables,
+/// Ichido's own tables in this schema, or in the connection's own.
+pub(crate) fn tables(schema: Option<&str>) -> Result<Tables> {
+    Ok(Tables::new(schema.map(quote::name).transpose()?.as_deref()))
 }
 
-impl Schema {
-    pub(crate) fn new(schema: Option<&str>) -> Result<Self> {
-        let name = schema.map(quote::name).transpose()?;
-        Ok(Schema { tables: Tables::new(name.as_deref()), name })
-    }
+/// Refuses a schema that is missing, too old or too new for this binary.
+pub(crate) async fn check(connection: &mut MySqlConnection, tables: &Tables) -> Result<()> {
+    let (version, oldest) = version(connection, tables).await?;
+    ichido_sql::refuse_version(version, oldest, VERSION)
+}
 
-    /// Refuses a schema that is missing, too old or too new for this binary.
-    pub(crate) async fn check(&self, connection: &mut MySqlConnection) -> Result<()> {
-        let (version, oldest) = self.version(connection).await?;
-        ichido_sql::refuse_version(version, oldest, VERSION)
+/// The version in the database and the oldest binary that works with it; zeros if there is none.
+pub(crate) async fn version(connection: &mut MySqlConnection, tables: &Tables) -> Result<(u32, u32)> {
+    let there = "select count(*) from information_schema.tables where table_schema = coalesce(?, database()) and table_name = 'ichido_schema'";
+    let there = sqlx::query(there).bind(database(tables)).fetch_one(&mut *connection).await.map_err(setup_error)?;
+    if there.try_get::<i64, _>(0)? == 0 {
+        return Ok((0, 0));
     }
+    let newest = format!("select version, oldest from {} order by version desc limit 1", tables.schema);
+    let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
+    let Some(row) = newest else { return Ok((0, 0)) };
+    Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
+}
 
-    /// The version in the database and the oldest binary that works with it; zeros if there is none.
-    pub(crate) async fn version(&self, connection: &mut MySqlConnection) -> Result<(u32, u32)> {
-        let there = "select count(*) from information_schema.tables where table_schema = coalesce(?, database()) and table_name = 'ichido_schema'";
-        let there = sqlx::query(there).bind(self.database()).fetch_one(&mut *connection).await.map_err(setup_error)?;
-        if there.try_get::<i64, _>(0)? == 0 {
-            return Ok((0, 0));
-        }
-        let newest = format!("select version, oldest from {} order by version desc limit 1", self.tables.schema);
-        let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
-        let Some(row) = newest else { return Ok((0, 0)) };
-        Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
+/// The way to the newest version. Its statements name tables without their schema: who runs them says which it is.
+pub(crate) fn migrations(tables: &Tables) -> Migrations {
+    let version = &tables.schema;
+    let (mut session, mut table) = (vec!["set session lock_wait_timeout = 1".to_owned()], Vec::new());
+    if let Some(schema) = &tables.schema_name {
+        session.push(format!("create database if not exists {schema}"));
+        session.push(format!("use {schema}"));
     }
+    table.push(format!(
+        "create table if not exists {version} (version int primary key, oldest int not null, applied_at timestamp(6) not null default current_timestamp(6)) engine = InnoDB"
+    ));
+    Migrations { session, table, name: version.clone(), versions: &VERSIONS }
+}
 
-    /// The way to the newest version. Its statements name tables without their schema: who runs them says which it is.
-    pub(crate) fn migrations(&self) -> Migrations {
-        let version = &self.tables.schema;
-        let (mut session, mut table) = (vec!["set session lock_wait_timeout = 1".to_owned()], Vec::new());
-        if let Some(schema) = &self.name {
-            session.push(format!("create database if not exists {schema}"));
-            session.push(format!("use {schema}"));
-        }
-        table.push(format!(
-            "create table if not exists {version} (version int primary key, oldest int not null, applied_at timestamp(6) not null default current_timestamp(6)) engine = InnoDB"
-        ));
-        Migrations { session, table, name: version.clone(), versions: &VERSIONS }
-    }
-
-    /// The database that our tables are in, if it is another than the connection's.
-    pub(crate) fn database(&self) -> Option<String> {
-        self.name.as_ref().map(|name| name.trim_matches('`').replace("``", "`"))
-    }
+/// The database that our tables are in, if it is another than the connection's.
+pub(crate) fn database(tables: &Tables) -> Option<String> {
+    tables.schema_name.as_ref().map(|name| name.trim_matches('`').replace("``", "`"))
 }
 
 #[cfg(test)]
@@ -80,7 +72,7 @@ mod tests {
     /// Whoever holds the lock on one table while it waits for another can be in a deadlock with processes at work.
     #[test]
     fn each_step_locks_one_table_at_most() {
-        let steps = Schema::new(None).unwrap().migrations().steps(0, &MigrateOptions::default());
+        let steps = migrations(&Tables::new(None)).steps(0, &MigrateOptions::default());
         assert_eq!(steps.last().map(|step| step.version), Some(VERSION));
         for step in steps {
             assert!(step.locks().len() <= 1, "{:?} are locked by:\n{}", step.locks(), step.sql);

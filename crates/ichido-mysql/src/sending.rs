@@ -5,12 +5,13 @@ use ichido::{
     sql::{Fields, Value},
     store::ProcessId,
 };
-use ichido_sql::Sent;
+use ichido_sql::{NewRow, Sent};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     MySql, fault,
     messages::key,
+    quote,
     statements::{Column, Statements},
 };
 
@@ -50,7 +51,7 @@ impl MySql {
         let places = vec!["(?, ?, ?, ?, ?, ?)"; messages.len()].join(", ");
         let insert = format!(
             "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
-            self.shared.schema.tables.message
+            self.shared.known.tables.message
         );
         let mut insert = sqlx::query(AssertSqlSafe(insert));
         for message in messages {
@@ -83,7 +84,7 @@ impl MySql {
     ) -> Result<Sent> {
         let first = format!(
             "select cast(id as char) from {} where queue = ? and unique_key = ?",
-            self.shared.schema.tables.message
+            self.shared.known.tables.message
         );
         // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
         for lock in ["", " lock in share mode"].into_iter().cycle().take(ichido_sql::UNIQUE_TRIES as usize) {
@@ -112,7 +113,7 @@ impl MySql {
              coalesce(date_add('1970-01-01', interval ? microsecond), date_add(utc_timestamp(6), interval ? microsecond)), utc_timestamp(6), '[]') \
              on duplicate key update state = 'waiting', attempts = 0, suspect = 0, due_at = values(due_at), \
              parked_at = values(parked_at), history = '[]'",
-            self.shared.schema.tables.parked
+            self.shared.known.tables.parked
         );
         let (after, at) = due.millis();
         let microseconds = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1000));
@@ -152,13 +153,19 @@ pub(crate) async fn send_rows(
 async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
     let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
     let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
-    let (insert, bound) = insert_row(queue, &fields, message.due.is_some())?;
-    let mut insert = sqlx::query(AssertSqlSafe(insert));
-    for name in &bound {
+    let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
+        let columns = &queue.rows.columns;
+        let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+        let known = columns.iter().map(|column| column.name.as_str());
+        let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
+        Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
+    })?;
+    let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
+    for name in &row.bound {
         insert = insert.bind(text(&fields.value(name)?));
     }
     let sent = insert.execute(&mut *connection).await?;
-    let values = key_values(queue, &fields, &bound, sent.last_insert_id())?;
+    let values = key_values(queue, &fields, &row.bound, sent.last_insert_id())?;
     Ok(Sent::new(read_key(connection, queue, &values).await?))
 }
 
@@ -194,31 +201,4 @@ pub(crate) fn text(value: &Value<'_>) -> Option<String> {
         Value::Bool(value) => Some(u8::from(*value).to_string()),
         other => other.text(),
     }
-}
-
-/// The statement, and the fields to bind to it.
-fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Result<(String, Vec<&'a str>)> {
-    let rows = &queue.rows;
-    let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
-    if delayed {
-        names.push(rows.owner.quoted.clone());
-        values.push(format!("'{}'", ProcessId::NOBODY));
-    }
-    for (column, value) in rows.mapping.fixed() {
-        names.push(column.to_owned());
-        values.push(crate::quote::literal(value)?);
-    }
-    for name in fields.names() {
-        let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
-            let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(ichido_sql::unknown_field(&queue.queue, name, known));
-        };
-        // A send is a new, unowned message, whatever its fields say.
-        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
-            names.push(column.quoted.clone());
-            values.push(if column.is_bytes() { "from_base64(?)" } else { "?" }.into());
-            bound.push(name);
-        }
-    }
-    Ok((format!("insert into {} ({}) values ({})", rows.table, names.join(", "), values.join(", ")), bound))
 }

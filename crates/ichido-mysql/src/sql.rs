@@ -1,18 +1,15 @@
 //! MariaDB and MySQL for the verbs that all stores share: how statements are written, run and read.
 
-use std::sync::Arc;
-
 use ichido::{
     Delivery, Error, Key, Result,
     message::Claim,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, Tables};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
 use sqlx::{
     AssertSqlSafe, Column as _, MySqlConnection, Row as _, Transaction, TypeInfo, ValueRef,
     mysql::{MySqlArguments, MySqlRow},
 };
-use tokio::sync::OnceCell;
 
 use crate::{MySql, fault, statements::Statements, transaction::broken};
 
@@ -82,20 +79,12 @@ impl SqlStore for MySql {
     type Queue = Statements;
     type Own = Transaction<'static, sqlx::MySql>;
 
-    fn tables(&self) -> &Tables {
-        &self.shared.schema.tables
+    fn known(&self) -> &Known<Statements> {
+        &self.shared.known
     }
 
-    fn origin(&self) -> &OnceCell<Arc<str>> {
-        &self.shared.origin
-    }
-
-    async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
+    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
+        self.make_statements().await
     }
 
     async fn begin_own(&self) -> Result<Self::Own> {
@@ -137,6 +126,29 @@ impl SqlRows for MySql {
         let query = Query::written(queue.of_many(statement, keys.len(), end));
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         keys.iter().fold(query, Query::key)
+    }
+
+    async fn claim_rows(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+        start: &Start,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        self.claim_ungrouped(process, queue, count, start).await
+    }
+
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
+        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
+        self.claim_first(process, queue, groups, &known.heads, count).await
+    }
+
+    fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
+        queue.all()
+    }
+
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        self.is_not_done(key).await
     }
 
     fn is_unique(error: &Error) -> bool {

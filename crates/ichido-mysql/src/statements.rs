@@ -308,14 +308,12 @@ pub struct Statements {
     /// The same from a row on, whose first value of the claim order is the parameter before the last.
     pub(crate) pick_from: Arc<str>,
     pub(crate) claim: Arc<str>,
-    pub(crate) bound: LowerBound,
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) payload: Arc<str>,
 }
 
 impl Deref for Statements {
@@ -343,7 +341,6 @@ impl Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable, false)?.into(),
             pick_from: pick(&rows, &conditions, &claimable, true)?.into(),
-            bound: LowerBound::default(),
             groups: Groups::new(tables, &rows, &conditions)?,
             mutex: match queue.place {
                 Place::Broker(_) => Some(Mutex::new(tables, queue, &rows)?),
@@ -353,7 +350,6 @@ impl Statements {
             claimed: format!("select {message} from {table} t where t.{owner} = ? and {new}").into(),
             complete: format!("{door}{key}").into(),
             complete_many: door.into(),
-            payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
             kinds: rows.kinds(),
             rows,
         })
@@ -409,7 +405,10 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         kind: rows.kind,
         place: rows.place.clone(),
         key_columns: rows.key.len(),
-        grouped: rows.mapping.group.is_some(),
+        identity: rows.identity.clone(),
+        columns: rows.columns.iter().map(|column| column.name.clone()).collect(),
+        grouped: ichido_sql::groups_of(&rows.mapping),
+        bound: LowerBound::default(),
         has_failed_value: rows.mapping.has_failed_value(),
         rules: ichido_sql::rules_of(queue),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
@@ -435,6 +434,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
         )
         .into(),
+        payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
         drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
         backlog: ichido_sql::backlog(table, owner, conditions).into(),

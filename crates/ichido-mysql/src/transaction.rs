@@ -8,7 +8,7 @@ use ichido::{
     action::{Isolation, Terms},
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
+use ichido_sql::{SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -70,18 +70,8 @@ impl Transactions for MySql {
         Ok(tx.inner.rollback().await?)
     }
 
-    /// Waits for the row: a COMMIT that is still being applied holds it.
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
-        let Some(claim) = &delivery.claim else { return Ok(false) };
-        let queue = self.queue(&delivery.message.queue).await?;
-        if queue.has_inbox() {
-            return self.is_missing(&delivery.message.key).await;
-        }
-        let mut tx = self.begin_own().await?;
-        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
-        let there = !MySql::fetch(&mut tx, probe).await?.is_empty();
-        tx.rollback().await?;
-        Ok(there)
+        verbs::queues::is_claimed(self, delivery).await
     }
 }
 
@@ -119,7 +109,7 @@ impl MySql {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {
-                let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.schema.tables.parked);
+                let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.known.tables.parked);
                 let key = delivery.message.key.to_string().into_bytes();
                 sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
             }

@@ -91,7 +91,7 @@ impl Adopt for Postgres {
         let column = || statements::Column::new(table.owner.clone(), OWNER_KIND.into());
         let to_come = if owner_is_there { None } else { Some(column()?) };
         let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
-        let Statements { rows, look, .. } = Statements::new(&self.shared.schema.tables, queue, rows)?;
+        let Statements { rows, look, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         // Before there is an owner column, every unprocessed row is one that nobody has.
         let ownerless = format!(" and t.{} is null", rows.owner.quoted);
         let look = if owner_is_there { look.to_string() } else { look.replacen(&ownerless, "", 1) };

@@ -10,14 +10,14 @@ use std::{
 };
 
 use ichido::{Error, Queue, Result, process::Bell, store::Database};
-use ichido_sql::SqlStore;
+use ichido_sql::{Known, SqlStore};
 use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::{
     Tx, fault,
     pooler::{self, Connections, Way},
-    schema::Schema,
+    schema,
     session::Sessions,
     sql_action::Rendered,
     statements::Statements,
@@ -54,12 +54,9 @@ pub(crate) struct Shared {
     options: PgConnectOptions,
     way: Way,
     warned: AtomicBool,
-    pub(crate) schema: Schema,
     pub(crate) bell: Bell,
     pub(crate) notify: AtomicBool,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) statements: OnceCell<Vec<Statements>>,
-    pub(crate) origin: OnceCell<Arc<str>>,
+    pub(crate) known: Known<Statements>,
     pub(crate) rendered: Rendered,
 }
 
@@ -113,12 +110,9 @@ impl Postgres {
             options: options.application_name("ichido"),
             way: Way::default(),
             warned: AtomicBool::new(false),
-            schema: Schema::new(schema)?,
+            known: Known::new(queues, schema::tables(schema)?),
             bell,
             notify: AtomicBool::new(true),
-            queues,
-            statements: OnceCell::new(),
-            origin: OnceCell::new(),
             rendered: Rendered::default(),
         };
         Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
@@ -155,22 +149,19 @@ impl Postgres {
         Error::Unreachable { address: self.address(), source: error.into() }
     }
 
-    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
-        let made = self.shared.statements.get_or_try_init(|| async {
-            let mut look = self.begin_look().await?;
-            // The second one is opened now too, before the workers take the last that the server admits.
-            let more = self.own.size > 1 && !self.own.is_pooled();
-            let spare = if more { Some(self.own.acquire().await) } else { None };
-            drop(spare.transpose().map_err(|error| self.unreachable(error))?);
-            self.shared.schema.check(&mut look).await?;
-            let mut made = Vec::new();
-            for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut look, &self.shared.schema.tables, queue).await?);
-            }
-            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
-            Ok::<_, Error>(made)
-        });
-        made.await.map(Vec::as_slice)
+    pub(crate) async fn make_statements(&self) -> Result<Vec<Statements>> {
+        let Known { configured, tables, .. } = &self.shared.known;
+        let mut look = self.begin_look().await?;
+        // The second one is opened now too, before the workers take the last that the server admits.
+        let more = self.own.size > 1 && !self.own.is_pooled();
+        let spare = if more { Some(self.own.acquire().await) } else { None };
+        drop(spare.transpose().map_err(|error| self.unreachable(error))?);
+        schema::check(&mut look, tables).await?;
+        let mut made = Vec::new();
+        for queue in configured {
+            made.push(crate::catalog::look(&mut look, tables, queue).await?);
+        }
+        Ok(made)
     }
 }
 

@@ -21,9 +21,6 @@ pub(crate) struct Groups {
     pub(crate) claim: Arc<str>,
     /// The part of it that finds a group, for the planner to explain.
     pub(crate) look: Arc<str>,
-    /// Every message is in a group: the column cannot be null.
-    pub(crate) all: bool,
-    pub(crate) heads: Heads,
 }
 
 impl Groups {
@@ -33,7 +30,7 @@ impl Groups {
         let (table, new) = (&rows.table, &conditions.new);
         let look =
             format!("select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1");
-        Ok(Some(Groups { claim, look: look.into(), all: rows.mapping.all_grouped, heads: Heads::default() }))
+        Ok(Some(Groups { claim, look: look.into() }))
     }
 }
 
@@ -77,15 +74,16 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, gro
 
 impl Postgres {
     /// Claims the first messages of groups that nobody holds.
-    pub(crate) async fn claim_heads(
+    pub(crate) async fn claim_first(
         &self,
         process: ProcessId,
         queue: &Statements,
         groups: &Groups,
+        heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
         let mut found = Vec::new();
-        let mut walk = groups.heads.walk();
+        let mut walk = heads.walk();
         loop {
             let claim = sqlx::query(AssertSqlSafe(groups.claim.clone())).bind(process.to_string());
             let claim = claim.bind(i64::try_from(count - found.len()).unwrap_or(i64::MAX)).bind(walk.after());
@@ -115,7 +113,7 @@ impl Postgres {
         }
         let free = format!(
             "delete from {} where queue = $1 and owner = $2::text::uuid and group_key = any($3)",
-            self.shared.schema.tables.group
+            self.shared.known.tables.group
         );
         let free = sqlx::query(AssertSqlSafe(free)).bind(&*queue.queue).bind(owner.to_string()).bind(groups);
         free.persistent(!self.own.is_pooled()).execute(tx).await.map(|_| ())

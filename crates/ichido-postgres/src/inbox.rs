@@ -31,7 +31,7 @@ impl Postgres {
         delivery: &Delivery,
         known: Found,
     ) -> Result<Found> {
-        let (id, inbox) = (&delivery.message.key.columns()[0], &self.shared.schema.tables.inbox);
+        let (id, inbox) = (&delivery.message.key.columns()[0], &self.shared.known.tables.inbox);
         let hash = payload_hash(&delivery.message.payload);
         let enter = format!(
             "with alone as materialized (select {TRY} as ok), \
@@ -65,7 +65,7 @@ impl Postgres {
         if !alone.try_get(0)? {
             return Ok(false);
         }
-        let inbox = &self.shared.schema.tables.inbox;
+        let inbox = &self.shared.known.tables.inbox;
         let leave = format!("delete from {inbox} where id = $1 and done_at is null");
         sqlx::query(AssertSqlSafe(leave)).bind(id).execute(&mut *tx).await?;
         let free = format!("select not exists (select 1 from {inbox} where id = $1)");
@@ -80,7 +80,7 @@ impl Postgres {
         id: &str,
         owner: Option<ProcessId>,
     ) -> Result<bool> {
-        let (mutex, nobody) = (&self.shared.schema.tables.mutex, ProcessId::NOBODY);
+        let (mutex, nobody) = (&self.shared.known.tables.mutex, ProcessId::NOBODY);
         let row = if owner.is_some() {
             format!(
                 "update {mutex} set owner = '{nobody}'::uuid where id = $1 and queue = $2 and owner = $3::text::uuid"
@@ -106,7 +106,7 @@ impl Postgres {
         some: &[&Delivery],
     ) -> sqlx::Result<u64> {
         let named = !self.own.is_pooled();
-        let (inbox, mutex) = (&self.shared.schema.tables.inbox, &self.shared.schema.tables.mutex);
+        let (inbox, mutex) = (&self.shared.known.tables.inbox, &self.shared.known.tables.mutex);
         let ids: Vec<&str> = some.iter().map(|delivery| &*delivery.message.key.columns()[0]).collect();
         let Some(owner) = owner else {
             let pass = format!(
@@ -128,13 +128,13 @@ impl Postgres {
     }
 
     /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
-    pub(crate) async fn is_missing(&self, key: &Key) -> Result<bool> {
+    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
         let id = &key.columns()[0];
         let mut tx = self.begin_own().await?;
         sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
         let missing = format!(
             "select not exists (select 1 from {} where id = $1 and done_at is not null)",
-            self.shared.schema.tables.inbox
+            self.shared.known.tables.inbox
         );
         let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
         tx.rollback().await?;
@@ -161,9 +161,9 @@ impl Postgres {
              from unnest($2::text[], $3::boolean[]) with ordinality as k(id, alone, at)), \
              made as (insert into {mutex} (id, queue) select id, $4 from seen where alone and not done and exists (select 1 from me) \
              on conflict (id) do nothing) select done from seen order by at",
-            me = me(&self.shared.schema.tables),
-            inbox = self.shared.schema.tables.inbox,
-            mutex = self.shared.schema.tables.mutex,
+            me = me(&self.shared.known.tables),
+            inbox = self.shared.known.tables.inbox,
+            mutex = self.shared.known.tables.mutex,
         );
         let mark = sqlx::query(AssertSqlSafe(mark)).bind(process.to_string()).bind(ids).bind(&alone);
         let rows = mark.bind(&*queue.queue).fetch_all(&mut *tx).await?;
@@ -184,7 +184,7 @@ impl Postgres {
             let forget = format!(
                 "delete from {mutex} where id in (select id from {mutex} where id = any($1) \
                  and (owner is null or owner = $2::text::uuid) for update skip locked)",
-                mutex = self.shared.schema.tables.mutex
+                mutex = self.shared.known.tables.mutex
             );
             sqlx::query(AssertSqlSafe(forget)).bind(done).bind(process.to_string()).execute(tx).await?;
         }

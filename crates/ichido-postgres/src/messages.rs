@@ -7,36 +7,10 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
+use ichido_sql::{Kind, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{Postgres, sending::send_rows, statements::Statements};
-
-/// One process that claims from one queue.
-struct Claimer<'a> {
-    store: &'a Postgres,
-    process: ProcessId,
-    queue: &'a Statements,
-}
-
-impl Claims for Claimer<'_> {
-    async fn ungrouped(&self, count: usize, start: &Start) -> Result<(Vec<Delivery>, bool)> {
-        self.store.claim_rows(self.process, self.queue, count, start).await
-    }
-
-    async fn heads(&self, count: usize) -> Result<Vec<Delivery>> {
-        let Some(groups) = &self.queue.groups else { return Ok(Vec::new()) };
-        self.store.claim_heads(self.process, self.queue, groups, count).await
-    }
-
-    fn bound(&self) -> &LowerBound {
-        &self.queue.bound
-    }
-
-    fn groups(&self) -> Option<(&Heads, bool)> {
-        self.queue.groups.as_ref().map(|groups| (&groups.heads, groups.all))
-    }
-}
 
 impl Queues for Postgres {
     async fn send(
@@ -56,11 +30,6 @@ impl Queues for Postgres {
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
-    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
@@ -73,7 +42,7 @@ impl Queues for Postgres {
 
 impl Postgres {
     /// Claims rows that are in no group, and tells whether there are messages in groups.
-    async fn claim_rows(
+    pub(crate) async fn claim_ungrouped(
         &self,
         process: ProcessId,
         queue: &Statements,

@@ -14,7 +14,7 @@ use ichido::{
 use ichido_sql::{Step, Waiting};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Postgres, connect::setup_error, fault, pooler};
+use crate::{Postgres, connect::setup_error, fault, pooler, schema};
 
 /// Any number that nobody else uses: one step at a time. Older versions hold it for all of a migration.
 const LOCK: i64 = 0x6963_6869_646f;
@@ -26,7 +26,7 @@ impl Postgres {
     /// What [`Postgres::migrate_schema`] would do.
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
         let (from, steps) = self.pending_steps(&MigrateOptions::default()).await?;
-        Ok(self.shared.schema.migrations().migration(from, &steps))
+        Ok(schema::migrations(&self.shared.known.tables).migration(from, &steps))
     }
 
     /// Creates or upgrades ichido's tables.
@@ -41,16 +41,16 @@ impl Postgres {
             }
         }
         steps.retain(|step| step.version > from);
-        let mut migration = self.shared.schema.migrations().migration(from, &steps);
+        let mut migration = schema::migrations(&self.shared.known.tables).migration(from, &steps);
         migration.retries = waiting.retries();
         Ok(migration)
     }
 
     async fn pending_steps(&self, options: &MigrateOptions) -> Result<(u32, Vec<Step>)> {
         let mut look = self.begin_look().await?;
-        let (from, _) = self.shared.schema.version(&mut look).await?;
+        let (from, _) = schema::version(&mut look, &self.shared.known.tables).await?;
         look.commit().await?;
-        Ok((from, self.shared.schema.migrations().steps(from, options)))
+        Ok((from, schema::migrations(&self.shared.known.tables).steps(from, options)))
     }
 
     /// Runs a step, again if its table is in use or another migration is at work; false if its version is there already.
@@ -76,10 +76,10 @@ impl Postgres {
 
     /// Whether it ran, or its version is there already; none if another migration is at a step.
     async fn try_step(&self, step: &Step, limit: Duration) -> Result<Option<bool>> {
-        let schema = &self.shared.schema;
+        let tables = &self.shared.known.tables;
         let limit = limit.as_millis();
         let mut begin = format!("{}; set local lock_timeout = {limit}; set local statement_timeout = 0", pooler::OWN);
-        if let Some(path) = schema.search_path() {
+        if let Some(path) = schema::search_path(tables) {
             begin.push_str("; ");
             begin.push_str(&path);
         }
@@ -89,7 +89,7 @@ impl Postgres {
             tx.rollback().await?;
             return Ok(None);
         }
-        let missing = schema.version(&mut tx).await?.0 < step.version;
+        let missing = schema::version(&mut tx, tables).await?.0 < step.version;
         if missing {
             sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(&mut *tx).await.map_err(setup_error)?;
         }
@@ -113,7 +113,7 @@ impl Postgres {
 
     /// The longest transactions that have locked the table of a step.
     async fn holders(&self, step: &Step) -> Result<Vec<String>> {
-        let Some(table) = step.locks().first().map(|table| self.shared.schema.qualified(table)) else {
+        let Some(table) = step.locks().first().map(|table| schema::qualified(&self.shared.known.tables, table)) else {
             return Ok(Vec::new());
         };
         let holders = "select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, 'working'), \

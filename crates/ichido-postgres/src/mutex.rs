@@ -6,11 +6,11 @@ use std::sync::Arc;
 use ichido::{
     Delivery, Error, Key, Result,
     action::Terms,
-    broker::{Found, Guard},
+    broker::Found,
     inspect::ParkedState,
     store::{Mutexes, ProcessId, Transactions},
 };
-use ichido_sql::{Past, SqlStore, Tables, verbs};
+use ichido_sql::{Past, SqlStore, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -67,11 +67,7 @@ impl Statements {
 }
 
 impl Mutexes for Postgres {
-    async fn guard(&self, queue: &str) -> Result<Guard> {
-        let queue = self.queue(queue).await?;
-        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
-        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
-    }
+    ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
         self.guard_in(tx.connection(), delivery).await

@@ -1,7 +1,5 @@
 //! What is to be published after commit: written with the send, read by the relay, and made due again when a message is retried.
 
-use std::sync::Arc;
-
 use ichido::{
     Guarded, Key, NewMessage, Result,
     broker::{Publication, Unsent},
@@ -13,10 +11,6 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use crate::{Postgres, statements::Statements};
 
 impl Outbox for Postgres {
-    fn broker_queues(&self) -> Vec<Arc<str>> {
-        ichido_sql::broker_queues(&self.shared.queues)
-    }
-
     async fn publish(
         &self,
         connection: &mut PgConnection,
@@ -31,7 +25,7 @@ impl Outbox for Postgres {
         let insert = format!(
             "insert into {} (id, queue, exchange, routing_key, headers, payload) select id, $6, e, k, h, p \
              from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]) with ordinality as m(id, e, k, h, p, at) order by at",
-            self.shared.schema.tables.outbox,
+            self.shared.known.tables.outbox,
         );
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&ids).bind(texts(|message| message.exchange.clone()));
         let insert = insert.bind(texts(|message| message.routing_key.clone()));
@@ -42,7 +36,7 @@ impl Outbox for Postgres {
 
     /// A row that somebody has locked is about to go, with its message.
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
-        let outbox = &self.shared.schema.tables.outbox;
+        let outbox = &self.shared.known.tables.outbox;
         let (numbers, editions): (Vec<_>, Vec<_>) =
             published.iter().map(|unsent| (unsent.number, unsent.edition)).unzip();
         let gone = format!("delete from {outbox} where number = any($1) and mutex is null");
@@ -79,9 +73,9 @@ impl Postgres {
              guarded as (insert into {} (id, queue, owner) select id, $5, case when d then '{}'::uuid end from sent) \
              insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, due_at, published_at) \
              select id, id, $5, $6, $7, h, p, case when not d then now() end, case when d then now() end from sent order by at",
-            self.shared.schema.tables.mutex,
+            self.shared.known.tables.mutex,
             ProcessId::NOBODY,
-            self.shared.schema.tables.outbox,
+            self.shared.known.tables.outbox,
         );
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&ids).bind(headers.collect::<Result<Vec<_>, _>>()?);
         let insert = insert.bind(payloads).bind(delayed).bind(&*queue.queue).bind(exchange).bind(routing_key);

@@ -20,59 +20,51 @@ static VERSIONS: [Version; 6] = [
     Version::new(6, 5, include_str!("migrations/0006.sql")),
 ];
 
-/// Where ichido's own tables are.
-pub(crate) struct Schema {
-    name: Option<String>,
-    pub(crate) tables: Tables,
+/// Ichido's own tables in this schema, or in the connection's own.
+pub(crate) fn tables(schema: Option<&str>) -> Result<Tables> {
+    Ok(Tables::new(schema.map(quote::name).transpose()?.as_deref()))
 }
 
-impl Schema {
-    pub(crate) fn new(schema: Option<&str>) -> Result<Self> {
-        let name = schema.map(quote::name).transpose()?;
-        Ok(Schema { tables: Tables::new(name.as_deref()), name })
-    }
+/// Refuses a schema that is missing, too old or too new for this binary.
+pub(crate) async fn check(connection: &mut PgConnection, tables: &Tables) -> Result<()> {
+    let (version, oldest) = version(connection, tables).await?;
+    ichido_sql::refuse_version(version, oldest, VERSION)
+}
 
-    /// Refuses a schema that is missing, too old or too new for this binary.
-    pub(crate) async fn check(&self, connection: &mut PgConnection) -> Result<()> {
-        let (version, oldest) = self.version(connection).await?;
-        ichido_sql::refuse_version(version, oldest, VERSION)
+/// The version in the database and the oldest binary that works with it; zeros if there is none.
+pub(crate) async fn version(connection: &mut PgConnection, tables: &Tables) -> Result<(u32, u32)> {
+    let there = sqlx::query("select to_regclass($1) is not null").bind(&tables.schema);
+    if !there.fetch_one(&mut *connection).await.map_err(setup_error)?.try_get::<bool, _>(0)? {
+        return Ok((0, 0));
     }
+    let newest = format!("select version, oldest from {} order by version desc limit 1", tables.schema);
+    let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
+    let Some(row) = newest else { return Ok((0, 0)) };
+    Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
+}
 
-    /// The version in the database and the oldest binary that works with it; zeros if there is none.
-    pub(crate) async fn version(&self, connection: &mut PgConnection) -> Result<(u32, u32)> {
-        let there = sqlx::query("select to_regclass($1) is not null").bind(&self.tables.schema);
-        if !there.fetch_one(&mut *connection).await.map_err(setup_error)?.try_get::<bool, _>(0)? {
-            return Ok((0, 0));
-        }
-        let newest = format!("select version, oldest from {} order by version desc limit 1", self.tables.schema);
-        let newest = sqlx::query(AssertSqlSafe(newest)).fetch_optional(connection).await.map_err(setup_error)?;
-        let Some(row) = newest else { return Ok((0, 0)) };
-        Ok((row.try_get::<i32, _>(0)?.unsigned_abs(), row.try_get::<i32, _>(1)?.unsigned_abs()))
+/// The way to the newest version. Its statements name tables without their schema: who runs them sets the search path.
+pub(crate) fn migrations(tables: &Tables) -> Migrations {
+    let version = &tables.schema;
+    let (mut session, mut table) = (vec!["set lock_timeout = '1s'".to_owned()], Vec::new());
+    if let Some(schema) = &tables.schema_name {
+        session.push(format!("set search_path to {schema}"));
+        table.push(format!("create schema if not exists {schema}"));
     }
+    table.push(format!(
+        "create table if not exists {version} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())"
+    ));
+    Migrations { session, table, name: version.clone(), versions: &VERSIONS }
+}
 
-    /// The way to the newest version. Its statements name tables without their schema: who runs them sets the search path.
-    pub(crate) fn migrations(&self) -> Migrations {
-        let version = &self.tables.schema;
-        let (mut session, mut table) = (vec!["set lock_timeout = '1s'".to_owned()], Vec::new());
-        if let Some(schema) = &self.name {
-            session.push(format!("set search_path to {schema}"));
-            table.push(format!("create schema if not exists {schema}"));
-        }
-        table.push(format!(
-            "create table if not exists {version} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())"
-        ));
-        Migrations { session, table, name: version.clone(), versions: &VERSIONS }
-    }
+/// A table of ours with its schema.
+pub(crate) fn qualified(tables: &Tables, table: &str) -> String {
+    tables.schema_name.as_ref().map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"))
+}
 
-    /// A table of ours with its schema.
-    pub(crate) fn qualified(&self, table: &str) -> String {
-        self.name.as_ref().map_or_else(|| table.to_owned(), |schema| format!("{schema}.{table}"))
-    }
-
-    /// Makes names without a schema mean ours, until the transaction ends.
-    pub(crate) fn search_path(&self) -> Option<String> {
-        self.name.as_ref().map(|schema| format!("set local search_path to {schema}"))
-    }
+/// Makes names without a schema mean ours, until the transaction ends.
+pub(crate) fn search_path(tables: &Tables) -> Option<String> {
+    tables.schema_name.as_ref().map(|schema| format!("set local search_path to {schema}"))
 }
 
 #[cfg(test)]
@@ -84,7 +76,7 @@ mod tests {
     /// Whoever holds the lock on one table while it waits for another can be in a deadlock with processes at work.
     #[test]
     fn each_step_locks_one_table_at_most() {
-        let steps = Schema::new(None).unwrap().migrations().steps(0, &MigrateOptions::default());
+        let steps = migrations(&Tables::new(None)).steps(0, &MigrateOptions::default());
         assert_eq!(steps.last().map(|step| step.version), Some(VERSION));
         for step in steps {
             assert!(step.locks().len() <= 1, "{:?} are locked by:\n{}", step.locks(), step.sql);

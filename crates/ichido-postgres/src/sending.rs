@@ -41,7 +41,7 @@ impl Postgres {
              select $1, case when d then '{}'::uuid end, p, h, g, u \
              from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::boolean[]) with ordinality as m(p, h, g, u, d, at) order by at \
              on conflict (queue, unique_key) where unique_key is not null do nothing returning id::text",
-            self.shared.schema.tables.message,
+            self.shared.known.tables.message,
             ProcessId::NOBODY,
         );
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&*queue.queue).bind(payloads.collect::<Vec<_>>());
@@ -60,7 +60,7 @@ impl Postgres {
         unique: &str,
     ) -> Result<Sent> {
         let first =
-            format!("select id::text from {} where queue = $1 and unique_key = $2", self.shared.schema.tables.message);
+            format!("select id::text from {} where queue = $1 and unique_key = $2", self.shared.known.tables.message);
         for _ in 0..ichido_sql::UNIQUE_TRIES {
             let first = sqlx::query(AssertSqlSafe(first.clone())).bind(&*queue.queue).bind(unique);
             if let Some(row) = first.persistent(!self.own.is_pooled()).fetch_optional(&mut *connection).await? {
@@ -99,7 +99,7 @@ impl Postgres {
              from unnest($2::text[], $3::bigint[], $4::bigint[]) as m(k, d, t) \
              on conflict (queue, key) do update set state = 'waiting', attempts = 0, suspect = false, due_at = excluded.due_at, \
              parked_at = now(), history = '[]'",
-            self.shared.schema.tables.parked
+            self.shared.known.tables.parked
         );
         let park = sqlx::query(AssertSqlSafe(park)).bind(&*queue.queue).bind(keys).bind(after).bind(at);
         park.persistent(!self.own.is_pooled()).execute(connection).await?;

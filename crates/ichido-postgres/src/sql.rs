@@ -1,18 +1,15 @@
 //! PostgreSQL for the verbs that all stores share: how statements are written, run and read.
 
-use std::sync::Arc;
-
 use ichido::{
     Delivery, Error, Key, Result,
     message::Claim,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, Tables};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
 use sqlx::{
     AssertSqlSafe, Column as _, PgConnection, Row as _, Transaction, TypeInfo, ValueRef,
     postgres::{PgArguments, PgRow},
 };
-use tokio::sync::OnceCell;
 
 use crate::{
     Postgres, fault,
@@ -74,20 +71,12 @@ impl SqlStore for Postgres {
     type Queue = Statements;
     type Own = Transaction<'static, sqlx::Postgres>;
 
-    fn tables(&self) -> &Tables {
-        &self.shared.schema.tables
+    fn known(&self) -> &Known<Statements> {
+        &self.shared.known
     }
 
-    fn origin(&self) -> &OnceCell<Arc<str>> {
-        &self.shared.origin
-    }
-
-    async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
+    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
+        self.make_statements().await
     }
 
     /// Whatever isolation the server has as its default.
@@ -135,6 +124,29 @@ impl SqlRows for Postgres {
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         let keys: Vec<&Key> = keys.iter().collect();
         key_columns(queue, &keys).into_iter().fold(query, |query, column| query.bind(Bind::Texts(column)))
+    }
+
+    async fn claim_rows(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+        start: &Start,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        self.claim_ungrouped(process, queue, count, start).await
+    }
+
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
+        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
+        self.claim_first(process, queue, groups, &known.heads, count).await
+    }
+
+    fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
+        queue.all()
+    }
+
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        self.is_not_done(key).await
     }
 
     fn is_unique(error: &Error) -> bool {

@@ -183,7 +183,6 @@ pub struct Statements {
     pub(crate) claim: Arc<str>,
     /// The same from a row on: its values of the claim order are the parameters from `$3` on.
     pub(crate) claim_from: Arc<str>,
-    pub(crate) bound: LowerBound,
     /// How many values of the claim order a bound has.
     pub(crate) bound_columns: usize,
     pub(crate) groups: Option<Groups>,
@@ -193,7 +192,6 @@ pub struct Statements {
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) payload: Arc<str>,
 }
 
 impl Deref for Statements {
@@ -213,7 +211,6 @@ impl Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
             claim_from: claim(tables, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
-            bound: LowerBound::default(),
             bound_columns: conditions.bound().len(),
             groups: Groups::new(tables, &queue.name, &rows, &conditions)?,
             mutex: match queue.place {
@@ -225,13 +222,12 @@ impl Statements {
                 .into(),
             complete: complete(&rows, &conditions, &held).into(),
             complete_many: complete_many(&rows, &conditions, &held).into(),
-            payload: format!("select {} from {table} t where {}", rows.payload(), rows.key_is(1)).into(),
             rows,
         })
     }
 
     /// The statements with what they do.
-    pub(crate) fn all(&self) -> Vec<(&'static str, &Arc<str>)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
         let groups = self.groups.iter().map(|groups| ("claim of a group's first", &groups.claim));
         let guard = self.mutex.iter().flat_map(|mutex| [("lock", &mutex.lock), ("claim by id", &mutex.claim)]);
         let all = [
@@ -246,7 +242,11 @@ impl Statements {
             ("rescue", &self.owned),
             ("retry", &self.revive),
         ];
-        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 })).chain(groups).collect()
+        guard
+            .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
+            .chain(groups)
+            .map(|(verb, sql)| (verb, sql.to_string()))
+            .collect()
     }
 }
 
@@ -266,7 +266,10 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         kind: rows.kind,
         place: rows.place.clone(),
         key_columns: rows.key.len(),
-        grouped: rows.mapping.group.is_some(),
+        identity: rows.identity.clone(),
+        columns: rows.columns.iter().map(|column| column.name.clone()).collect(),
+        grouped: ichido_sql::groups_of(&rows.mapping),
+        bound: LowerBound::default(),
         has_failed_value: rows.mapping.has_failed_value(),
         rules: ichido_sql::rules_of(queue),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
@@ -291,6 +294,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {keys} where {many}"
         )
         .into(),
+        payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
         drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),

@@ -8,7 +8,7 @@ use ichido::{
     action::Terms,
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
+use ichido_sql::{SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -82,18 +82,8 @@ impl Transactions for Postgres {
         Ok(self.business.end(tx.session, "rollback").await?)
     }
 
-    /// Waits for the row: a COMMIT that is still being applied holds it.
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
-        let Some(claim) = &delivery.claim else { return Ok(false) };
-        let queue = self.queue(&delivery.message.queue).await?;
-        if queue.has_inbox() {
-            return self.is_missing(&delivery.message.key).await;
-        }
-        let mut tx = self.begin_own().await?;
-        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
-        let there = !Postgres::fetch(&mut tx, probe).await?.is_empty();
-        tx.rollback().await?;
-        Ok(there)
+        verbs::queues::is_claimed(self, delivery).await
     }
 }
 
@@ -153,7 +143,7 @@ impl Postgres {
         let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
         let parked: Vec<_> = claims().filter(|(_, claim)| claim.parked).map(|(key, _)| key.to_string()).collect();
         if !parked.is_empty() {
-            let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.schema.tables.parked);
+            let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.known.tables.parked);
             let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(parked);
             forget.persistent(named).execute(tx.connection()).await?;
         }

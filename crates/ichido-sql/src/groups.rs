@@ -20,6 +20,15 @@ pub struct Heads {
     turn: AtomicBool,
 }
 
+/// The groups of a queue.
+#[derive(Debug)]
+pub struct QueueGroups {
+    /// What is known about them.
+    pub heads: Heads,
+    /// Every message is in a group: the column cannot be null.
+    pub all: bool,
+}
+
 /// One walk around all groups, or until enough was found.
 pub struct Walk<'a> {
     heads: &'a Heads,

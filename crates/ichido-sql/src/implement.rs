@@ -80,10 +80,19 @@ macro_rules! processes {
     };
 }
 
-/// The verbs of [`ichido::store::Queues`] but `send`, `claim` and `claimed`.
+/// The verbs of [`ichido::store::Queues`] but `send` and `claimed`.
 #[macro_export]
 macro_rules! queues {
     () => {
+        async fn claim(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+            count: usize,
+        ) -> ichido::Result<Vec<ichido::Delivery>> {
+            $crate::claim(self, process, $crate::SqlStore::queue(self, queue).await?, count).await
+        }
+
         async fn release(&self, deliveries: &[ichido::Delivery]) -> ichido::Result<()> {
             $crate::verbs::queues::release(self, deliveries).await
         }
@@ -110,10 +119,14 @@ macro_rules! queues {
     };
 }
 
-/// The verbs of [`ichido::store::Outbox`] but `broker_queues`, `publish` and `note_published`.
+/// The verbs of [`ichido::store::Outbox`] but `publish` and `note_published`.
 #[macro_export]
 macro_rules! outbox {
     () => {
+        fn broker_queues(&self) -> Vec<std::sync::Arc<str>> {
+            $crate::broker_queues(&$crate::SqlStore::known(self).configured)
+        }
+
         async fn unsent(&self, queue: &str, most: usize) -> ichido::Result<Vec<ichido::broker::Unsent>> {
             $crate::verbs::outbox::unsent(self, queue, most).await
         }
@@ -155,7 +168,7 @@ macro_rules! outbox {
     };
 }
 
-/// The verbs of [`ichido::Inspect`] but `payload`, `statements`, `warnings` and `columns`.
+/// The verbs of [`ichido::Inspect`] but `warnings`.
 #[macro_export]
 macro_rules! inspect {
     () => {
@@ -173,6 +186,18 @@ macro_rules! inspect {
 
         async fn parked(&self, filter: &ichido::inspect::ParkedFilter) -> ichido::Result<Vec<ichido::inspect::Parked>> {
             $crate::verbs::inspect::parked(self, filter).await
+        }
+
+        async fn payload(&self, id: &ichido::MessageId) -> ichido::Result<Option<String>> {
+            $crate::verbs::inspect::payload(self, id).await
+        }
+
+        async fn statements(&self) -> ichido::Result<Vec<ichido::inspect::Statement>> {
+            $crate::verbs::inspect::statements(self).await
+        }
+
+        async fn columns(&self, queue: &str) -> ichido::Result<Option<Vec<String>>> {
+            $crate::verbs::inspect::columns(self, queue).await
         }
 
         async fn mutexes(
@@ -207,6 +232,16 @@ macro_rules! operate {
 
         async fn set_flag(&self, request_id: &str, flag: ichido::process::Flag, on: bool) -> ichido::Result<bool> {
             $crate::verbs::flags::set(self, request_id, flag, on).await
+        }
+    };
+}
+
+/// Of [`ichido::store::Mutexes`]: `guard`.
+#[macro_export]
+macro_rules! mutexes {
+    () => {
+        async fn guard(&self, queue: &str) -> ichido::Result<ichido::broker::Guard> {
+            $crate::verbs::outbox::guard(self, queue).await
         }
     };
 }

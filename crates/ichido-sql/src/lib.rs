@@ -11,6 +11,7 @@ mod dialect;
 mod drained;
 mod groups;
 mod implement;
+mod known;
 mod mapping;
 mod migrations;
 mod mutex;
@@ -30,24 +31,25 @@ mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
-    claim::{Claims, claim},
+    claim::claim,
     claim_index::ClaimIndex,
     dialect::Dialect,
     drained::{backlog, drained},
-    groups::{Heads, Walk},
+    groups::{Heads, QueueGroups, Walk},
+    known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
     past::{Note, Owned, Past, by_claim, by_owner},
     query::{Bind, Cell, FromCell, Query, Row},
-    queue::{Kind, MOST_OWNERS, SqlQueue, rules_of},
+    queue::{Kind, MOST_OWNERS, SqlQueue, groups_of, rules_of},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
     },
     requests::{Other, requests},
     sample::Sample,
-    sent::{Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
+    sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
     store::{Liveness, SqlRows, SqlStore},
     tables::Tables,
     waiting::Waiting,

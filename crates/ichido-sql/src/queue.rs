@@ -8,7 +8,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Query};
+use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups};
 
 /// More owners than this are not looked at together.
 pub const MOST_OWNERS: i64 = 10_000;
@@ -26,7 +26,7 @@ pub enum Kind {
 
 /// A queue, and those of its statements that are the same verbs in every store. In each of them the owner is the first parameter,
 /// where there is one, and the columns of the key are the last, all as text.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct SqlQueue {
     /// Its name.
     pub queue: Arc<str>,
@@ -38,8 +38,14 @@ pub struct SqlQueue {
     pub place: String,
     /// How many columns a key has.
     pub key_columns: usize,
-    /// Messages can be in groups.
-    pub grouped: bool,
+    /// Which rows of which table they are, for the comparison with other queues.
+    pub identity: String,
+    /// The columns of a table queue.
+    pub columns: Vec<String>,
+    /// Its groups, if messages can be in some.
+    pub grouped: Option<QueueGroups>,
+    /// Where the next claim begins.
+    pub bound: LowerBound,
     /// A row that has failed can be told by its status alone.
     pub has_failed_value: bool,
     /// How a broker's queue is guarded.
@@ -64,6 +70,8 @@ pub struct SqlQueue {
     pub discard: Arc<str>,
     /// The keys, of many, and whether each has failed and whether each is new.
     pub dead_or_new: Arc<str>,
+    /// What a message says.
+    pub payload: Arc<str>,
     /// Is the message still unprocessed and an owner's? Waits for the row.
     pub is_claimed: Arc<str>,
     /// A condition: nothing of the queue is unprocessed.
@@ -114,4 +122,10 @@ pub fn rules_of(queue: &Queue) -> Option<Guarded> {
         Place::Broker(rules) => Some(Guarded::clone(rules)),
         _ => None,
     }
+}
+
+/// The groups of a queue that is mapped so.
+#[must_use]
+pub fn groups_of(mapping: &Mapping) -> Option<QueueGroups> {
+    mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped })
 }

@@ -1,7 +1,7 @@
 //! What stores know about messages that were just sent.
 
 use crate::Mapping;
-use ichido::{Due, Error, Key, NewMessage, Result};
+use ichido::{Due, Error, Key, NewMessage, Result, store::ProcessId};
 
 /// So often a unique message is tried while others with the same key come and go.
 pub const UNIQUE_TRIES: u32 = 20;
@@ -33,6 +33,59 @@ impl Sent {
 pub fn delayed<'a>(sent: &'a [Sent], messages: &'a [NewMessage]) -> impl Iterator<Item = (&'a Key, Due)> {
     let pairs = sent.iter().zip(messages).filter(|(sent, _)| sent.now);
     pairs.filter_map(|(sent, message)| Some((&sent.key, message.due?)))
+}
+
+/// What is written for a message that is a row of the user's own.
+#[derive(Debug, Default)]
+pub struct NewRow<'a> {
+    /// The columns, quoted.
+    pub names: Vec<String>,
+    /// What each gets: a literal, or a parameter.
+    pub values: Vec<String>,
+    /// The fields that are bound, in their order.
+    pub bound: Vec<&'a str>,
+}
+
+impl<'a> NewRow<'a> {
+    /// The row of a new message with these fields, which is parked if it is delayed. A send is a new, unowned message, whatever its
+    /// fields say; columns that it does not name get their defaults. `column` finds the quoted name and the parameter of a field.
+    ///
+    /// # Errors
+    /// The table has no such column, or a value of the configuration cannot be written.
+    pub fn new(
+        mapping: &Mapping,
+        fields: impl IntoIterator<Item = &'a str>,
+        delayed: bool,
+        literal: impl Fn(&str) -> Result<String>,
+        column: impl Fn(&str) -> Result<(String, String)>,
+    ) -> Result<Self> {
+        let mut row = NewRow::default();
+        if delayed {
+            row.put(mapping.owner.clone(), format!("'{}'", ProcessId::NOBODY));
+        }
+        for (column, value) in mapping.fixed() {
+            row.put(column.to_owned(), literal(value)?);
+        }
+        for field in fields {
+            let (name, parameter) = column(field)?;
+            if !row.names.contains(&name) && name != mapping.owner {
+                row.put(name, parameter);
+                row.bound.push(field);
+            }
+        }
+        Ok(row)
+    }
+
+    fn put(&mut self, name: String, value: String) {
+        self.names.push(name);
+        self.values.push(value);
+    }
+
+    /// The statement that inserts it.
+    #[must_use]
+    pub fn insert(&self, table: &str) -> String {
+        format!("insert into {table} ({}) values ({})", self.names.join(", "), self.values.join(", "))
+    }
 }
 
 /// What a queue cannot take, before anything is written.

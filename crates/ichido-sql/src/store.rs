@@ -1,19 +1,15 @@
 //! What a store gives to have the shared verbs: a way to run statements, what its dialect is, and what only it knows about rows and about
 //! who is alive. The macros in `implement` put the verbs into a store's own `impl`s.
 
-use std::{
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::ops::{Deref, DerefMut};
 
 use ichido::{
     Delivery, Error, Key, Result,
     message::Claim,
     store::{Database, ProcessId},
 };
-use tokio::sync::OnceCell;
 
-use crate::{Dialect, Query, Row, SqlQueue, Tables};
+use crate::{Dialect, Known, Query, Row, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
 pub trait SqlStore: Database {
@@ -24,14 +20,11 @@ pub trait SqlStore: Database {
     /// A short transaction of ichido's own; rolled back when it is dropped.
     type Own: DerefMut<Target = Self::Connection> + Send;
 
-    /// Where ichido's own tables are.
-    fn tables(&self) -> &Tables;
+    /// What all clones of the store know of their database.
+    fn known(&self) -> &Known<Self::Queue>;
 
-    /// The name of this database, once it was read.
-    fn origin(&self) -> &OnceCell<Arc<str>>;
-
-    /// All queues, looked at when they are first needed.
-    fn queues(&self) -> impl Future<Output = Result<&[Self::Queue]>> + Send;
+    /// Looks at the tables of all queues and builds their statements.
+    fn look_at_queues(&self) -> impl Future<Output = Result<Vec<Self::Queue>>> + Send;
 
     /// Begins a short transaction of ichido's own.
     fn begin_own(&self) -> impl Future<Output = Result<Self::Own>> + Send;
@@ -58,6 +51,27 @@ pub trait SqlStore: Database {
             let changed = Self::execute(&mut own, query).await?;
             Self::commit_own(own).await?;
             Ok(changed)
+        }
+    }
+
+    /// Where ichido's own tables are.
+    fn tables(&self) -> &Tables {
+        &self.known().tables
+    }
+
+    /// All queues, looked at when they are first needed.
+    fn queues(&self) -> impl Future<Output = Result<&[Self::Queue]>> + Send {
+        let look = || async {
+            let made = self.look_at_queues().await?;
+            crate::refuse_overlaps(made.iter().map(|queue| (&*queue.queue, &*queue.identity)))?;
+            Ok::<_, Error>(made)
+        };
+        async move {
+            match self.known().queues.get() {
+                Some(made) => Ok(made.as_slice()),
+                // In a box: whoever calls us is moved with it for each message.
+                None => Box::pin(self.known().queues.get_or_try_init(look)).await.map(Vec::as_slice),
+            }
         }
     }
 
@@ -122,6 +136,38 @@ pub trait Liveness: SqlStore {
 pub trait SqlRows: Liveness {
     /// A statement of a queue about many keys, with an owner as the first parameter if there is one.
     fn of_keys(queue: &Self::Queue, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query;
+
+    /// Claims messages that are in no group, from this place on, and tells whether there are messages in groups.
+    fn claim_rows(
+        &self,
+        process: ProcessId,
+        queue: &Self::Queue,
+        count: usize,
+        start: &Start,
+    ) -> impl Future<Output = Result<(Vec<Delivery>, bool)>> + Send;
+
+    /// Claims the first messages of groups that nobody holds.
+    fn claim_heads(
+        &self,
+        process: ProcessId,
+        queue: &Self::Queue,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+
+    /// The statements of a queue, with what they do.
+    fn statements_of(queue: &Self::Queue) -> Vec<(&'static str, String)>;
+
+    /// The payload of a message, if it is still there.
+    fn payload_of(&self, queue: &Self::Queue, key: &Key) -> impl Future<Output = Result<Option<String>>> + Send {
+        async move {
+            let rows = self.look(Query::written(&*queue.payload).key(key)).await?;
+            let payload = rows.first().map(|row| row.get::<Option<Vec<u8>>>(0)).transpose()?.flatten();
+            Ok(payload.map(|payload| String::from_utf8_lossy(&payload).into_owned()))
+        }
+    }
+
+    /// After an unknown COMMIT: is the id of a message not in the inbox? Waits for whoever is about to put it there.
+    fn is_missing(&self, key: &Key) -> impl Future<Output = Result<bool>> + Send;
 
     /// Is a unique key taken?
     fn is_unique(error: &Error) -> bool;

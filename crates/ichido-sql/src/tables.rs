@@ -2,8 +2,9 @@
 
 /// The names of ichido's own tables, with their schema, quoted.
 #[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "the names are those of the tables, without `ichido_`")]
+#[allow(missing_docs, reason = "the names are those of the tables, without `ichido_`, and of the schema")]
 pub struct Tables {
+    pub schema_name: Option<String>,
     pub process: String,
     pub process_queue: String,
     pub process_request: String,
@@ -32,6 +33,7 @@ impl Tables {
             None => format!("ichido_{table}"),
         };
         Tables {
+            schema_name: schema.map(ToOwned::to_owned),
             process: table("process"),
             process_queue: table("process_queue"),
             process_request: table("process_request"),

@@ -93,7 +93,7 @@ impl Adopt for Sqlite {
         let column = || statements::Column::new(table.owner.clone(), OWNER_KIND, false);
         let to_come = if owner_is_there { None } else { Some(column()?) };
         let rows = catalog::business_table(&mut connection, queue, table, to_come).await?;
-        let Statements { rows, pick, .. } = Statements::new(&self.shared.tables, queue, rows)?;
+        let Statements { rows, pick, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         let pick = if owner_is_there { pick.to_string() } else { ownerless(&rows)? };
         let (steps, by_index) = explain(&mut connection, &rows, &pick).await?;
         // Where every row is in a group, there is nothing else to claim.

@@ -12,12 +12,12 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
-use ichido_sql::{SqlStore, Tables};
+use ichido_sql::{Known, SqlStore, Tables};
 use sqlx::{
     Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::{
     Tx,
@@ -56,10 +56,7 @@ pub(crate) struct Shared {
     pub(crate) line: Line,
     pub(crate) alive: Alive,
     pub(crate) bell: Bell,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) tables: Tables,
-    pub(crate) statements: OnceCell<Vec<Statements>>,
-    pub(crate) origin: OnceCell<Arc<str>>,
+    pub(crate) known: Known<Statements>,
     pub(crate) rendered: Rendered,
 }
 
@@ -128,10 +125,7 @@ impl Sqlite {
             bell: bell(&folder),
             path,
             options,
-            queues,
-            tables: Tables::new(None),
-            statements: OnceCell::new(),
-            origin: OnceCell::new(),
+            known: Known::new(queues, Tables::new(None)),
             rendered: Rendered::default(),
         };
         Ok(Sqlite::with(Arc::new(shared)))
@@ -183,18 +177,15 @@ impl Sqlite {
         Error::Setup(format!("there is no database {}; run `ichido migrate`", self.path().display()))
     }
 
-    pub(crate) async fn make_statements(&self) -> Result<&[Statements]> {
-        let made = self.shared.statements.get_or_try_init(|| async {
-            let mut connection = self.readers.acquire().await.map_err(|error| self.not_opened(error))?;
-            schema::check(&mut connection).await?;
-            let mut made = Vec::new();
-            for queue in &self.shared.queues {
-                made.push(crate::catalog::look(&mut connection, &self.shared.tables, queue).await?);
-            }
-            ichido_sql::refuse_overlaps(made.iter().map(|queue: &Statements| (&*queue.queue, &*queue.rows.identity)))?;
-            Ok::<_, Error>(made)
-        });
-        made.await.map(Vec::as_slice)
+    pub(crate) async fn make_statements(&self) -> Result<Vec<Statements>> {
+        let Known { configured, tables, .. } = &self.shared.known;
+        let mut connection = self.readers.acquire().await.map_err(|error| self.not_opened(error))?;
+        schema::check(&mut connection).await?;
+        let mut made = Vec::new();
+        for queue in configured {
+            made.push(crate::catalog::look(&mut connection, tables, queue).await?);
+        }
+        Ok(made)
     }
 }
 

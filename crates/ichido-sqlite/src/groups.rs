@@ -25,9 +25,6 @@ pub(crate) struct Groups {
     there: Arc<str>,
     /// The messages of `?1` with the keys in `?2`.
     read: Arc<str>,
-    /// Every message is in a group: the column cannot be null.
-    pub(crate) all: bool,
-    pub(crate) heads: Heads,
 }
 
 impl Groups {
@@ -49,8 +46,6 @@ impl Groups {
             .into(),
             there: format!("select 1 from {table} t where {new} and t.{group} is not null limit 1").into(),
             read: read.into(),
-            all: rows.mapping.all_grouped,
-            heads: Heads::default(),
         })
     }
 }
@@ -88,14 +83,15 @@ impl Sqlite {
 
     /// Claims the first messages of groups that nobody holds. They are looked for without the right to write; whether each is
     /// still claimable and its group free shows when it is taken.
-    pub(crate) async fn claim_heads(
+    pub(crate) async fn claim_first(
         &self,
         process: ProcessId,
         queue: &Statements,
         groups: &Groups,
+        heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
-        let heads = self.look_at_heads(queue, groups, count).await?;
+        let heads = self.look_at_heads(queue, groups, heads, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
         }
@@ -117,9 +113,15 @@ impl Sqlite {
         Ok(found)
     }
 
-    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Owned>> {
+    async fn look_at_heads(
+        &self,
+        queue: &Statements,
+        groups: &Groups,
+        known: &Heads,
+        count: usize,
+    ) -> Result<Vec<Owned>> {
         let mut heads = Vec::new();
-        let mut walk = groups.heads.walk();
+        let mut walk = known.walk();
         loop {
             let look = sqlx::query(AssertSqlSafe(groups.look.clone()));
             let look = look.bind(i64::try_from(count - heads.len()).unwrap_or(i64::MAX)).bind(walk.after());

@@ -119,7 +119,7 @@ pub(crate) async fn mark_received(
 
 impl Sqlite {
     /// After an unknown COMMIT: is the id not in the inbox?
-    pub(crate) async fn is_missing(&self, key: &Key) -> Result<bool> {
+    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
         let mut tx = self.begin_tx().await?;
         let done = is_done(tx.connection(), &key.columns()[0]).await?;
         tx.rollback().await?;

@@ -5,7 +5,7 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claims, Heads, Kind, LowerBound, Past, SqlStore, Start, verbs};
+use ichido_sql::{Kind, Past, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -15,37 +15,6 @@ use crate::{
     statements::Statements,
     value,
 };
-
-/// One process that claims from one queue.
-struct Claimer<'a> {
-    store: &'a Sqlite,
-    process: ProcessId,
-    queue: &'a Statements,
-}
-
-impl Claims for Claimer<'_> {
-    async fn ungrouped(&self, count: usize, _: &Start) -> Result<(Vec<Delivery>, bool)> {
-        let found = self.store.claim_rows(self.process, self.queue, count).await?;
-        let there = match &self.queue.groups {
-            Some(groups) => self.store.any_grouped(groups).await?,
-            None => false,
-        };
-        Ok((found, there))
-    }
-
-    async fn heads(&self, count: usize) -> Result<Vec<Delivery>> {
-        let Some(groups) = &self.queue.groups else { return Ok(Vec::new()) };
-        self.store.claim_heads(self.process, self.queue, groups, count).await
-    }
-
-    fn bound(&self) -> &LowerBound {
-        &self.queue.bound
-    }
-
-    fn groups(&self) -> Option<(&Heads, bool)> {
-        self.queue.groups.as_ref().map(|groups| (&groups.heads, groups.all))
-    }
-}
 
 impl Queues for Sqlite {
     async fn send(
@@ -70,14 +39,6 @@ impl Queues for Sqlite {
         Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
     }
 
-    async fn claim(&self, process: ProcessId, queue: &str, count: usize) -> Result<Vec<Delivery>> {
-        let queue = self.queue(queue).await?;
-        if !self.shared.alive.is_ours(process) {
-            return Err(Error::LostClaim);
-        }
-        ichido_sql::claim(&Claimer { store: self, process, queue }, count).await
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let mut connection = self.readers.acquire().await?;
@@ -92,7 +53,12 @@ impl Queues for Sqlite {
 impl Sqlite {
     /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the
     /// right to write. A look without it comes first, so that an empty queue costs no write.
-    async fn claim_rows(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
+    pub(crate) async fn claim_ungrouped(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+    ) -> Result<Vec<Delivery>> {
         let look = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(1);
         if count == 0 || look.fetch_optional(&self.readers).await?.is_none() {
             return Ok(Vec::new());

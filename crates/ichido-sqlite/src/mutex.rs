@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
     Delivery, Error, Guarded, Key, Queue, Result,
-    broker::{Found, Guard},
+    broker::Found,
     inspect::ParkedState,
     message::{ClaimBy, GuardBy},
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore, verbs};
+use ichido_sql::{Past, SqlStore};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -56,11 +56,7 @@ impl Statements {
 }
 
 impl Mutexes for Sqlite {
-    async fn guard(&self, queue: &str) -> Result<Guard> {
-        let queue = self.queue(queue).await?;
-        let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
-        Ok(Guard { origin: verbs::outbox::origin(self).await?, payload_limit, rules })
-    }
+    ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
         self.guard_in(tx.connection(), delivery).await

@@ -1,7 +1,5 @@
 //! What is to be published after commit: written with the send, read by the relay, and made due again when a message is retried.
 
-use std::sync::Arc;
-
 use ichido::{
     Guarded, Key, NewMessage, Result,
     broker::{Publication, Unsent},
@@ -16,10 +14,6 @@ use crate::{Sqlite, sql::SqliteDialect, statements::Statements};
 const NOW: &str = SqliteDialect::NOW;
 
 impl Outbox for Sqlite {
-    fn broker_queues(&self) -> Vec<Arc<str>> {
-        ichido_sql::broker_queues(&self.shared.queues)
-    }
-
     async fn publish(
         &self,
         connection: &mut SqliteConnection,

@@ -1,10 +1,10 @@
 //! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
 
 use ichido::{Due, Key, Message, NewMessage, Payload, Result, sql::Fields, store::ProcessId};
-use ichido_sql::Sent;
+use ichido_sql::{NewRow, Sent};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
-use crate::{messages::key, statements::Statements, value};
+use crate::{messages::key, quote, statements::Statements, value};
 
 /// Whoever sends has the right to write already: nobody else can send the same unique key meanwhile.
 pub(crate) async fn send_managed(
@@ -55,39 +55,18 @@ pub(crate) async fn send_row(
 ) -> Result<Sent> {
     let fields = Fields::decode(&Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone()))
         .map_err(|_| ichido_sql::not_columns(&queue.queue))?;
-    let (insert, names) = insert_row(queue, &fields, message.due.is_some())?;
+    let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
+        let columns = &queue.rows.columns;
+        let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+        let known = columns.iter().map(|column| column.name.as_str());
+        let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
+        Ok((column.quoted.clone(), "?".to_owned()))
+    })?;
+    let keys: Vec<_> = queue.rows.key.iter().map(|column| format!("cast({} as text)", column.quoted)).collect();
+    let insert = format!("{} returning {}", row.insert(&queue.rows.table), keys.join(", "));
     let mut insert = sqlx::query(AssertSqlSafe(insert));
-    for name in names {
+    for name in row.bound {
         insert = value::bind(insert, fields.value(name)?);
     }
     Ok(Sent::new(key(queue, &insert.fetch_one(connection).await?)?))
-}
-
-/// The statement, and the fields to bind to it.
-fn insert_row<'a>(queue: &Statements, fields: &'a Fields, delayed: bool) -> Result<(String, Vec<&'a str>)> {
-    let rows = &queue.rows;
-    let (mut names, mut values, mut bound) = (Vec::new(), Vec::new(), Vec::new());
-    if delayed {
-        names.push(rows.owner.quoted.clone());
-        values.push(format!("'{}'", ProcessId::NOBODY));
-    }
-    for (column, value) in rows.mapping.fixed() {
-        names.push(column.to_owned());
-        values.push(crate::quote::literal(value)?);
-    }
-    for name in fields.names() {
-        let Some(column) = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)) else {
-            let known = rows.columns.iter().map(|column| column.name.as_str());
-            return Err(ichido_sql::unknown_field(&queue.queue, name, known));
-        };
-        // A send is a new, unowned message, whatever its fields say.
-        if !names.contains(&column.quoted) && column.quoted != rows.owner.quoted {
-            names.push(column.quoted.clone());
-            values.push("?".into());
-            bound.push(name);
-        }
-    }
-    let keys: Vec<_> = rows.key.iter().map(|column| format!("cast({} as text)", column.quoted)).collect();
-    let (table, keys) = (&rows.table, keys.join(", "));
-    Ok((format!("insert into {table} ({}) values ({}) returning {keys}", names.join(", "), values.join(", ")), bound))
 }

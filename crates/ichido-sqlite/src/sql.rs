@@ -1,23 +1,19 @@
 //! SQLite for the verbs that all stores share: how statements are written, run and read, and how a process shows that it is alive.
 
-use std::{
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::ops::{Deref, DerefMut};
 
 use ichido::{
     Delivery, Error, Key, Result,
     message::Claim,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, Tables};
+use ichido_sql::{Bind, Cell, Dialect, Kind, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
 use sqlx::{
     AssertSqlSafe, Row as _, SqliteConnection, TypeInfo, ValueRef,
     sqlite::{SqliteArguments, SqliteRow},
 };
-use tokio::sync::OnceCell;
 
-use crate::{Sqlite, Tx, fault, inbox, messages::key_list, statements::Statements, transaction};
+use crate::{Sqlite, Tx, fault, inbox, messages::key_list, statements::Statements, transaction, value};
 
 /// How SQLite writes SQL. Times are text.
 pub struct SqliteDialect;
@@ -68,20 +64,12 @@ impl SqlStore for Sqlite {
     type Queue = Statements;
     type Own = Tx;
 
-    fn tables(&self) -> &Tables {
-        &self.shared.tables
+    fn known(&self) -> &Known<Statements> {
+        &self.shared.known
     }
 
-    fn origin(&self) -> &OnceCell<Arc<str>> {
-        &self.shared.origin
-    }
-
-    async fn queues(&self) -> Result<&[Statements]> {
-        match self.shared.statements.get() {
-            Some(made) => Ok(made),
-            // In a box: whoever calls us is moved with it for each message.
-            None => Box::pin(self.make_statements()).await,
-        }
+    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
+        self.make_statements().await
     }
 
     async fn begin_own(&self) -> Result<Tx> {
@@ -143,6 +131,49 @@ impl SqlRows for Sqlite {
         let query = Query::written(statement);
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         query.bind(key_list(keys))
+    }
+
+    async fn claim_rows(
+        &self,
+        process: ProcessId,
+        queue: &Statements,
+        count: usize,
+        _: &Start,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        if !self.shared.alive.is_ours(process) {
+            return Err(Error::LostClaim);
+        }
+        let found = self.claim_ungrouped(process, queue, count).await?;
+        let there = match &queue.groups {
+            Some(groups) => self.any_grouped(groups).await?,
+            None => false,
+        };
+        Ok((found, there))
+    }
+
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
+        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
+        self.claim_first(process, queue, groups, &known.heads, count).await
+    }
+
+    fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
+        queue.all()
+    }
+
+    async fn payload_of(&self, queue: &Statements, key: &Key) -> Result<Option<String>> {
+        let rows = sqlx::query(AssertSqlSafe(queue.payload.clone()));
+        let rows = key.columns().iter().fold(rows, sqlx::query::Query::bind);
+        let Some(row) = rows.fetch_optional(&self.readers).await? else { return Ok(None) };
+        if queue.kind != Kind::Table {
+            let bytes: Option<Vec<u8>> = row.try_get(1)?;
+            return Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        let columns = value::object(&row, queue.rows.key.len(), &queue.rows.columns)?;
+        Ok(Some(serde_json::to_string(&columns)?))
+    }
+
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        self.is_not_done(key).await
     }
 
     fn is_unique(error: &Error) -> bool {

@@ -189,12 +189,9 @@ pub struct Statements {
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
-    /// Never set: what is done leaves SQLite's index at once, and nobody walks over it.
-    pub(crate) bound: LowerBound,
     pub(crate) claimed: Arc<str>,
     pub(crate) complete: Arc<str>,
     pub(crate) complete_many: Arc<str>,
-    pub(crate) payload: Arc<str>,
 }
 
 impl Deref for Statements {
@@ -220,18 +217,16 @@ impl Statements {
                 Place::Broker(rules) => Some(Mutex::new(queue, rules)?),
                 _ => None,
             },
-            bound: LowerBound::default(),
             claim: many(&rows, &format!("{owner} = ?1"), "?2", &claimable).into(),
             claimed: format!("select {message} from {table} t where {mine}").into(),
             complete: complete(&rows, &conditions, &mine).into(),
             complete_many: complete_many(&rows, &conditions, &mine).into(),
-            payload: format!("select {message} from {table} t where {}", rows.key_is(1)).into(),
             rows,
         })
     }
 
     /// The statements with what they do.
-    pub(crate) fn all(&self) -> Vec<(&'static str, &Arc<str>)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, String)> {
         let groups = self.groups.iter().map(|groups| ("claim, look at groups", &groups.look));
         let all = [
             ("claim, look", &self.pick),
@@ -246,7 +241,11 @@ impl Statements {
             ("retry", &self.revive),
         ];
         let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
-        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 })).chain(groups).collect()
+        guard
+            .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
+            .chain(groups)
+            .map(|(verb, sql)| (verb, sql.to_string()))
+            .collect()
     }
 }
 
@@ -267,7 +266,10 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         kind: rows.kind,
         place: rows.place.clone(),
         key_columns: rows.key.len(),
-        grouped: rows.mapping.group.is_some(),
+        identity: rows.identity.clone(),
+        columns: rows.columns.iter().map(|column| column.name.clone()).collect(),
+        grouped: ichido_sql::groups_of(&rows.mapping),
+        bound: LowerBound::default(),
         has_failed_value: rows.mapping.has_failed_value(),
         rules: ichido_sql::rules_of(queue),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
@@ -288,6 +290,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {keys}"
         )
         .into(),
+        payload: format!("select {} from {table} t where {key}", rows.message()).into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
         drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),

@@ -12,7 +12,7 @@ use ichido::{
     action::{Isolation, Terms},
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::{SqlQueue, SqlStore, by_claim, verbs};
+use ichido_sql::{SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -118,18 +118,8 @@ impl Transactions for Sqlite {
         tx.rollback().await
     }
 
-    /// There is no connection to lose: the row tells at once.
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
-        let Some(claim) = &delivery.claim else { return Ok(false) };
-        let queue = self.queue(&delivery.message.queue).await?;
-        if queue.has_inbox() {
-            return self.is_missing(&delivery.message.key).await;
-        }
-        let mut tx = self.begin_tx().await?;
-        let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
-        let there = !Sqlite::fetch(&mut tx, probe).await?.is_empty();
-        tx.rollback().await?;
-        Ok(there)
+        verbs::queues::is_claimed(self, delivery).await
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) async fn free_failed<S: SqlStore>(
     queue: &SqlQueue,
     key: &str,
 ) -> Result<()> {
-    if queue.grouped {
+    if queue.grouped.is_some() {
         let free = format!(
             "delete from {} where queue = ?1 and owner = ?2 and {} = ?3",
             store.tables().group,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ichido::{
-    Result,
-    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts},
+    MessageId, Result,
+    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
     store::ProcessId,
 };
 
 use crate::{
-    Bind, Dialect, Liveness, Query, Row, SqlQueue, SqlStore,
+    Bind, Dialect, Kind, Liveness, Query, Row, SqlQueue, SqlRows, SqlStore,
     verbs::{flags, outbox},
 };
 
@@ -102,6 +102,38 @@ pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec
         Ok(Parked::new(id, &state, row.get(3)?, row.get(4)?, row.get(5)?, &history))
     };
     Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
+}
+
+/// The payload of a message, if it is still there.
+///
+/// # Errors
+/// The key cannot be one of the queue's, or the database failed.
+pub async fn payload<S: SqlRows>(store: &S, id: &MessageId) -> Result<Option<String>> {
+    let queue = store.queue(&id.queue).await?;
+    queue.refuse_key(&id.key)?;
+    store.payload_of(queue, &id.key).await
+}
+
+/// The statements that this store runs for its queues.
+///
+/// # Errors
+/// The database failed.
+pub async fn statements<S: SqlRows>(store: &S) -> Result<Vec<Statement>> {
+    let mut all = Vec::new();
+    for queue in store.queues().await? {
+        let named = S::statements_of(queue).into_iter();
+        all.extend(named.map(|(verb, sql)| Statement { queue: queue.queue.to_string(), verb, sql }));
+    }
+    Ok(all)
+}
+
+/// The columns of a table queue; none for others.
+///
+/// # Errors
+/// The database failed.
+pub async fn columns<S: SqlStore>(store: &S, queue: &str) -> Result<Option<Vec<String>>> {
+    let queue = store.queue(queue).await?;
+    Ok((queue.kind == Kind::Table).then(|| queue.columns.clone()))
 }
 
 /// Messages that took longer than this lease.

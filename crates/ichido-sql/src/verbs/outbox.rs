@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Key, Message, Result,
-    broker::{Circulating, OutboxState, Outgoing, Publication, Unsent},
+    broker::{Circulating, Guard, OutboxState, Outgoing, Publication, Unsent},
     inspect::MOST_COUNTED,
     message::wait_ms,
     store::ProcessId,
@@ -65,17 +65,24 @@ fn read(row: &Row, queue: &SqlQueue, origin: &Arc<str>) -> Result<Unsent> {
 }
 
 /// The name of this database, read once.
-///
-/// # Errors
-/// The database failed.
-pub async fn origin<S: SqlStore>(store: &S) -> Result<Arc<str>> {
+async fn origin<S: SqlStore>(store: &S) -> Result<Arc<str>> {
     let origin = &store.tables().origin;
     let read = || async {
         let rows = store.look(Query::new(format!("select id from {origin}"))).await?;
         let id = rows.first().map(|row| row.get::<String>(0)).transpose()?;
         id.map(Arc::from).ok_or_else(|| ichido::Error::Setup(format!("{origin} is empty; run `ichido migrate`")))
     };
-    store.origin().get_or_try_init(read).await.cloned()
+    store.known().origin.get_or_try_init(read).await.cloned()
+}
+
+/// How a broker's queue is guarded.
+///
+/// # Errors
+/// No broker keeps it, or the database failed.
+pub async fn guard<S: SqlStore>(store: &S, queue: &str) -> Result<Guard> {
+    let queue = store.queue(queue).await?;
+    let (rules, payload_limit) = (queue.rules()?.clone(), queue.payload_limit);
+    Ok(Guard { origin: origin(store).await?, payload_limit, rules })
 }
 
 /// The turn to publish: takes over, or else is the first.

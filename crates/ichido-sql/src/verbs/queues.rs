@@ -145,3 +145,20 @@ pub async fn past<S: SqlStore>(
     };
     known.iter().map(|row| Ok((row.get(0)?, Past::new(&row.get::<String>(3)?, row.get(1)?, row.get(2)?)))).collect()
 }
+
+/// After an unknown COMMIT: is the message still unprocessed and ours? Waits for the row: a COMMIT that is being applied holds it.
+///
+/// # Errors
+/// The database failed.
+pub async fn is_claimed<S: SqlRows>(store: &S, delivery: &Delivery) -> Result<bool> {
+    let Some(claim) = &delivery.claim else { return Ok(false) };
+    let queue = store.queue(&delivery.message.queue).await?;
+    if queue.has_inbox() {
+        return store.is_missing(&delivery.message.key).await;
+    }
+    let mut own = store.begin_own().await?;
+    let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
+    let there = !S::fetch(&mut own, probe).await?.is_empty();
+    S::rollback_own(own).await?;
+    Ok(there)
+}
