@@ -2,7 +2,6 @@
 //! never waits for a claim, and a claim never waits for the workers.
 
 use std::{
-    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -12,7 +11,7 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
-use ichido_sql::{Known, SqlStore};
+use ichido_sql::Known;
 use sqlx::{
     AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
@@ -60,17 +59,7 @@ impl Database for MySql {
     type Tx = Tx;
     type Connection = MySqlConnection;
 
-    fn connection(tx: &mut Tx) -> &mut MySqlConnection {
-        tx.connection()
-    }
-
-    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_fault(cause)
-    }
-
-    async fn prepare(&self) -> Result<()> {
-        self.queues().await.map(|_| ())
-    }
+    ichido_sql::database!();
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{Delivery, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads, Kind, Tables};
+use ichido_sql::{Conditions, Grouping, Heads, Kind, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
@@ -70,17 +70,17 @@ fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> R
     ))
 }
 
-impl MySql {
+impl Grouping for MySql {
     /// Claims the first messages of groups that nobody holds. They are looked for without a lock; whether each is still
     /// claimable and its group free shows when it is taken.
-    pub(crate) async fn claim_first(
+    async fn claim_heads(
         &self,
         process: ProcessId,
         queue: &Statements,
-        groups: &Groups,
         heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
+        let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
         let heads = self.look_at_heads(queue, groups, heads, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
@@ -105,7 +105,9 @@ impl MySql {
         tx.commit().await?;
         Ok(found)
     }
+}
 
+impl MySql {
     async fn look_at_heads(
         &self,
         queue: &Statements,

@@ -5,8 +5,8 @@
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back. Whoever inserts
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
-use ichido::{Delivery, Key, Result, broker::Found, store::ProcessId};
-use ichido_sql::{SqlStore, payload_hash};
+use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido_sql::{Guarding, SqlStore, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, fault, mutex::is_locked, statements::Statements, transaction::Tx};
@@ -20,6 +20,51 @@ enum Entry {
     Busy,
     /// It is done, with this hash.
     Done(Vec<u8>),
+}
+
+impl Guarding for MySql {
+    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
+    async fn is_free(&self, tx: &mut MySqlConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
+        match self.lock_in(&mut *tx, delivery).await? {
+            Found::Free(_) | Found::Nothing if queue.has_inbox() => self.may_set_aside(tx, queue, delivery).await,
+            found => Ok(matches!(found, Found::Free(_))),
+        }
+    }
+
+    async fn set_aside(
+        &self,
+        tx: &mut MySqlConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> Result<bool> {
+        let (owner, nobody) = (claim.in_row(), ProcessId::NOBODY.to_string());
+        let row = format!("update {} set t.owner = ? where t.id = ? and t.owner <=> ?", queue.rows.by_key());
+        let row = sqlx::query(AssertSqlSafe(row)).bind(&nobody).bind(id(delivery));
+        let changed = row.bind(owner.map(|owner| owner.to_string())).execute(&mut *tx).await?.rows_affected();
+        if changed == 1 || owner.is_some() {
+            return Ok(changed == 1);
+        }
+        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.known.tables.mutex);
+        let row = sqlx::query(AssertSqlSafe(row)).bind(id(delivery)).bind(&*queue.queue).bind(&nobody);
+        match row.execute(tx).await {
+            Err(error) if fault::is_unique(&error) => Ok(false),
+            made => Ok(made?.rows_affected() == 1),
+        }
+    }
+
+    /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        let mut tx = self.begin_own().await?;
+        let done = format!(
+            "select done_at is not null from {} where id = ? lock in share mode",
+            self.shared.known.tables.inbox
+        );
+        let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes()).fetch_optional(&mut *tx).await?;
+        let done = done.map(|row| row.try_get::<i64, _>(0)).transpose()?;
+        tx.rollback().await?;
+        Ok(done != Some(1))
+    }
 }
 
 impl MySql {
@@ -108,29 +153,6 @@ impl MySql {
         Ok(alone)
     }
 
-    /// The row that a message is put aside with; false if it has another owner. Who has only locked the message may have to make it.
-    pub(crate) async fn set_row_aside(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-        owner: Option<ProcessId>,
-    ) -> Result<bool> {
-        let nobody = ProcessId::NOBODY.to_string();
-        let row = format!("update {} set t.owner = ? where t.id = ? and t.owner <=> ?", queue.rows.by_key());
-        let row = sqlx::query(AssertSqlSafe(row)).bind(&nobody).bind(id(delivery));
-        let changed = row.bind(owner.map(|owner| owner.to_string())).execute(&mut *tx).await?.rows_affected();
-        if changed == 1 || owner.is_some() {
-            return Ok(changed == 1);
-        }
-        let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.known.tables.mutex);
-        let row = sqlx::query(AssertSqlSafe(row)).bind(id(delivery)).bind(&*queue.queue).bind(&nobody);
-        match row.execute(tx).await {
-            Err(error) if fault::is_unique(&error) => Ok(false),
-            made => Ok(made?.rows_affected() == 1),
-        }
-    }
-
     /// The last statements about messages whose ids were put there by this transaction: do all of them pass? What was only marked
     /// as a process's own enters now.
     pub(crate) async fn pass_inbox(
@@ -163,19 +185,6 @@ impl MySql {
         );
         let pass = bind_ids(sqlx::query(AssertSqlSafe(pass)), &ids).execute(&mut *tx.inner).await?;
         Ok(pass.rows_affected() == all)
-    }
-
-    /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
-    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
-        let mut tx = self.begin_own().await?;
-        let done = format!(
-            "select done_at is not null from {} where id = ? lock in share mode",
-            self.shared.known.tables.inbox
-        );
-        let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes()).fetch_optional(&mut *tx).await?;
-        let done = done.map(|row| row.try_get::<i64, _>(0)).transpose()?;
-        tx.rollback().await?;
-        Ok(done != Some(1))
     }
 
     /// Makes rows for messages that a broker hands out again, so that they can be marked as a process's own: those that are not

@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Kind, Past, SqlStore, Start, verbs};
+use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{MySql, sending::send_rows, statements::Statements};
@@ -43,10 +43,10 @@ impl Queues for MySql {
     ichido_sql::queues!();
 }
 
-impl MySql {
+impl Claiming for MySql {
     /// Claims rows that are in no group, and tells whether there are messages in groups. Two steps: the server knows no
     /// UPDATE … RETURNING.
-    pub(crate) async fn claim_ungrouped(
+    async fn claim_rows(
         &self,
         process: ProcessId,
         queue: &Statements,
@@ -74,7 +74,9 @@ impl MySql {
         queue.bound.note(start, last.map(|value| vec![value]), (picked.len(), count), took);
         Ok((deliveries, there))
     }
+}
 
+impl MySql {
     /// Begins a claim: the own process row is locked first, so that a rescuer leaves us alone meanwhile and a process that
     /// counts as dead gets nothing. Tells whether there are messages in groups.
     pub(crate) async fn begin_claim(

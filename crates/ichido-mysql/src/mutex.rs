@@ -179,19 +179,6 @@ impl MySql {
         }
         Ok(all)
     }
-
-    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
-    pub(crate) async fn is_row_free(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-    ) -> Result<bool> {
-        match self.lock_in(&mut *tx, delivery).await? {
-            Found::Free(_) | Found::Nothing if queue.has_inbox() => self.may_set_aside(tx, queue, delivery).await,
-            found => Ok(matches!(found, Found::Free(_))),
-        }
-    }
 }
 
 /// Does who will not wait hear that somebody else has the row?

@@ -1,11 +1,10 @@
 //! MariaDB and MySQL for the verbs that all stores share: how statements are written, run and read.
 
 use ichido::{
-    Delivery, Error, Key, Result,
-    message::Claim,
+    Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Column as _, MySqlConnection, Row as _, Transaction, TypeInfo, ValueRef,
     mysql::{MySqlArguments, MySqlRow},
@@ -128,27 +127,8 @@ impl SqlRows for MySql {
         keys.iter().fold(query, Query::key)
     }
 
-    async fn claim_rows(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        count: usize,
-        start: &Start,
-    ) -> Result<(Vec<Delivery>, bool)> {
-        self.claim_ungrouped(process, queue, count, start).await
-    }
-
-    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
-        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
-        self.claim_first(process, queue, groups, &known.heads, count).await
-    }
-
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
-    }
-
-    async fn is_missing(&self, key: &Key) -> Result<bool> {
-        self.is_not_done(key).await
     }
 
     fn is_unique(error: &Error) -> bool {
@@ -157,20 +137,6 @@ impl SqlRows for MySql {
 
     fn broken(error: Error) -> Error {
         broken(error)
-    }
-
-    async fn is_free(&self, tx: &mut MySqlConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
-        self.is_row_free(tx, queue, delivery).await
-    }
-
-    async fn set_aside(
-        &self,
-        tx: &mut MySqlConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-        claim: &Claim,
-    ) -> Result<bool> {
-        self.set_row_aside(tx, queue, delivery, claim.in_row()).await
     }
 }
 

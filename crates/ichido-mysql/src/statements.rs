@@ -13,7 +13,7 @@ use ichido::{
     message::{FieldKind, Kinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, Kind, LowerBound, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
 use sqlx::{Row, mysql::MySqlRow};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
@@ -401,16 +401,8 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, cast(t.{owner} as char) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
         )
     };
+    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
-        kind: rows.kind,
-        place: rows.place.clone(),
-        key_columns: rows.key.len(),
-        identity: rows.identity.clone(),
-        columns: rows.columns.iter().map(|column| column.name.clone()).collect(),
-        grouped: ichido_sql::groups_of(&rows.mapping),
-        bound: LowerBound::default(),
-        has_failed_value: rows.mapping.has_failed_value(),
-        rules: ichido_sql::rules_of(queue),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
@@ -440,8 +432,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         backlog: ichido_sql::backlog(table, owner, conditions).into(),
         counts: counts(rows, conditions).into(),
         owners: [owners("<>").into(), owners("=").into()],
-        queue: queue.name.clone(),
-        payload_limit: queue.payload_limit,
+        ..SqlQueue::new(queue, rows.kind, &rows.mapping, &rows.place, &rows.identity, columns)
     })
 }
 

@@ -1,16 +1,13 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::{
-    error::Error as StdError,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use ichido::{Error, Queue, Result, process::Bell, store::Database};
-use ichido_sql::{Known, SqlStore};
+use ichido_sql::Known;
 use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
 use tokio::sync::Semaphore;
 
@@ -64,17 +61,7 @@ impl Database for Postgres {
     type Tx = Tx;
     type Connection = PgConnection;
 
-    fn connection(tx: &mut Tx) -> &mut PgConnection {
-        tx.connection()
-    }
-
-    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_fault(cause)
-    }
-
-    async fn prepare(&self) -> Result<()> {
-        self.queues().await.map(|_| ())
-    }
+    ichido_sql::database!();
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ichido::{Delivery, Error, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads, Tables};
+use ichido_sql::{Conditions, Grouping, Heads, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
@@ -72,16 +72,16 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, gro
     ))
 }
 
-impl Postgres {
+impl Grouping for Postgres {
     /// Claims the first messages of groups that nobody holds.
-    pub(crate) async fn claim_first(
+    async fn claim_heads(
         &self,
         process: ProcessId,
         queue: &Statements,
-        groups: &Groups,
         heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
+        let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         let mut walk = heads.walk();
         loop {
@@ -99,7 +99,9 @@ impl Postgres {
             }
         }
     }
+}
 
+impl Postgres {
     /// Groups that messages held are free again, with their completion. Behind a pooler without a name, as [`Postgres::pass_door`] says.
     pub(crate) async fn free_groups(
         &self,

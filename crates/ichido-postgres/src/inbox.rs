@@ -4,8 +4,8 @@
 //!
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back.
 
-use ichido::{Delivery, Key, Result, broker::Found, store::ProcessId};
-use ichido_sql::{SqlStore, payload_hash};
+use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido_sql::{Guarding, SqlStore, payload_hash};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
@@ -21,6 +21,56 @@ const TRY: &str = "pg_try_advisory_xact_lock(hashtextextended($1, 6963686964))";
 
 /// The same, waiting.
 const WAIT: &str = "pg_advisory_xact_lock(hashtextextended($1, 6963686964))";
+
+impl Guarding for Postgres {
+    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
+    async fn is_free(&self, tx: &mut PgConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
+        match self.lock_in(&mut *tx, delivery).await? {
+            Found::Free(_) | Found::Nothing if queue.has_inbox() => {
+                self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
+            }
+            found => Ok(matches!(found, Found::Free(_))),
+        }
+    }
+
+    async fn set_aside(
+        &self,
+        tx: &mut PgConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> Result<bool> {
+        let (id, owner) = (&delivery.message.key.columns()[0], claim.in_row());
+        let (mutex, nobody) = (&self.shared.known.tables.mutex, ProcessId::NOBODY);
+        let row = if owner.is_some() {
+            format!(
+                "update {mutex} set owner = '{nobody}'::uuid where id = $1 and queue = $2 and owner = $3::text::uuid"
+            )
+        } else {
+            format!(
+                "insert into {mutex} as m (id, queue, owner) values ($1, $2, '{nobody}'::uuid) \
+                 on conflict (id) do update set owner = excluded.owner where m.owner is not distinct from $3::text::uuid"
+            )
+        };
+        let row =
+            sqlx::query(AssertSqlSafe(row)).bind(id).bind(&*queue.queue).bind(owner.map(|owner| owner.to_string()));
+        Ok(row.execute(tx).await?.rows_affected() == 1)
+    }
+
+    /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        let id = &key.columns()[0];
+        let mut tx = self.begin_own().await?;
+        sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
+        let missing = format!(
+            "select not exists (select 1 from {} where id = $1 and done_at is not null)",
+            self.shared.known.tables.inbox
+        );
+        let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
+        tx.rollback().await?;
+        Ok(missing)
+    }
+}
 
 impl Postgres {
     /// Puts the id into the inbox, in the business transaction, if nobody else is about to. `known` is what its mutex row says.
@@ -72,30 +122,6 @@ impl Postgres {
         Ok(sqlx::query(AssertSqlSafe(free)).bind(id).fetch_one(tx).await?.try_get(0)?)
     }
 
-    /// The row that a message is put aside with; false if it has another owner. Who has only locked the message may have to make it.
-    pub(crate) async fn set_row_aside(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        id: &str,
-        owner: Option<ProcessId>,
-    ) -> Result<bool> {
-        let (mutex, nobody) = (&self.shared.known.tables.mutex, ProcessId::NOBODY);
-        let row = if owner.is_some() {
-            format!(
-                "update {mutex} set owner = '{nobody}'::uuid where id = $1 and queue = $2 and owner = $3::text::uuid"
-            )
-        } else {
-            format!(
-                "insert into {mutex} as m (id, queue, owner) values ($1, $2, '{nobody}'::uuid) \
-                 on conflict (id) do update set owner = excluded.owner where m.owner is not distinct from $3::text::uuid"
-            )
-        };
-        let row =
-            sqlx::query(AssertSqlSafe(row)).bind(id).bind(&*queue.queue).bind(owner.map(|owner| owner.to_string()));
-        Ok(row.execute(tx).await?.rows_affected() == 1)
-    }
-
     /// The last statements about messages whose ids were entered by this transaction: how many of them pass. What was only marked as a
     /// process's own enters now.
     pub(crate) async fn pass_inbox(
@@ -125,20 +151,6 @@ impl Postgres {
         let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(owner.to_string()).bind(&tx.token);
         let pass = pass.bind(&*queue.queue).bind(hashes);
         Ok(pass.persistent(named).execute(tx.connection()).await?.rows_affected())
-    }
-
-    /// After an unknown COMMIT: is the id not in the inbox? Waits for whoever is about to put it there.
-    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
-        let id = &key.columns()[0];
-        let mut tx = self.begin_own().await?;
-        sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
-        let missing = format!(
-            "select not exists (select 1 from {} where id = $1 and done_at is not null)",
-            self.shared.known.tables.inbox
-        );
-        let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
-        tx.rollback().await?;
-        Ok(missing)
     }
 
     /// Makes rows for messages that a broker hands out again, so that they can be marked as a process's own: those that are not

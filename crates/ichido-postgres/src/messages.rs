@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Kind, Past, SqlStore, Start, verbs};
+use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{Postgres, sending::send_rows, statements::Statements};
@@ -40,9 +40,9 @@ impl Queues for Postgres {
     ichido_sql::queues!();
 }
 
-impl Postgres {
+impl Claiming for Postgres {
     /// Claims rows that are in no group, and tells whether there are messages in groups.
-    pub(crate) async fn claim_ungrouped(
+    async fn claim_rows(
         &self,
         process: ProcessId,
         queue: &Statements,
@@ -70,7 +70,9 @@ impl Postgres {
         queue.bound.note(start, last, (claimed.len(), count), began.elapsed());
         Ok((self.deliveries(queue, process, &claimed, any_parked).await?, grouped))
     }
+}
 
+impl Postgres {
     pub(crate) async fn deliveries(
         &self,
         queue: &Statements,

@@ -174,21 +174,6 @@ impl Postgres {
         }
         Ok(all)
     }
-
-    /// Nobody else is at the row of this delivery, and from now on nobody can be, until the transaction ends.
-    pub(crate) async fn is_row_free(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-    ) -> Result<bool> {
-        match self.lock_in(&mut *tx, delivery).await? {
-            Found::Free(_) | Found::Nothing if queue.has_inbox() => {
-                self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
-            }
-            found => Ok(matches!(found, Found::Free(_))),
-        }
-    }
 }
 
 /// The id in a key; none if no row can have it, because the server knows no NUL.

@@ -1,11 +1,10 @@
 //! PostgreSQL for the verbs that all stores share: how statements are written, run and read.
 
 use ichido::{
-    Delivery, Error, Key, Result,
-    message::Claim,
+    Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Column as _, PgConnection, Row as _, Transaction, TypeInfo, ValueRef,
     postgres::{PgArguments, PgRow},
@@ -126,27 +125,8 @@ impl SqlRows for Postgres {
         key_columns(queue, &keys).into_iter().fold(query, |query, column| query.bind(Bind::Texts(column)))
     }
 
-    async fn claim_rows(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        count: usize,
-        start: &Start,
-    ) -> Result<(Vec<Delivery>, bool)> {
-        self.claim_ungrouped(process, queue, count, start).await
-    }
-
-    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
-        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
-        self.claim_first(process, queue, groups, &known.heads, count).await
-    }
-
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
-    }
-
-    async fn is_missing(&self, key: &Key) -> Result<bool> {
-        self.is_not_done(key).await
     }
 
     fn is_unique(error: &Error) -> bool {
@@ -161,20 +141,6 @@ impl SqlRows for Postgres {
             },
             error => error,
         }
-    }
-
-    async fn is_free(&self, tx: &mut PgConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
-        self.is_row_free(tx, queue, delivery).await
-    }
-
-    async fn set_aside(
-        &self,
-        tx: &mut PgConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-        claim: &Claim,
-    ) -> Result<bool> {
-        self.set_row_aside(tx, queue, &delivery.message.key.columns()[0], claim.in_row()).await
     }
 }
 

@@ -3,23 +3,28 @@
 
 use ichido::{Delivery, Result, store::ProcessId};
 
-use crate::{SqlRows, Start};
+use crate::{Claiming, Grouping, Start};
 
 /// Claims up to so many messages of a queue for a process.
 ///
 /// # Errors
 /// What the store said.
-pub async fn claim<S: SqlRows>(store: &S, process: ProcessId, queue: &S::Queue, count: usize) -> Result<Vec<Delivery>> {
+pub async fn claim<S: Claiming + Grouping>(
+    store: &S,
+    process: ProcessId,
+    queue: &S::Queue,
+    count: usize,
+) -> Result<Vec<Delivery>> {
     let Some(groups) = &queue.grouped else { return Ok(ungrouped(store, process, queue, count).await?.0) };
     if groups.all {
-        return store.claim_heads(process, queue, count).await;
+        return store.claim_heads(process, queue, &groups.heads, count).await;
     }
     let share = groups.heads.share_of_ungrouped(count);
     let (mut found, there) = ungrouped(store, process, queue, share).await?;
     let filled = found.len() >= share;
     groups.heads.note(there);
     if there && found.len() < count {
-        found.extend(store.claim_heads(process, queue, count - found.len()).await?);
+        found.extend(store.claim_heads(process, queue, &groups.heads, count - found.len()).await?);
     }
     if filled && share < count && found.len() < count {
         found.extend(ungrouped(store, process, queue, count - found.len()).await?.0);
@@ -27,7 +32,7 @@ pub async fn claim<S: SqlRows>(store: &S, process: ProcessId, queue: &S::Queue, 
     Ok(found)
 }
 
-async fn ungrouped<S: SqlRows>(
+async fn ungrouped<S: Claiming>(
     store: &S,
     process: ProcessId,
     queue: &S::Queue,

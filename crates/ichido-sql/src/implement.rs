@@ -245,3 +245,21 @@ macro_rules! mutexes {
         }
     };
 }
+
+/// Of [`ichido::store::Database`]: `connection`, `is_fault` and `prepare`; the store has a file `fault`.
+#[macro_export]
+macro_rules! database {
+    () => {
+        fn connection(tx: &mut Self::Tx) -> &mut Self::Connection {
+            tx.connection()
+        }
+
+        fn is_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
+            crate::fault::is_fault(cause)
+        }
+
+        async fn prepare(&self) -> ichido::Result<()> {
+            $crate::SqlStore::queues(self).await.map(|_| ())
+        }
+    };
+}

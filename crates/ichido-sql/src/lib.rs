@@ -42,7 +42,7 @@ pub use self::{
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
     past::{Note, Owned, Past, by_claim, by_owner},
     query::{Bind, Cell, FromCell, Query, Row},
-    queue::{Kind, MOST_OWNERS, SqlQueue, groups_of, rules_of},
+    queue::{Kind, MOST_OWNERS, SqlQueue},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
         unknown_queue, unknown_table,
@@ -50,7 +50,7 @@ pub use self::{
     requests::{Other, requests},
     sample::Sample,
     sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
-    store::{Liveness, SqlRows, SqlStore},
+    store::{Claiming, Grouping, Guarding, Liveness, SqlRows, SqlStore},
     tables::Tables,
     waiting::Waiting,
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},

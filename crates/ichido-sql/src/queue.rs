@@ -85,6 +85,52 @@ pub struct SqlQueue {
 }
 
 impl SqlQueue {
+    /// A queue without its statements, which the store adds. `place` says what its rows are to other processes, `identity` which rows of
+    /// which table they are.
+    #[must_use]
+    pub fn new(
+        queue: &Queue,
+        kind: Kind,
+        mapping: &Mapping,
+        place: &str,
+        identity: &str,
+        columns: Vec<String>,
+    ) -> Self {
+        let none: Arc<str> = "".into();
+        SqlQueue {
+            queue: queue.name.clone(),
+            payload_limit: queue.payload_limit,
+            kind,
+            place: place.to_owned(),
+            identity: identity.to_owned(),
+            key_columns: mapping.key.len(),
+            columns,
+            grouped: mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped }),
+            bound: LowerBound::default(),
+            has_failed_value: mapping.has_failed_value(),
+            rules: match &queue.place {
+                Place::Broker(rules) => Some(Guarded::clone(rules)),
+                _ => None,
+            },
+            park_waiting: none.clone(),
+            park_dead: none.clone(),
+            owned: none.clone(),
+            owns_any: none.clone(),
+            release: none.clone(),
+            waiting: none.clone(),
+            return_due: none.clone(),
+            revive: none.clone(),
+            discard: none.clone(),
+            dead_or_new: none.clone(),
+            payload: none.clone(),
+            is_claimed: none.clone(),
+            drained: none.clone(),
+            backlog: none.clone(),
+            counts: none.clone(),
+            owners: [none.clone(), none],
+        }
+    }
+
     /// Refuses a key that cannot be one of this queue's.
     ///
     /// # Errors
@@ -113,19 +159,4 @@ impl SqlQueue {
         let owner = Bind::Text(owner.map(|owner| owner.to_string()));
         Query::written(&**statement).bind(owner).key(key)
     }
-}
-
-/// How a queue is guarded, if a broker keeps it.
-#[must_use]
-pub fn rules_of(queue: &Queue) -> Option<Guarded> {
-    match &queue.place {
-        Place::Broker(rules) => Some(Guarded::clone(rules)),
-        _ => None,
-    }
-}
-
-/// The groups of a queue that is mapped so.
-#[must_use]
-pub fn groups_of(mapping: &Mapping) -> Option<QueueGroups> {
-    mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped })
 }

@@ -9,7 +9,7 @@ use ichido::{
     store::{Database, ProcessId},
 };
 
-use crate::{Dialect, Known, Query, Row, SqlQueue, Start, Tables};
+use crate::{Dialect, Heads, Known, Query, Row, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
 pub trait SqlStore: Database {
@@ -132,11 +132,8 @@ pub trait Liveness: SqlStore {
     }
 }
 
-/// What a store does with rows in a way of its own.
-pub trait SqlRows: Liveness {
-    /// A statement of a queue about many keys, with an owner as the first parameter if there is one.
-    fn of_keys(queue: &Self::Queue, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query;
-
+/// How a store claims rows of a queue.
+pub trait Claiming: SqlStore {
     /// Claims messages that are in no group, from this place on, and tells whether there are messages in groups.
     fn claim_rows(
         &self,
@@ -145,14 +142,48 @@ pub trait SqlRows: Liveness {
         count: usize,
         start: &Start,
     ) -> impl Future<Output = Result<(Vec<Delivery>, bool)>> + Send;
+}
 
-    /// Claims the first messages of groups that nobody holds.
+/// How a store claims from the groups of a queue.
+pub trait Grouping: SqlStore {
+    /// Claims the first messages of groups that nobody holds; these are the queue's.
     fn claim_heads(
         &self,
         process: ProcessId,
         queue: &Self::Queue,
+        heads: &Heads,
         count: usize,
     ) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+}
+
+/// How a store guards the messages of brokers: by rows of the mutex table, and by the inbox.
+pub trait Guarding: SqlStore {
+    /// Nobody else is at the row of a message that is only locked, and from now on nobody can be until the transaction ends.
+    fn is_free(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The mutex row that a message of an inbox is put aside with; false if somebody else has it, or it is done. Who has only locked
+    /// the message may have to make the row.
+    fn set_aside(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// After an unknown COMMIT: is the id of a message not in the inbox? Waits for whoever is about to put it there.
+    fn is_missing(&self, key: &Key) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// What else a store says about rows and errors in a way of its own.
+pub trait SqlRows: Liveness + Claiming + Grouping + Guarding {
+    /// A statement of a queue about many keys, with an owner as the first parameter if there is one.
+    fn of_keys(queue: &Self::Queue, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query;
 
     /// The statements of a queue, with what they do.
     fn statements_of(queue: &Self::Queue) -> Vec<(&'static str, String)>;
@@ -166,29 +197,9 @@ pub trait SqlRows: Liveness {
         }
     }
 
-    /// After an unknown COMMIT: is the id of a message not in the inbox? Waits for whoever is about to put it there.
-    fn is_missing(&self, key: &Key) -> impl Future<Output = Result<bool>> + Send;
-
     /// Is a unique key taken?
     fn is_unique(error: &Error) -> bool;
 
     /// The error of a statement in a business transaction, which may have ended behind our back.
     fn broken(error: Error) -> Error;
-
-    /// Nobody else is at the row of a message that is only locked, and from now on nobody can be until the transaction ends.
-    fn is_free(
-        &self,
-        tx: &mut Self::Connection,
-        queue: &Self::Queue,
-        delivery: &Delivery,
-    ) -> impl Future<Output = Result<bool>> + Send;
-
-    /// The mutex row that a message of an inbox is put aside with; false if somebody else has it, or it is done.
-    fn set_aside(
-        &self,
-        tx: &mut Self::Connection,
-        queue: &Self::Queue,
-        delivery: &Delivery,
-        claim: &Claim,
-    ) -> impl Future<Output = Result<bool>> + Send;
 }

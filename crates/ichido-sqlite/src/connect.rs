@@ -1,7 +1,6 @@
 //! Connections: one that writes, with the guard that lets nobody but ichido commit, and a few that only read.
 
 use std::{
-    error::Error as StdError,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,7 +11,7 @@ use ichido::{
     process::Bell,
     store::{Database, Wakeups},
 };
-use ichido_sql::{Known, SqlStore, Tables};
+use ichido_sql::{Known, Tables};
 use sqlx::{
     Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -64,17 +63,7 @@ impl Database for Sqlite {
     type Tx = Tx;
     type Connection = SqliteConnection;
 
-    fn connection(tx: &mut Tx) -> &mut SqliteConnection {
-        tx.connection()
-    }
-
-    fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_fault(cause)
-    }
-
-    async fn prepare(&self) -> Result<()> {
-        self.queues().await.map(|_| ())
-    }
+    ichido_sql::database!();
 
     /// The same database and queues through connections of its own.
     fn apart(&self) -> Self {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ichido::{Delivery, Error, Result, store::ProcessId};
-use ichido_sql::{Conditions, Heads, Owned, verbs};
+use ichido_sql::{Conditions, Grouping, Heads, Owned, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
@@ -74,23 +74,17 @@ fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
     )
 }
 
-impl Sqlite {
-    /// Are there messages in groups?
-    pub(crate) async fn any_grouped(&self, groups: &Groups) -> Result<bool> {
-        let there = sqlx::query(AssertSqlSafe(groups.there.clone())).fetch_optional(&self.readers).await?;
-        Ok(there.is_some())
-    }
-
+impl Grouping for Sqlite {
     /// Claims the first messages of groups that nobody holds. They are looked for without the right to write; whether each is
     /// still claimable and its group free shows when it is taken.
-    pub(crate) async fn claim_first(
+    async fn claim_heads(
         &self,
         process: ProcessId,
         queue: &Statements,
-        groups: &Groups,
         heads: &Heads,
         count: usize,
     ) -> Result<Vec<Delivery>> {
+        let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
         let heads = self.look_at_heads(queue, groups, heads, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
@@ -111,6 +105,14 @@ impl Sqlite {
         let found = self.deliveries(&mut tx, queue, process, &rows).await?;
         tx.commit().await?;
         Ok(found)
+    }
+}
+
+impl Sqlite {
+    /// Are there messages in groups?
+    pub(crate) async fn any_grouped(&self, groups: &Groups) -> Result<bool> {
+        let there = sqlx::query(AssertSqlSafe(groups.there.clone())).fetch_optional(&self.readers).await?;
+        Ok(there.is_some())
     }
 
     async fn look_at_heads(

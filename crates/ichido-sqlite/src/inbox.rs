@@ -5,10 +5,51 @@
 //! There is one transaction at a time, so nobody else is ever about to insert the same id. A row without `done_at` is the own one.
 
 use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
-use ichido_sql::payload_hash;
+use ichido_sql::{Guarding, payload_hash};
 use sqlx::{Row, SqliteConnection};
 
 use crate::{Sqlite, statements::Statements};
+
+impl Guarding for Sqlite {
+    /// Whoever has the transaction has every row alone.
+    async fn is_free(&self, _: &mut SqliteConnection, _: &Statements, _: &Delivery) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn set_aside(
+        &self,
+        tx: &mut SqliteConnection,
+        queue: &Statements,
+        delivery: &Delivery,
+        claim: &Claim,
+    ) -> Result<bool> {
+        if is_done(tx, id(delivery)).await? {
+            return Ok(false);
+        }
+        let nobody = ProcessId::NOBODY.to_string();
+        let aside = if let Some(owner) = claim.in_row() {
+            let take = sqlx::query("update ichido_mutex set owner = ? where id = ? and owner = ?");
+            take.bind(nobody).bind(id(delivery)).bind(owner.to_string())
+        } else {
+            let make = sqlx::query(
+                "insert into ichido_mutex as m (owner, id, queue) values (?, ?, ?) \
+                 on conflict (id) do update set owner = excluded.owner where m.owner is null",
+            );
+            make.bind(nobody).bind(id(delivery)).bind(&*queue.queue)
+        };
+        let aside = aside.execute(&mut *tx).await?.rows_affected() == 1;
+        sqlx::query("delete from ichido_inbox where id = ? and done_at is null").bind(id(delivery)).execute(tx).await?;
+        Ok(aside)
+    }
+
+    /// After an unknown COMMIT: is the id not in the inbox?
+    async fn is_missing(&self, key: &Key) -> Result<bool> {
+        let mut tx = self.begin_tx().await?;
+        let done = is_done(tx.connection(), &key.columns()[0]).await?;
+        tx.rollback().await?;
+        Ok(!done)
+    }
+}
 
 /// Puts the id into the inbox, in the business transaction. `known` is what its mutex row says.
 pub(crate) async fn enter(
@@ -29,33 +70,6 @@ pub(crate) async fn enter(
     }
     let there = sqlx::query("select hash from ichido_inbox where id = ?").bind(id(delivery)).fetch_one(tx).await?;
     Ok(if there.try_get::<Vec<u8>, _>(0)? == hash { Found::Nothing } else { Found::Another })
-}
-
-/// The row that a message is put aside with; false if it is done, or somebody else has marked it. Who has only locked the message
-/// may have to make the row.
-pub(crate) async fn set_aside(
-    tx: &mut SqliteConnection,
-    queue: &Statements,
-    delivery: &Delivery,
-    claim: &Claim,
-) -> Result<bool> {
-    if is_done(tx, id(delivery)).await? {
-        return Ok(false);
-    }
-    let nobody = ProcessId::NOBODY.to_string();
-    let aside = if let Some(owner) = claim.in_row() {
-        let take = sqlx::query("update ichido_mutex set owner = ? where id = ? and owner = ?");
-        take.bind(nobody).bind(id(delivery)).bind(owner.to_string())
-    } else {
-        let make = sqlx::query(
-            "insert into ichido_mutex as m (owner, id, queue) values (?, ?, ?) \
-             on conflict (id) do update set owner = excluded.owner where m.owner is null",
-        );
-        make.bind(nobody).bind(id(delivery)).bind(&*queue.queue)
-    };
-    let aside = aside.execute(&mut *tx).await?.rows_affected() == 1;
-    sqlx::query("delete from ichido_inbox where id = ? and done_at is null").bind(id(delivery)).execute(tx).await?;
-    Ok(aside)
 }
 
 /// The last statements about messages whose ids were put there by this transaction: do all of them pass? What was only marked as
@@ -115,16 +129,6 @@ pub(crate) async fn mark_received(
         }
     }
     Ok(open)
-}
-
-impl Sqlite {
-    /// After an unknown COMMIT: is the id not in the inbox?
-    pub(crate) async fn is_not_done(&self, key: &Key) -> Result<bool> {
-        let mut tx = self.begin_tx().await?;
-        let done = is_done(tx.connection(), &key.columns()[0]).await?;
-        tx.rollback().await?;
-        Ok(!done)
-    }
 }
 
 fn id(delivery: &Delivery) -> &str {

@@ -5,7 +5,7 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Kind, Past, SqlStore, verbs};
+use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -50,15 +50,31 @@ impl Queues for Sqlite {
     ichido_sql::queues!();
 }
 
-impl Sqlite {
-    /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the
-    /// right to write. A look without it comes first, so that an empty queue costs no write.
-    pub(crate) async fn claim_ungrouped(
+impl Claiming for Sqlite {
+    /// What is done leaves SQLite's index at once, and nobody walks over it: a claim always begins with the first row.
+    async fn claim_rows(
         &self,
         process: ProcessId,
         queue: &Statements,
         count: usize,
-    ) -> Result<Vec<Delivery>> {
+        _: &Start,
+    ) -> Result<(Vec<Delivery>, bool)> {
+        if !self.shared.alive.is_ours(process) {
+            return Err(Error::LostClaim);
+        }
+        let found = self.claim_ungrouped(process, queue, count).await?;
+        let there = match &queue.groups {
+            Some(groups) => self.any_grouped(groups).await?,
+            None => false,
+        };
+        Ok((found, there))
+    }
+}
+
+impl Sqlite {
+    /// Claims rows that are in no group. Nobody else writes between the look and the claim: the transaction began with the
+    /// right to write. A look without it comes first, so that an empty queue costs no write.
+    async fn claim_ungrouped(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
         let look = sqlx::query(AssertSqlSafe(queue.pick.clone())).bind(1);
         if count == 0 || look.fetch_optional(&self.readers).await?.is_none() {
             return Ok(Vec::new());

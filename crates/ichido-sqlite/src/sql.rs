@@ -3,17 +3,16 @@
 use std::ops::{Deref, DerefMut};
 
 use ichido::{
-    Delivery, Error, Key, Result,
-    message::Claim,
+    Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Kind, Known, Liveness, Query, Row, SqlRows, SqlStore, Start};
+use ichido_sql::{Bind, Cell, Dialect, Kind, Known, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Row as _, SqliteConnection, TypeInfo, ValueRef,
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use crate::{Sqlite, Tx, fault, inbox, messages::key_list, statements::Statements, transaction, value};
+use crate::{Sqlite, Tx, fault, messages::key_list, statements::Statements, transaction, value};
 
 /// How SQLite writes SQL. Times are text.
 pub struct SqliteDialect;
@@ -133,29 +132,6 @@ impl SqlRows for Sqlite {
         query.bind(key_list(keys))
     }
 
-    async fn claim_rows(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        count: usize,
-        _: &Start,
-    ) -> Result<(Vec<Delivery>, bool)> {
-        if !self.shared.alive.is_ours(process) {
-            return Err(Error::LostClaim);
-        }
-        let found = self.claim_ungrouped(process, queue, count).await?;
-        let there = match &queue.groups {
-            Some(groups) => self.any_grouped(groups).await?,
-            None => false,
-        };
-        Ok((found, there))
-    }
-
-    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
-        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
-        self.claim_first(process, queue, groups, &known.heads, count).await
-    }
-
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
     }
@@ -172,31 +148,12 @@ impl SqlRows for Sqlite {
         Ok(Some(serde_json::to_string(&columns)?))
     }
 
-    async fn is_missing(&self, key: &Key) -> Result<bool> {
-        self.is_not_done(key).await
-    }
-
     fn is_unique(error: &Error) -> bool {
         matches!(error, Error::Failed(cause) if cause.downcast_ref().is_some_and(fault::is_unique))
     }
 
     fn broken(error: Error) -> Error {
         transaction::broken(error)
-    }
-
-    /// Whoever has the transaction has every row alone.
-    async fn is_free(&self, _: &mut SqliteConnection, _: &Statements, _: &Delivery) -> Result<bool> {
-        Ok(true)
-    }
-
-    async fn set_aside(
-        &self,
-        tx: &mut SqliteConnection,
-        queue: &Statements,
-        delivery: &Delivery,
-        claim: &Claim,
-    ) -> Result<bool> {
-        inbox::set_aside(tx, queue, delivery, claim).await
     }
 }
 
