@@ -59,7 +59,7 @@ impl Database for MySql {
     type Tx = Tx;
     type Connection = MySqlConnection;
 
-    ichido_sql::database!();
+    ichido_sql::database!(fault::is_fault);
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

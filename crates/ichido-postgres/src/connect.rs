@@ -61,7 +61,7 @@ impl Database for Postgres {
     type Tx = Tx;
     type Connection = PgConnection;
 
-    ichido_sql::database!();
+    ichido_sql::database!(fault::is_fault);
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

@@ -246,16 +246,16 @@ macro_rules! mutexes {
     };
 }
 
-/// Of [`ichido::store::Database`]: `connection`, `is_fault` and `prepare`; the store has a file `fault`.
+/// Of [`ichido::store::Database`]: `connection`, `is_fault` by this function, and `prepare`.
 #[macro_export]
 macro_rules! database {
-    () => {
+    ($is_fault:path) => {
         fn connection(tx: &mut Self::Tx) -> &mut Self::Connection {
             tx.connection()
         }
 
         fn is_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
-            crate::fault::is_fault(cause)
+            $is_fault(cause)
         }
 
         async fn prepare(&self) -> ichido::Result<()> {

@@ -63,7 +63,7 @@ impl Database for Sqlite {
     type Tx = Tx;
     type Connection = SqliteConnection;
 
-    ichido_sql::database!();
+    ichido_sql::database!(fault::is_fault);
 
     /// The same database and queues through connections of its own.
     fn apart(&self) -> Self {
