@@ -9,7 +9,8 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Kind, Note, Query, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Kind, Query, SqlQueue, SqlRows, SqlStore,
+    past::Note,
     verbs::{groups, inbox, outbox},
 };
 
