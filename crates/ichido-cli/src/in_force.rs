@@ -2,9 +2,13 @@
 
 use std::{fmt::Write, time::Duration};
 
-use ichido::{Masks, observe::MASK};
+use ichido::{
+    Masks,
+    message::{ClaimBy, OnBusy},
+    observe::MASK,
+};
 
-use crate::config::{Action, ActionKind, Claim, Config, HandlerEntry, OnBusy, RabbitMq, RetryLimit};
+use crate::config::{Action, ActionKind, Config, HandlerEntry, RabbitMq, RetryLimit};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -54,8 +58,8 @@ fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
     let urls = queue.url.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (rules, at) = (&queue.mutex, &queue.queue);
     let claim = match config.claim(rules) {
-        Claim::Lock => "lock",
-        Claim::Lease => "lease",
+        ClaimBy::Lock => "lock",
+        ClaimBy::Lease => "lease",
     };
     let busy = match rules.on_busy {
         OnBusy::Delay => format!("back after {}", spelled(rules.busy_delay)),

@@ -11,7 +11,7 @@ mod sqlite;
 use ichido::{Guarded, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
 
 use crate::{
-    config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
+    config::{Config, OnDone, QueueKind, RabbitMq, TableQueue},
     failure::Failure,
     features,
 };
@@ -57,20 +57,13 @@ fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option
 
 /// How a broker's queue is guarded.
 fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
-    let guarded =
-        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(queue.mutex.relay_after);
-    let guarded = match config.claim(&queue.mutex) {
-        Claim::Lock => guarded,
-        Claim::Lease => guarded.lease(),
-    };
-    let guarded = match queue.mutex.guard {
-        Guard::Mutex => guarded,
-        Guard::Inbox => guarded.inbox(),
-    };
-    match queue.mutex.on_busy {
-        OnBusy::Delay => guarded,
-        OnBusy::DeadLetter => guarded.dead_letter_busy(),
-    }
+    let rules = &queue.mutex;
+    let mut guarded =
+        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(rules.relay_after);
+    guarded.by = rules.guard;
+    guarded.claim = config.claim(rules);
+    guarded.on_busy = rules.on_busy;
+    guarded
 }
 
 pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {

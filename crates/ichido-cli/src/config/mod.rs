@@ -40,7 +40,7 @@ mod tests;
 
 pub use action::{Action, Retry};
 pub use action_kind::{ActionKind, HttpAction};
-pub use broker::{Claim, Guard, MutexRules, OnBusy, RabbitMq, RabbitMqType, Sqs};
+pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs};
 pub use database::Database;
 pub use dispatch::{Dispatch, Pattern};
 pub use draft::Draft;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{Claim, Guard, OnBusy, OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue, Url};
+use ichido::message::{ClaimBy, GuardBy, OnBusy};
+
+use super::super::{OnDone, Order, QueueKind, RabbitMqType, Scalar, TableName, TableQueue, Url};
 use super::{accepted, refusal, refused, with_table};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -90,7 +92,7 @@ relay_after = "2s"
     assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("shop", "order.new"));
     assert_eq!((queue.r#type, queue.prefetch), (RabbitMqType::Mirrored, Some(100)));
     assert!(!queue.declare && queue.management.is_some());
-    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Inbox, Some(Claim::Lease)));
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (GuardBy::Inbox, Some(ClaimBy::Lease)));
     assert_eq!(queue.mutex.on_busy, OnBusy::DeadLetter);
     assert_eq!(queue.mutex.publish_deadline, 10 * SECOND);
 }
@@ -103,7 +105,7 @@ fn a_rabbitmq_queue_needs_only_its_address_and_name() {
     };
     assert_eq!((queue.exchange.as_str(), queue.routing_key.as_str()), ("", "orders"));
     assert_eq!((queue.r#type, queue.prefetch, queue.declare), (RabbitMqType::Quorum, None, true));
-    assert_eq!((queue.mutex.guard, queue.mutex.claim), (Guard::Mutex, None));
+    assert_eq!((queue.mutex.guard, queue.mutex.claim), (GuardBy::Mutex, None));
     assert_eq!((queue.mutex.on_busy, queue.mutex.busy_delay), (OnBusy::Delay, 5 * SECOND));
     assert_eq!(queue.mutex.relay_after, 5 * SECOND);
 }
