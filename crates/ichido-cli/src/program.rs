@@ -5,14 +5,14 @@ use std::{fmt, sync::Arc};
 use ichido::{
     Error, Masks, Pool, Process, Registry, RetryPolicy,
     handlers::{Entry, Limit, Placement, Retry, Single},
-    process::{Paths, Pattern, Retention, Settings},
+    process::{Retention, Settings},
     sql::SqlAction,
 };
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
     brokers::Brokers,
-    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
+    config::{self, Action, ActionKind, Config, HandlerEntry, QueueKind, RetryLimit},
     failure::Failure,
     lanes::{lane_set, lane_sets},
     open::Backend,
@@ -28,8 +28,8 @@ pub(crate) fn process<S: Backend>(
 ) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut process =
-        Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config)).mask(masks(config));
+    let process = Process::new(store).settings(settings(config)).retry(retry(config));
+    let mut process = process.paths(config.dispatch.clone()).mask(masks(config));
     if let Some(single) = single(config) {
         process = process.single(single);
     }
@@ -91,12 +91,6 @@ fn entries_of(entries: &[HandlerEntry]) -> Vec<Entry> {
         options: entry.options.iter().map(|(name, value)| (name.clone(), value.text())).collect(),
     };
     entries.iter().map(entry).collect()
-}
-
-fn paths(config: &Config) -> Paths {
-    let Dispatch { base, prefix, suffix, patterns } = config.dispatch.clone();
-    let pattern = |own: config::Pattern| Pattern { pattern: own.pattern, base: own.base };
-    Paths { base, prefix, suffix, patterns: patterns.into_iter().map(pattern).collect() }
 }
 
 /// What must not be seen.

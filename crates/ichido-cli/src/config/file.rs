@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ichido::process::Paths;
+
 use super::action::Action;
 use super::brokers;
 use super::built;
 use super::database::{self, Database};
-use super::dispatch::Dispatch;
+use super::dispatch;
 use super::document;
 use super::error::ConfigError;
 use super::lanes::{self, LaneSet};
@@ -42,7 +44,7 @@ pub struct Config {
     /// The actions by name.
     pub actions: BTreeMap<String, Action>,
     /// How the action is found from a request path.
-    pub dispatch: Dispatch,
+    pub dispatch: Paths,
 }
 
 impl Config {
@@ -90,7 +92,7 @@ impl Config {
             queues,
             lanes,
             actions,
-            dispatch: Dispatch::read(root)?,
+            dispatch: dispatch::read(root)?,
         })
     }
 

@@ -42,7 +42,6 @@ pub use action::{Action, Retry};
 pub use action_kind::{ActionKind, HttpAction};
 pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs};
 pub use database::Database;
-pub use dispatch::{Dispatch, Pattern};
 pub use draft::Draft;
 pub use error::ConfigError;
 pub use file::Config;
