@@ -4,11 +4,12 @@ use std::{fmt::Write, time::Duration};
 
 use ichido::{
     Masks,
+    handlers::Limit,
     message::{ClaimBy, OnBusy},
     observe::MASK,
 };
 
-use crate::config::{Action, ActionKind, Config, HandlerEntry, RabbitMq, RetryLimit};
+use crate::config::{Action, ActionKind, Config, HandlerEntry, RabbitMq};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -29,8 +30,8 @@ const SECRET: [&str; 11] = [
 pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, String)]) -> String {
     let (process, retry, log) = (&config.process, &config.process.retry, &config.log);
     let limit = match retry.limit {
-        RetryLimit::Count(count) => format!("count {count}"),
-        RetryLimit::Time(time) => format!("time {}", spelled(time)),
+        Limit::Count(count) => format!("count {count}"),
+        Limit::Time(time) => format!("time {}", spelled(time)),
     };
     let mut told = vec![
         format!("database.url={}", config.database.url),

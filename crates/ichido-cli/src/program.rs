@@ -3,16 +3,16 @@
 use std::{fmt, sync::Arc};
 
 use ichido::{
-    Error, Masks, Pool, Process, Registry, RetryPolicy,
-    handlers::{Entry, Limit, Placement, Retry, Single},
-    process::{Retention, Settings},
+    Error, Masks, Pool, Process, Registry,
+    handlers::{Entry, Placement, Single},
+    process::Settings,
     sql::SqlAction,
 };
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
     brokers::Brokers,
-    config::{self, Action, ActionKind, Config, HandlerEntry, QueueKind, RetryLimit},
+    config::{self, Action, ActionKind, Config, HandlerEntry, QueueKind},
     failure::Failure,
     lanes::{lane_set, lane_sets},
     open::Backend,
@@ -28,7 +28,7 @@ pub(crate) fn process<S: Backend>(
 ) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
-    let process = Process::new(store).settings(settings(config)).retry(retry(config));
+    let process = Process::new(store).settings(settings(config)).retry(config.process.retry);
     let mut process = process.paths(config.dispatch.clone()).mask(masks(config));
     if let Some(single) = single(config) {
         process = process.single(single);
@@ -133,11 +133,7 @@ fn settings(config: &Config) -> Settings {
         check: process.check,
         check_every: process.check_every,
         progress: config.log.progress,
-        retention: Retention {
-            stats: config.retention.stats,
-            audit: config.retention.audit,
-            inbox: config.retention.inbox,
-        },
+        retention: config.retention,
         ..Settings::default()
     }
 }
@@ -145,15 +141,6 @@ fn settings(config: &Config) -> Settings {
 fn single(config: &Config) -> Option<Single> {
     let process = &config.process;
     process.single.then(|| Single::default().exempt(process.exempt.iter().cloned()).exit(process.exit_duplicate))
-}
-
-fn retry(config: &Config) -> Retry {
-    let retry = &config.process.retry;
-    let limit = match retry.limit {
-        RetryLimit::Count(count) => Limit::Count(count),
-        RetryLimit::Time(time) => Limit::Time(time),
-    };
-    Retry { limit, interval: retry.interval, window: retry.window, exit: retry.exit }
 }
 
 /// The workers of an action: those of its levels if they have slots of their own.
@@ -170,15 +157,13 @@ pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str>
 }
 
 fn pool(name: &str, action: &Action, config: &Config) -> Pool {
-    let retry = &action.retry;
-    let policy = RetryPolicy { attempts: retry.attempts, first: retry.first, max: retry.max, factor: retry.factor };
     let ahead = config.read_ahead(workers(action, config));
     let pool = Pool::new(name).concurrency(action.concurrency as usize);
     let pool = match config.lanes.get(&action.from) {
         Some(set) => pool.from_lanes(lane_set(&action.from, set)),
         None => pool.from(action.from.as_str()),
     };
-    let pool = pool.read_ahead(ahead as usize).retry(policy);
+    let pool = pool.read_ahead(ahead as usize).retry(action.retry);
     let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval as usize);
     let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
     match action.timeout {

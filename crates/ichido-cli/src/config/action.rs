@@ -13,6 +13,7 @@ use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;
 use ichido::{
+    RetryPolicy,
     action::{CommitOn, Isolation},
     handlers::suggestion,
 };
@@ -36,7 +37,7 @@ pub struct Action {
     /// How many messages it works on at once.
     pub concurrency: u32,
     /// How a failed message is tried again.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// How long one message may take.
     pub timeout: Option<Duration>,
     /// The isolation of the business transaction.
@@ -51,19 +52,6 @@ pub struct Action {
     pub kind: ActionKind,
 }
 
-/// How a failed message is tried again.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Retry {
-    /// How many runs a message gets.
-    pub attempts: u32,
-    /// The longest pause after the first failure.
-    pub first: Duration,
-    /// The longest pause of all.
-    pub max: Duration,
-    /// By what the pause grows each time.
-    pub factor: f64,
-}
-
 /// The lane sets, by name.
 pub(super) type Lanes = BTreeMap<String, LaneSet>;
 
@@ -73,7 +61,7 @@ impl Action {
         let action = Self {
             from: section.required("from", |f| from(f, queues, lanes))?,
             concurrency: section.or("concurrency", 4, |f| f.whole(1..=1024))?,
-            retry: Retry::read(&section)?,
+            retry: retry(&section)?,
             timeout: section.optional("timeout", |f| f.duration(Duration::from_millis(1)))?,
             isolation: section.or("isolation", Isolation::ReadCommitted, |f| f.one_of(&ISOLATIONS))?,
             commit_interval: section.or("commit_interval", 1, |f| f.whole(1..=10_000))?,
@@ -119,20 +107,19 @@ fn from(field: &Field, queues: &Queues, lanes: &Lanes) -> Result<String, ConfigE
     Err(field.invalid(format!("no queue or lane set {}{near}\n  known: {list}", quoted(name))))
 }
 
-impl Retry {
-    fn read(action: &Section) -> Result<Self, ConfigError> {
-        let section = action.section("retry", &RETRY_KEYS)?;
-        let retry = Self {
-            attempts: section.or("attempts", 5, |f| f.whole(1..=1_000_000))?,
-            first: section.or("first", Duration::from_secs(1), |f| f.duration(Duration::ZERO))?,
-            max: section.or("max", Duration::from_mins(5), |f| f.duration(Duration::ZERO))?,
-            factor: section.or("factor", 2.0, |f| f.number(1.0..=1000.0))?,
-        };
-        if retry.first > retry.max {
-            let (first, max) = (spelled(retry.first), spelled(retry.max));
-            let text = format!("\"{first}\" is longer than `max`, which is \"{max}\"");
-            return Err(section.invalid("first", text));
-        }
-        Ok(retry)
+fn retry(action: &Section) -> Result<RetryPolicy, ConfigError> {
+    let section = action.section("retry", &RETRY_KEYS)?;
+    let usual = RetryPolicy::default();
+    let retry = RetryPolicy {
+        attempts: section.or("attempts", usual.attempts, |f| f.whole(1..=1_000_000))?,
+        first: section.or("first", usual.first, |f| f.duration(Duration::ZERO))?,
+        max: section.or("max", usual.max, |f| f.duration(Duration::ZERO))?,
+        factor: section.or("factor", usual.factor, |f| f.number(1.0..=1000.0))?,
+    };
+    if retry.first > retry.max {
+        let (first, max) = (spelled(retry.first), spelled(retry.max));
+        let text = format!("\"{first}\" is longer than `max`, which is \"{max}\"");
+        return Err(section.invalid("first", text));
     }
+    Ok(retry)
 }

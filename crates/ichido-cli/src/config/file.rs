@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ichido::process::Paths;
+use ichido::process::{Paths, Retention};
 
 use super::action::Action;
 use super::brokers;
@@ -14,7 +14,7 @@ use super::dispatch;
 use super::document;
 use super::error::ConfigError;
 use super::lanes::{self, LaneSet};
-use super::log::{Log, Retention};
+use super::log::{self, Log};
 use super::process::{self, Process};
 use super::queue::Queue;
 use super::section::Section;
@@ -88,7 +88,7 @@ impl Config {
             database: Database::read(root)?,
             process: Process::read(root)?,
             log: Log::read(root)?,
-            retention: Retention::read(root)?,
+            retention: log::retention(root)?,
             queues,
             lanes,
             actions,

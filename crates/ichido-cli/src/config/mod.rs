@@ -38,7 +38,7 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Retry};
+pub use action::Action;
 pub use action_kind::{ActionKind, HttpAction};
 pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs};
 pub use database::Database;
@@ -49,9 +49,9 @@ pub use handlers::{HandlerEntry, Placement};
 pub use lanes::{LaneSet, Policy};
 pub use level::{Level, LevelBy};
 pub use lines::{action_lines, database_lines, queue_lines};
-pub use log::{Log, LogFormat, LogLevel, Retention};
+pub use log::{Log, LogFormat, LogLevel};
 pub use names::TableName;
-pub use process::{Process, ProcessRetry, RetryLimit};
+pub use process::Process;
 pub use queue::{Queue, QueueKind};
 pub use scalar::Scalar;
 pub use table::{OnDone, Order, Status, TableQueue};

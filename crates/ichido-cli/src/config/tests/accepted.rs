@@ -1,9 +1,9 @@
 //! Files that are right, and what becomes of them; the kinds of queues are in `queues.rs`.
 
-use ichido::action::Isolation;
+use ichido::{action::Isolation, handlers::Limit};
 use std::time::Duration;
 
-use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName};
+use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, Scalar, TableName};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ fn an_empty_file_has_every_default() {
     assert_eq!(process.check_every, 1);
     assert!(process.notify && !process.single);
     assert_eq!((process.exit_duplicate, process.retry.exit), (14, 180));
-    assert_eq!(process.retry.limit, RetryLimit::Count(10));
+    assert_eq!(process.retry.limit, Limit::Count(10));
     assert_eq!(process.retry.interval, 5 * SECOND);
     assert_eq!(process.retry.window, 900 * SECOND);
     assert!(process.handlers.is_none() && process.exempt.is_empty());
@@ -162,7 +162,7 @@ patterns = [{ pattern = "admin//", base = "x" }]
 "#,
     );
     assert_eq!((config.pool(), config.database.schema.as_deref()), (20, Some("work")));
-    assert_eq!(config.process.retry.limit, RetryLimit::Time(600 * SECOND));
+    assert_eq!(config.process.retry.limit, Limit::Time(600 * SECOND));
     assert_eq!((config.process.retry.exit, config.process.exit_duplicate), (199, 199));
     assert_eq!((config.process.poll, config.process.grace), (SECOND / 100, Duration::ZERO));
     assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));
