@@ -4,12 +4,12 @@ use std::{fmt::Write, time::Duration};
 
 use ichido::{
     Masks,
-    handlers::Limit,
+    handlers::{Entry, Limit},
     message::{ClaimBy, OnBusy},
     observe::MASK,
 };
 
-use crate::config::{Action, ActionKind, Config, HandlerEntry, RabbitMq};
+use crate::config::{Action, ActionKind, Config, RabbitMq};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -102,9 +102,9 @@ fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> Str
     told + ")"
 }
 
-fn entries(entries: &[HandlerEntry], masks: &Masks) -> String {
-    let one = |entry: &HandlerEntry| {
-        let options = entry.options.iter().map(|(name, value)| format!("{name} {}", shown(name, &value.text(), masks)));
+fn entries(entries: &[Entry], masks: &Masks) -> String {
+    let one = |entry: &Entry| {
+        let options = entry.options.iter().map(|(name, value)| format!("{name} {}", shown(name, value, masks)));
         let options = options.collect::<Vec<_>>().join(", ");
         if options.is_empty() { entry.name.clone() } else { format!("{} ({options})", entry.name) }
     };

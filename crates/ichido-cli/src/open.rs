@@ -67,10 +67,9 @@ fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
 }
 
 pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
-    let text = |value: &Option<crate::config::Scalar>| value.as_ref().map(crate::config::Scalar::text);
-    let mut status = ichido::Status::new(&table.status.column, table.status.new.text(), "");
-    status.done = text(&table.status.done);
-    status.failed = text(&table.status.failed);
+    let mut status = ichido::Status::new(&table.status.column, &table.status.new, "");
+    status.done.clone_from(&table.status.done);
+    status.failed.clone_from(&table.status.failed);
     let mut made = ichido::Table::new(&table.table.name, &table.owner, status);
     made.schema.clone_from(&table.table.schema);
     made.key = table.key.clone().unwrap_or_default();
@@ -79,7 +78,7 @@ pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
         descending: order.descending,
     };
     made.order_by = table.order_by.iter().map(order).collect();
-    made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
+    made.only = table.only.iter().map(|(column, value)| (column.clone(), value.clone())).collect();
     made.group_by.clone_from(&table.group_by);
     made.sent_at.clone_from(&table.sent_at);
     if table.on_done == OnDone::Delete {

@@ -2,17 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use ichido::{
-    Error, Masks, Pool, Process, Registry,
-    handlers::{Entry, Placement, Single},
-    process::Settings,
-    sql::SqlAction,
-};
+use ichido::{Error, Masks, Pool, Process, Registry, handlers::Single, process::Settings, sql::SqlAction};
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
     brokers::Brokers,
-    config::{self, Action, ActionKind, Config, HandlerEntry, QueueKind},
+    config::{Action, ActionKind, Config, QueueKind},
     failure::Failure,
     lanes::{lane_set, lane_sets},
     open::Backend,
@@ -65,7 +60,7 @@ fn no_rust_action(name: &str, registered: &str) -> Failure {
 fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, registry: Registry<S>) -> Process<S> {
     let registry = Arc::new(registry);
     if let Some(entries) = &config.process.handlers {
-        let (registry, entries) = (registry.clone(), entries_of(entries));
+        let (registry, entries) = (registry.clone(), entries.clone());
         process = process.handlers(move |queue| {
             let named = |error| Error::Setup(format!("process.handlers: {error}"));
             registry.apply(&queue, &entries).map_err(named)
@@ -73,24 +68,11 @@ fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, reg
     }
     for (name, action) in &config.actions {
         if let Some(entries) = &action.handlers {
-            let (registry, entries) = (registry.clone(), entries_of(entries));
+            let (registry, entries) = (registry.clone(), entries.clone());
             process = process.action_handlers(name.as_str(), move |queue| registry.apply(&queue, &entries));
         }
     }
     process
-}
-
-fn entries_of(entries: &[HandlerEntry]) -> Vec<Entry> {
-    let place = |place: &config::Placement| match place {
-        config::Placement::Before(name) => Placement::Before(name.clone()),
-        config::Placement::After(name) => Placement::After(name.clone()),
-    };
-    let entry = |entry: &HandlerEntry| Entry {
-        name: entry.name.clone(),
-        place: entry.place.as_ref().map(place),
-        options: entry.options.iter().map(|(name, value)| (name.clone(), value.text())).collect(),
-    };
-    entries.iter().map(entry).collect()
 }
 
 /// What must not be seen.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::action_kind::{self, ActionKind};
 use super::error::ConfigError;
 use super::field::Field;
-use super::handlers::{self, HandlerEntry};
+use super::handlers;
 use super::lanes::{LaneSet, Queues};
 use super::section::Section;
 use super::spelling::quoted;
@@ -15,7 +15,7 @@ use super::units::spelled;
 use ichido::{
     RetryPolicy,
     action::{CommitOn, Isolation},
-    handlers::suggestion,
+    handlers::{Entry, suggestion},
 };
 
 pub(super) const KEYS: [&str; 8] =
@@ -47,7 +47,7 @@ pub struct Action {
     /// The failures that commit all the same.
     pub commit_on: Vec<CommitOn>,
     /// Its own handler queue, when it has one.
-    pub handlers: Option<Vec<HandlerEntry>>,
+    pub handlers: Option<Vec<Entry>>,
     /// What is done with a message.
     pub kind: ActionKind,
 }

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use ichido::handlers::{Limit, Retry};
+use ichido::handlers::{Entry, Limit, Retry};
 
 use super::error::ConfigError;
 use super::field::Field;
-use super::handlers::{self, HandlerEntry};
+use super::handlers;
 use super::section::Section;
 use super::units::spelled;
 
@@ -50,7 +50,7 @@ pub struct Process {
     /// The retry handler's rule, for faults of the whole process.
     pub retry: Retry,
     /// The handler queue, when it is not the standard one.
-    pub handlers: Option<Vec<HandlerEntry>>,
+    pub handlers: Option<Vec<Entry>>,
     /// Whether only one process per request id may live.
     pub single: bool,
     /// Request ids that `single` does not concern.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::error::ConfigError;
 use super::field::Field;
 use super::names::{self, TableName};
-use super::scalar::Scalar;
 use super::section::Section;
 use super::spelling::quoted;
 
@@ -35,7 +34,7 @@ pub struct TableQueue {
     /// What happens to a row that is done.
     pub on_done: OnDone,
     /// The rows that belong to this queue, by column; empty: all.
-    pub only: BTreeMap<String, Scalar>,
+    pub only: BTreeMap<String, String>,
 }
 
 /// The status column and its values.
@@ -44,11 +43,11 @@ pub struct Status {
     /// The column.
     pub column: String,
     /// The value of a row that is not done.
-    pub new: Scalar,
+    pub new: String,
     /// The value of a row that is done; none only where done rows are deleted.
-    pub done: Option<Scalar>,
+    pub done: Option<String>,
     /// The value of a row that has failed.
-    pub failed: Option<Scalar>,
+    pub failed: Option<String>,
 }
 
 /// A column of the order.
@@ -121,8 +120,7 @@ impl Status {
             return Err(section.invalid("done", text));
         }
         let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];
-        let texts: Vec<String> = values.into_iter().flatten().map(Scalar::text).collect();
-        names::check_distinct(field, texts.iter().map(String::as_str))?;
+        names::check_distinct(field, values.into_iter().flatten().map(String::as_str))?;
         Ok(status)
     }
 }
@@ -139,7 +137,7 @@ fn order(field: &Field) -> Result<Vec<Order>, ConfigError> {
     Ok(orders)
 }
 
-fn only(field: &Field) -> Result<BTreeMap<String, Scalar>, ConfigError> {
+fn only(field: &Field) -> Result<BTreeMap<String, String>, ConfigError> {
     let one = |(column, field): (&str, Field)| {
         names::check_identifier(column).map_err(|text| field.invalid(text))?;
         Ok((column.to_owned(), field.scalar()?))

@@ -1,9 +1,12 @@
 //! Files that are right, and what becomes of them; the kinds of queues are in `queues.rs`.
 
-use ichido::{action::Isolation, handlers::Limit};
+use ichido::{
+    action::Isolation,
+    handlers::{Limit, Placement},
+};
 use std::time::Duration;
 
-use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, Scalar, TableName};
+use super::super::{ActionKind, LogFormat, LogLevel, OnDone, QueueKind, TableName};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,9 +53,9 @@ fn the_example_of_the_manual_is_read_with_its_defaults() {
     assert_eq!(orders.table, TableName { schema: None, name: "received_order".into() });
     assert_eq!(orders.key, Some(vec!["id".to_owned()]));
     assert_eq!(orders.status.column, "status");
-    assert_eq!(orders.status.new, Scalar::Text("0".into()));
-    assert_eq!(orders.status.done, Some(Scalar::Text("1".into())));
-    assert_eq!(orders.status.failed, Some(Scalar::Text("2".into())));
+    assert_eq!(orders.status.new, "0");
+    assert_eq!(orders.status.done, Some("1".into()));
+    assert_eq!(orders.status.failed, Some("2".into()));
     assert_eq!(orders.owner, "process_id");
     assert_eq!(orders.on_done, OnDone::Status);
     assert!(orders.order_by.is_empty() && orders.only.is_empty());
@@ -111,7 +114,7 @@ http = { url = "https://example.org/hook", headers = { X-Key = "k" }, timeout = 
     let handlers = action.handlers.unwrap();
     assert_eq!((handlers[0].name.as_str(), &handlers[0].place), ("loop", &None));
     assert_eq!(handlers[1].place, Some(Placement::After("loop".into())));
-    assert_eq!(handlers[1].options["every"], Scalar::Integer(5));
+    assert_eq!(handlers[1].options["every"], "5");
     let ActionKind::Http(http) = action.kind else { panic!("no HTTP action") };
     assert_eq!((http.headers["X-Key"].as_str(), http.timeout), ("k", 5 * SECOND));
 }
