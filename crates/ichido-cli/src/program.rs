@@ -84,7 +84,7 @@ pub(crate) fn masks(config: &Config) -> Masks {
 pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
     let masks = masks(config);
     let keys = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
-        QueueKind::Table(table) => table.key.as_ref().map(|key| (name, key)),
+        QueueKind::Table(table) => Some((name, &table.key)),
         _ => None,
     });
     let told = |(name, column): (&String, &String)| {

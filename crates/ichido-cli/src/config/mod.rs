@@ -51,7 +51,6 @@ pub use log::{Log, LogFormat, LogLevel};
 pub use names::TableName;
 pub use process::Process;
 pub use queue::{Queue, QueueKind};
-pub use table::{OnDone, Order, Status, TableQueue};
 pub use template::{TEMPLATE, with_url};
 pub use units::{parse_duration, parse_time};
 pub use url::{Url, masked};

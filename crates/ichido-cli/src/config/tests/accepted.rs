@@ -3,10 +3,11 @@
 use ichido::{
     action::Isolation,
     handlers::{Limit, Placement},
+    message::OnDone,
 };
 use std::time::Duration;
 
-use super::super::{ActionKind, LogFormat, LogLevel, OnDone, QueueKind, TableName};
+use super::super::{ActionKind, LogFormat, LogLevel, QueueKind};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -50,8 +51,8 @@ fn the_example_of_the_manual_is_read_with_its_defaults() {
     let QueueKind::Table(orders) = &config.queues["orders"].kind else {
         panic!("{:?}", config.queues["orders"]);
     };
-    assert_eq!(orders.table, TableName { schema: None, name: "received_order".into() });
-    assert_eq!(orders.key, Some(vec!["id".to_owned()]));
+    assert_eq!((orders.schema.as_deref(), orders.name.as_str()), (None, "received_order"));
+    assert_eq!(orders.key, ["id"]);
     assert_eq!(orders.status.column, "status");
     assert_eq!(orders.status.new, "0");
     assert_eq!(orders.status.done, Some("1".into()));
