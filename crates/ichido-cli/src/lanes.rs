@@ -37,9 +37,9 @@ fn policy(policy: config::Policy, borrow: bool) -> Policy {
 
 fn level(level: &config::Level) -> Level {
     let made = Level::new(level.level.as_str(), level.queue.as_str()).weight(level.weight);
-    let made = made.reserve(level.reserve as usize);
+    let made = made.reserve(level.reserve);
     match level.concurrency {
-        Some(slots) => made.concurrency(slots as usize),
+        Some(slots) => made.concurrency(slots),
         None => made,
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn only_level(config: &mut Config, name: &str, path: Option<&str>) ->
         let Some((level, set)) = lanes.get(&action.from).and_then(|set| Some((level(set)?, set))) else { return false };
         action.concurrency = match (set.policy, level.concurrency) {
             (config::Policy::Dedicated, Some(own)) => own,
-            (_, most) => action.concurrency.min(most.unwrap_or(u32::MAX)),
+            (_, most) => action.concurrency.min(most.unwrap_or(usize::MAX)),
         };
         action.from = level.queue;
         true

@@ -98,10 +98,10 @@ pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
 
 /// Workers wait for each other when there are more of them than connections for their transactions.
 pub(crate) fn few_connections(config: &Config) -> Option<String> {
-    let workers: u32 = config.actions.values().map(|action| workers(action, config)).sum();
+    let workers: usize = config.actions.values().map(|action| workers(action, config)).sum();
     let connections = config.pool().saturating_sub(2).max(1);
     let sqlite = config.database.url.scheme() == "sqlite";
-    (!sqlite && workers > connections).then(|| {
+    (!sqlite && workers > connections as usize).then(|| {
         format!("{workers} workers share {connections} connections; raise database.pool if the server allows it, or lower the concurrency")
     })
 }
@@ -126,7 +126,7 @@ fn single(config: &Config) -> Option<Single> {
 }
 
 /// The workers of an action: those of its levels if they have slots of their own.
-pub(crate) fn workers(action: &Action, config: &Config) -> u32 {
+pub(crate) fn workers(action: &Action, config: &Config) -> usize {
     config.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
 }
 
@@ -140,13 +140,13 @@ pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str>
 
 fn pool(name: &str, action: &Action, config: &Config) -> Pool {
     let ahead = config.read_ahead(workers(action, config));
-    let pool = Pool::new(name).concurrency(action.concurrency as usize);
+    let pool = Pool::new(name).concurrency(action.concurrency);
     let pool = match config.lanes.get(&action.from) {
         Some(set) => pool.from_lanes(lane_set(&action.from, set)),
         None => pool.from(action.from.as_str()),
     };
-    let pool = pool.read_ahead(ahead as usize).retry(action.retry);
-    let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval as usize);
+    let pool = pool.read_ahead(ahead).retry(action.retry);
+    let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval);
     let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
     match action.timeout {
         Some(limit) => pool.timeout(limit),

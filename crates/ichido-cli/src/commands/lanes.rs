@@ -67,7 +67,8 @@ fn the_set(args: &Simulate, config: &Config) -> Result<LaneSet, Failure> {
 /// The workers of the action that works on these lanes, unless they are given.
 fn concurrency(args: &Simulate, config: &Config, lanes: &str) -> usize {
     let working = config.actions.values().find(|action| action.from == lanes).map(|action| action.concurrency);
-    args.concurrency.or(working).map_or(ichido::process::CONCURRENCY, |workers| workers as usize)
+    let given = args.concurrency.map(|workers| workers as usize);
+    given.or(working).unwrap_or(ichido::process::CONCURRENCY)
 }
 
 fn loads(args: &Simulate, set: &LaneSet) -> Result<Vec<Load>, Failure> {

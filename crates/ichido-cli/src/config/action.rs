@@ -35,7 +35,7 @@ pub struct Action {
     /// The queue or lane set it works on.
     pub from: String,
     /// How many messages it works on at once.
-    pub concurrency: u32,
+    pub concurrency: usize,
     /// How a failed message is tried again.
     pub retry: RetryPolicy,
     /// How long one message may take.
@@ -43,7 +43,7 @@ pub struct Action {
     /// The isolation of the business transaction.
     pub isolation: Isolation,
     /// How many messages share a transaction.
-    pub commit_interval: u32,
+    pub commit_interval: usize,
     /// The failures that commit all the same.
     pub commit_on: Vec<CommitOn>,
     /// Its own handler queue, when it has one.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ichido::process::{Paths, Retention};
+use ichido::process::{MOST_READ_AHEAD, Paths, Retention};
 
 use super::action::Action;
 use super::brokers;
@@ -15,7 +15,7 @@ use super::document;
 use super::error::ConfigError;
 use super::lanes::{self, LaneSet};
 use super::log::{self, Log};
-use super::process::{self, Process};
+use super::process::Process;
 use super::queue::Queue;
 use super::section::Section;
 use super::url::Url;
@@ -117,14 +117,15 @@ impl Config {
             self.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
         };
         let highest = self.actions.values().map(slots).max().unwrap_or(1);
-        let enough = (highest + database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
+        let highest = u32::try_from(highest).unwrap_or(MOST_CONNECTIONS);
+        let enough = highest.saturating_add(database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
         self.database.pool.unwrap_or(enough)
     }
 
     /// The messages claimed ahead: as written, or the concurrency, at most 64.
     #[must_use]
-    pub fn read_ahead(&self, concurrency: u32) -> u32 {
-        self.process.read_ahead.unwrap_or(concurrency).min(process::MOST_READ_AHEAD)
+    pub fn read_ahead(&self, concurrency: usize) -> usize {
+        self.process.read_ahead.unwrap_or(concurrency).min(MOST_READ_AHEAD)
     }
 }
 

@@ -80,7 +80,7 @@ impl LaneSet {
     }
 
     /// The slots that no other level may take.
-    pub(super) fn reserved(&self) -> u32 {
+    pub(super) fn reserved(&self) -> usize {
         self.levels.iter().map(|level| level.reserve).sum()
     }
 
@@ -90,7 +90,7 @@ impl LaneSet {
     }
 
     /// The slots of an action that works on these lanes.
-    pub(crate) fn slots(&self, concurrency: u32) -> u32 {
+    pub(crate) fn slots(&self, concurrency: usize) -> usize {
         match self.policy {
             Policy::Dedicated => self.levels.iter().filter_map(|level| level.concurrency).sum(),
             Policy::Strict | Policy::Weighted => concurrency,

@@ -1,6 +1,7 @@
 //! One level of a lane set, and the rule that reads a message's level from its fields.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ const KEYS: [&str; 8] =
 const LEVEL_BY_KEYS: [&str; 3] = ["field", "map", "default"];
 
 const WEIGHTS: RangeInclusive<u32> = 1..=1000;
-const SLOTS: RangeInclusive<u32> = 0..=1024;
+const SLOTS: RangeInclusive<usize> = 0..=1024;
 
 /// A level of a lane set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +30,15 @@ pub struct Level {
     /// Its share under the policy `weighted`.
     pub weight: u32,
     /// The slots kept for it.
-    pub reserve: u32,
+    pub reserve: usize,
     /// Its own slots under the policy `dedicated`, else the most it may have.
-    pub concurrency: Option<u32>,
+    pub concurrency: Option<usize>,
     /// The waiting time that is hoped for.
     pub target: Option<Duration>,
     /// The weights that `auto` may choose from.
     pub weight_range: Option<RangeInclusive<u32>>,
     /// The reserves that `auto` may choose from.
-    pub reserve_range: Option<RangeInclusive<u32>>,
+    pub reserve_range: Option<RangeInclusive<usize>>,
 }
 
 impl Level {
@@ -75,7 +76,10 @@ fn name(field: &Field) -> Result<String, ConfigError> {
 }
 
 /// A range, written `[least, most]`.
-fn range(field: &Field, allowed: RangeInclusive<u32>) -> Result<RangeInclusive<u32>, ConfigError> {
+fn range<N>(field: &Field, allowed: RangeInclusive<N>) -> Result<RangeInclusive<N>, ConfigError>
+where
+    N: TryFrom<i64> + PartialOrd + Display + Copy,
+{
     match field.list(|f| f.whole(allowed.clone()))?[..] {
         [least, most] if least <= most => Ok(least..=most),
         _ => Err(field.invalid("expected two numbers, the smaller first, like [1, 5]")),

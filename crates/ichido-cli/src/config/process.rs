@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use ichido::handlers::{Entry, Limit, Retry};
+use ichido::{
+    handlers::{Entry, Limit, Retry},
+    process::MOST_READ_AHEAD,
+};
 
 use super::error::ConfigError;
 use super::field::Field;
@@ -27,7 +30,6 @@ pub(super) const KEYS: [&str; 12] = [
 ];
 pub(super) const RETRY_KEYS: [&str; 5] = ["count", "time", "interval", "window", "exit"];
 
-pub(super) const MOST_READ_AHEAD: u32 = 64;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How a process behaves, whatever its actions are.
@@ -44,7 +46,7 @@ pub struct Process {
     /// After how many messages the flags are looked at.
     pub check_every: u32,
     /// Messages claimed ahead, when it is written; `Config::read_ahead` knows the default.
-    pub read_ahead: Option<u32>,
+    pub read_ahead: Option<usize>,
     /// Whether sending wakes other processes through the database.
     pub notify: bool,
     /// The retry handler's rule, for faults of the whole process.
