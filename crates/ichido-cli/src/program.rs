@@ -9,7 +9,7 @@ use crate::{
     brokers::Brokers,
     config::{Action, ActionKind, Config, QueueKind},
     failure::Failure,
-    lanes::{lane_set, lane_sets},
+    lanes::lane_sets,
     open::Backend,
     own::Program,
 };
@@ -127,13 +127,13 @@ fn single(config: &Config) -> Option<Single> {
 
 /// The workers of an action: those of its levels if they have slots of their own.
 pub(crate) fn workers(action: &Action, config: &Config) -> usize {
-    config.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+    config.lanes.get(&action.from).map_or(action.concurrency, |lanes| lanes.set.slots(action.concurrency))
 }
 
 /// The queues that an action works on.
 pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str> {
     match config.lanes.get(&action.from) {
-        Some(set) => set.levels.iter().map(|level| level.queue.as_str()).collect(),
+        Some(lanes) => lanes.set.levels.iter().map(|level| &*level.queue).collect(),
         None => vec![&action.from],
     }
 }
@@ -142,7 +142,7 @@ fn pool(name: &str, action: &Action, config: &Config) -> Pool {
     let ahead = config.read_ahead(workers(action, config));
     let pool = Pool::new(name).concurrency(action.concurrency);
     let pool = match config.lanes.get(&action.from) {
-        Some(set) => pool.from_lanes(lane_set(&action.from, set)),
+        Some(lanes) => pool.from_lanes(lanes.set.clone()),
         None => pool.from(action.from.as_str()),
     };
     let pool = pool.read_ahead(ahead).retry(action.retry);

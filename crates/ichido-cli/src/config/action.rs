@@ -74,10 +74,10 @@ impl Action {
     }
 
     fn check_lanes(&self, section: &Section, lanes: &Lanes) -> Result<(), ConfigError> {
-        let Some(set) = lanes.get(&self.from) else {
+        let Some(lanes) = lanes.get(&self.from) else {
             return Ok(());
         };
-        if self.commit_interval > 1 && set.counts_workers() {
+        if self.commit_interval > 1 && lanes.counts_workers() {
             let text = format!(
                 "a worker that takes several messages takes them from all levels; leave it at 1, or leave out `reserve` and \
                  `concurrency` of the levels of `{}`",
@@ -85,7 +85,7 @@ impl Action {
             );
             return Err(section.invalid("commit_interval", text));
         }
-        let (reserved, slots) = (set.reserved(), set.slots(self.concurrency));
+        let (reserved, slots) = (lanes.reserved(), lanes.set.slots(self.concurrency));
         if reserved < slots {
             return Ok(());
         }

@@ -76,14 +76,14 @@ impl Config {
     }
 
     pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
-        let mut queues = root.named("queues", Queue::read)?;
+        let mut queues = root.named("queues", |_, section| Queue::read(section))?;
         brokers::check_distinct(root, &queues)?;
-        let lanes = root.named("lanes", |section| LaneSet::read(section, &queues))?;
-        for level in lanes.values().flat_map(|set| &set.levels) {
-            queues.entry(level.queue.clone()).or_insert_with(Queue::managed);
+        let lanes = root.named("lanes", |name, section| LaneSet::read(name, section, &queues))?;
+        for level in lanes.values().flat_map(|lanes| &lanes.set.levels) {
+            queues.entry(level.queue.to_string()).or_insert_with(Queue::managed);
         }
         lanes::check_names(root, &lanes, &queues)?;
-        let actions = root.named("actions", |section| Action::read(section, &queues, &lanes))?;
+        let actions = root.named("actions", |_, section| Action::read(section, &queues, &lanes))?;
         Ok(Self {
             database: Database::read(root)?,
             process: Process::read(root)?,
@@ -114,7 +114,7 @@ impl Config {
     #[must_use]
     pub fn pool(&self) -> u32 {
         let slots = |action: &Action| {
-            self.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+            self.lanes.get(&action.from).map_or(action.concurrency, |lanes| lanes.set.slots(action.concurrency))
         };
         let highest = self.actions.values().map(slots).max().unwrap_or(1);
         let highest = u32::try_from(highest).unwrap_or(MOST_CONNECTIONS);
