@@ -35,7 +35,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// How a process behaves, whatever its actions are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// How long a claim lives without a sign of life.
+    /// How long a claim lives without a heartbeat.
     pub lease: Duration,
     /// How often an empty queue is looked at.
     pub poll: Duration,

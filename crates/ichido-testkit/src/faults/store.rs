@@ -133,8 +133,8 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
 
-    async fn beat(&self, process: ProcessId) -> Result<bool> {
-        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.beat(process)).await
+    async fn heartbeat(&self, process: ProcessId) -> Result<bool> {
+        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process)).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {

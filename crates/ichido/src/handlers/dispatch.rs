@@ -1,7 +1,7 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
 //!
-//! Scope: process. In: the action (404 if there is none of that name), the sign of life, the readers. Out and on error: readers
+//! Scope: process. In: the action (404 if there is none of that name), the heartbeat, the readers. Out and on error: readers
 //! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
 //! `[dispatch]` ([`crate::process::Paths`]), all empty.
 

@@ -117,7 +117,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// Without a sign of life for this long others take this process for dead.
+    /// Without a heartbeat for this long others take this process for dead.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;

@@ -132,7 +132,7 @@ pub struct ProcessState {
     pub pid: i64,
     /// Seconds since it started.
     pub age_seconds: i64,
-    /// Has it given a sign of life within its lease?
+    /// Has it sent a heartbeat within its lease?
     pub alive: bool,
 }
 
