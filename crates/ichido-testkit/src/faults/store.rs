@@ -6,7 +6,7 @@ use ichido::{
     Delivery, Key, Message, MessageId, NewMessage, Result, Store,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
-    process::{Bell, Retention},
+    process::{Retention, WakeUps},
     stat::Stat,
     store::{
         Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
@@ -252,7 +252,7 @@ impl<S: Store> Stats for FaultyStore<S> {
 impl<S: Store> Wakeups for FaultyStore<S> {
     // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
 
-    fn bell(&self) -> &Bell {
-        self.inner.bell()
+    fn wake_ups(&self) -> &WakeUps {
+        self.inner.wake_ups()
     }
 }

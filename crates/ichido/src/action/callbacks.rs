@@ -160,6 +160,6 @@ pub(crate) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
         }
     });
     committed.await?;
-    cx.ring();
+    cx.wake();
     Ok(())
 }

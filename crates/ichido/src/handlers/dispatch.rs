@@ -197,7 +197,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             })
             .collect();
         let hearing = CancellationToken::new();
-        tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
+        tokio::spawn(cx.store.wake_ups().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
         let relay = Relaying::start(&self.relay(cx), &life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
@@ -319,7 +319,7 @@ async fn tell_stats<S: Store>(store: &S, life: &Life) {
 /// What was claimed and not begun is free: other processes need not wait for their next poll.
 async fn tell_others<S: Store>(store: &S, life: &Life) {
     for queue in life.registration().queues.keys() {
-        store.bell().tell(store, queue).await;
+        store.wake_ups().tell(store, queue).await;
     }
 }
 

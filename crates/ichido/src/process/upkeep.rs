@@ -124,7 +124,7 @@ impl<S: Store> Chores<S> {
             self.return_due(&by).await;
         }
         if around.unsent {
-            by.relays.iter().for_each(|queue| self.store.bell().ring(queue));
+            by.relays.iter().for_each(|queue| self.store.wake_ups().wake(queue));
         }
         if due && around.minute > 0 {
             self.note_stats(around.minute);
@@ -163,7 +163,7 @@ impl<S: Store> Chores<S> {
             Ok(0) => {}
             Ok(returned) => {
                 tracing::debug!(returned, "parked messages returned");
-                self.ring(by);
+                self.wake(by);
             }
             Err(error) => tracing::warn!(%error, "cannot return parked messages"),
         }
@@ -234,8 +234,8 @@ impl<S: Store> Chores<S> {
     }
 
     /// There is something to claim again.
-    fn ring(&self, by: &Registration) {
-        by.queues.keys().for_each(|queue| self.store.bell().ring(queue));
+    fn wake(&self, by: &Registration) {
+        by.queues.keys().for_each(|queue| self.store.wake_ups().wake(queue));
     }
 
     async fn rescue(&self, by: &Registration) {
@@ -246,7 +246,7 @@ impl<S: Store> Chores<S> {
                 if parked > 0 {
                     tracing::error!(target: MONITOR, code = "died", parked, "messages failed for good: their processes died");
                 }
-                self.ring(by);
+                self.wake(by);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "cannot look for dead processes"),

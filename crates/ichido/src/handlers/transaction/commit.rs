@@ -28,7 +28,7 @@ pub(super) async fn complete_and_commit<S: Store>(cx: &mut Context<S>, failure: 
     let (store, files) = (cx.store.clone(), cx.files.take());
     match undisturbed(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
         Ending::Committed => {
-            cx.ring();
+            cx.wake();
             Ok(())
         }
         Ending::RolledBack(error) => Err(error),

@@ -112,7 +112,7 @@ impl<S: Store> Claimer<S> {
         }
         let released = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await;
         if released.is_ok() {
-            store.bell().tell(store, &reading.queue).await;
+            store.wake_ups().tell(store, &reading.queue).await;
         } else {
             let mut claims = self.shared.claims();
             for delivery in unbegun {
