@@ -38,7 +38,7 @@ const READING: &str = "reading dead letters";
 /// So many letters are in memory at a time.
 const PAGE: u32 = 128;
 
-/// So many are given back together.
+/// So many are released together.
 const GROUP: usize = 32;
 
 /// So many groups may be on their way back.
@@ -47,7 +47,7 @@ const GROUPS: usize = 16;
 /// The broker has its letters at hand: if none comes for so long, others have taken them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long those that are given back may take to be there again.
+/// How long those that are released may take to be there again.
 const BACK: Duration = Duration::from_secs(5);
 
 /// A delivery limit that leaves less room is too close.
@@ -66,7 +66,7 @@ pub struct DeadLetters {
     /// So many were there at the beginning and are not read yet.
     left: u32,
     page: VecDeque<Delivery>,
-    /// The tags of what is to be given back, by page.
+    /// The tags of what is to be released, by page.
     out: Vec<Vec<u64>>,
 }
 
@@ -155,12 +155,12 @@ impl DeadLetters {
         Ok(self.delete(letter).await)
     }
 
-    /// Gives back what was neither deleted nor moved, in its order, and returns when it is there again.
+    /// Releases what was neither deleted nor moved, in its order, and returns when it is there again.
     ///
     /// # Errors
     /// If the connection is lost. The broker takes them back then.
     pub async fn close(self) -> Result<()> {
-        self.give_back().await?;
+        self.release_unstarted().await?;
         let unlocked = async {
             let channel = opened(&self.connection).await?;
             let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
@@ -169,14 +169,14 @@ impl DeadLetters {
         answered(READING, unlocked).await
     }
 
-    async fn give_back(&self) -> Result<()> {
+    async fn release_unstarted(&self) -> Result<()> {
         let (mut there, _) = look(&self.connection, &self.queue).await?;
         let mut alone = true;
         for (number, group) in self.out.iter().flat_map(|page| page.chunks(GROUP)).enumerate() {
             there += u32::try_from(group.len()).expect("a group is small");
             let back = BasicNackOptions { requeue: true, multiple: true };
             let told = self.channel.basic_nack(*group.last().expect("no group is empty"), back).await;
-            told.map_err(Error::broker("giving back dead letters"))?;
+            told.map_err(Error::broker("requeueing dead letters"))?;
             // After the first one: then it has also come to everything that was deleted.
             if number % GROUPS == 0 && alone {
                 alone = self.has_again(there).await?;

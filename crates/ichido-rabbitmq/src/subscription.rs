@@ -158,11 +158,11 @@ impl Subscription {
         self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
     }
 
-    /// Receives nothing any more and gives back what nobody has taken. What was taken can still be settled until the source is
+    /// Receives nothing any more and releases what nobody has taken. What was taken can still be settled until the source is
     /// dropped.
     pub async fn close(&self) {
         self.shared.closed.send_replace(true);
-        self.shared.give_back().await;
+        self.shared.release_unstarted().await;
         self.shared.changed.notify_waiters();
     }
 
@@ -249,7 +249,7 @@ impl Shared {
         cancelled.map_err(Error::broker("ending the consumer"))?;
         // What came meanwhile; its end is the answer to the cancel.
         self.take_from(&mut consumer).await;
-        self.give_back().await;
+        self.release_unstarted().await;
         // Until it is dropped.
         std::future::pending().await
     }
@@ -263,8 +263,8 @@ impl Shared {
         Ok((channel, consumer))
     }
 
-    /// Gives back what nobody has taken.
-    async fn give_back(&self) {
+    /// Releases what nobody has taken.
+    async fn release_unstarted(&self) {
         let left: Vec<Delivery> = self.ready().drain(..).collect();
         for delivery in &left {
             release(delivery).await;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A busy queue is claimed from its beginning at least this often: what another process gives back must not wait longer.
+/// A busy queue is claimed from its beginning at least this often: what another process releases must not wait longer.
 const WHOLE_LOOK: Duration = Duration::from_millis(500);
 
 /// A look at the whole queue that took longer than this is dear.

@@ -62,16 +62,16 @@ macro_rules! processes {
             $crate::verbs::processes::mark_running(self, process, suspect).await
         }
 
-        async fn leave(&self, process: ichido::store::ProcessId) -> ichido::Result<()> {
-            $crate::verbs::processes::leave(self, process).await
+        async fn deregister(&self, process: ichido::store::ProcessId) -> ichido::Result<()> {
+            $crate::verbs::processes::deregister(self, process).await
         }
 
         async fn quit(&self, process: ichido::store::ProcessId, request_id: &str) -> ichido::Result<()> {
             $crate::verbs::processes::quit(self, process, request_id).await
         }
 
-        async fn look_around(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Around> {
-            $crate::verbs::processes::look_around(self, by).await
+        async fn poll(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Polled> {
+            $crate::verbs::processes::poll(self, by).await
         }
 
         async fn rescue(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Rescued> {
@@ -131,12 +131,12 @@ macro_rules! outbox {
             $crate::verbs::outbox::unsent(self, queue, most).await
         }
 
-        async fn take_turn(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<bool> {
-            $crate::verbs::outbox::take_turn(self, relay, queue).await
+        async fn take_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<bool> {
+            $crate::verbs::outbox::take_relay_lease(self, relay, queue).await
         }
 
-        async fn leave_turn(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
-            $crate::verbs::outbox::leave_turn(self, relay, queue).await
+        async fn release_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
+            $crate::verbs::outbox::release_relay_lease(self, relay, queue).await
         }
 
         async fn note_unpublished(
@@ -226,8 +226,8 @@ macro_rules! operate {
             $crate::verbs::parked::discard(self, id).await
         }
 
-        async fn give_back(&self, queue: &str, orphan: &ichido::broker::Orphan) -> ichido::Result<bool> {
-            $crate::verbs::doctor::give_back(self, queue, orphan).await
+        async fn release_orphan(&self, queue: &str, orphan: &ichido::broker::Orphan) -> ichido::Result<bool> {
+            $crate::verbs::doctor::release_orphan(self, queue, orphan).await
         }
 
         async fn set_flag(&self, request_id: &str, flag: ichido::process::Flag, on: bool) -> ichido::Result<bool> {

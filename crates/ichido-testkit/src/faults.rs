@@ -47,7 +47,7 @@ pub enum Verb {
     /// Write a heartbeat.
     Heartbeat,
     /// Poll for what there is to do.
-    LookAround,
+    Poll,
     /// Deregister a process.
     Deregister,
     /// Rescue what dead processes had.

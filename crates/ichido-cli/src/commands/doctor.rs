@@ -55,11 +55,11 @@ async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Rep
     let mut freed = false;
     for orphan in store.orphans(queue).await.map_err(failure)? {
         let done = match fix {
-            true if store.give_back(queue, &orphan).await.map_err(failure)? => Some("given back"),
+            true if store.release_orphan(queue, &orphan).await.map_err(failure)? => Some("released"),
             true => Some("left alone"),
             false => None,
         };
-        freed |= done == Some("given back");
+        freed |= done == Some("released");
         report.finding(&of_orphan(queue, &orphan, done))?;
     }
     if freed {
@@ -77,7 +77,7 @@ fn of_orphan(queue: &str, orphan: &Orphan, done: Option<&'static str>) -> Findin
     Finding {
         mutex: "owned",
         verdict: Verdict::Retry,
-        action: Some("give back"),
+        action: Some("release"),
         done,
         ..Finding::of(queue, message, meaning)
     }

@@ -113,7 +113,7 @@ async fn a_process_that_leaves_waits_for_its_claim_and_frees_it_too() {
     let process = scene.process().await;
     let claim = scene.claim_on_its_way(process.id).await;
     let (store, id) = (scene.store.clone(), process.id);
-    let leaving = tokio::spawn(async move { store.leave(id).await });
+    let leaving = tokio::spawn(async move { store.deregister(id).await });
     scene.somebody_waits().await;
     commit(claim).await;
     leaving.await.unwrap().unwrap();
@@ -263,7 +263,7 @@ async fn a_process_that_left_something_behind_claims_nothing_any_more() {
     let claimed = scene.store.claim(leaver.id, "orders", 2).await.unwrap();
     let mut tx = scene.store.begin().await.unwrap();
     scene.store.complete(&mut tx, &claimed[..1]).await.unwrap();
-    scene.store.leave(leaver.id).await.unwrap();
+    scene.store.deregister(leaver.id).await.unwrap();
     assert_eq!(scene.owned_by(leaver.id).await, 1, "only what is being completed right now");
     let late = scene.store.claim(leaver.id, "orders", 1).await;
     assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");

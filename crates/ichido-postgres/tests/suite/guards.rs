@@ -229,6 +229,6 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         assert!(store.retry(&first[0].message.id()).await.unwrap());
         let again = store.claim(process.id, "held", 10).await.unwrap();
         assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
-        store.leave(process.id).await.unwrap();
+        store.deregister(process.id).await.unwrap();
     }
 }

@@ -105,7 +105,7 @@ pub async fn orphans<S: SqlStore>(store: &S, queue: &str) -> Result<Vec<Orphan>>
 ///
 /// # Errors
 /// The database failed.
-pub async fn give_back<S: SqlRows>(store: &S, queue: &str, orphan: &Orphan) -> Result<bool> {
+pub async fn release_orphan<S: SqlRows>(store: &S, queue: &str, orphan: &Orphan) -> Result<bool> {
     let queue = store.queue(queue).await?;
     queue.refuse_key(&orphan.key)?;
     let Ok(owner) = orphan.owner.parse::<ProcessId>() else { return Ok(false) };

@@ -85,11 +85,11 @@ pub async fn guard<S: SqlStore>(store: &S, queue: &str) -> Result<Guard> {
     Ok(Guard { origin: origin(store).await?, payload_limit, rules })
 }
 
-/// The turn to publish: takes over, or else is the first.
+/// The relay lease: takes it over, or else is the first.
 ///
 /// # Errors
 /// The database failed.
-pub async fn take_turn<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) -> Result<bool> {
+pub async fn take_relay_lease<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) -> Result<bool> {
     let queue = store.queue(queue).await?;
     let lasts = wait_ms(queue.rules()?.relay_after);
     let (table, now, end) = (&store.tables().relay, S::Dialect::CLOCK, S::Dialect::after('+', "?3"));
@@ -102,11 +102,11 @@ pub async fn take_turn<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) ->
     Ok(store.write(Query::new(first).bind(&*queue.queue).bind(relay).bind(lasts)).await? == 1)
 }
 
-/// Leaves the turn to others, if this relay has it.
+/// Releases the relay lease, if this relay has it.
 ///
 /// # Errors
 /// The database failed.
-pub async fn leave_turn<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) -> Result<()> {
+pub async fn release_relay_lease<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) -> Result<()> {
     let leave = Query::new(format!("delete from {} where queue = ?1 and owner = ?2", store.tables().relay));
     store.write(leave.bind(queue).bind(relay)).await?;
     Ok(())

@@ -1,9 +1,9 @@
-//! Processes: how they become known, look around, take leave, and how what dead ones had is rescued.
+//! Processes: how they become known, poll, deregister, and how what dead ones had is rescued.
 
 use ichido::{
     Error, MessageId, Result,
     message::OnBusy,
-    store::{Around, ProcessId, Registration, Rescued, refuse_request_id},
+    store::{Polled, ProcessId, Registration, Rescued, refuse_request_id},
 };
 
 use crate::{
@@ -60,7 +60,7 @@ pub async fn mark_running<S: SqlStore>(store: &S, process: ProcessId, suspect: O
 ///
 /// # Errors
 /// The database failed.
-pub async fn leave<S: SqlRows>(store: &S, process: ProcessId) -> Result<()> {
+pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()> {
     let mut own = store.begin_own().await?;
     store.stop_claims(&mut own, process).await?;
     for queue in served(store, &mut own, process).await? {
@@ -93,7 +93,7 @@ pub async fn quit<S: SqlStore>(store: &S, process: ProcessId, request_id: &str) 
 ///
 /// # Errors
 /// The database failed.
-pub async fn look_around<S: SqlStore>(store: &S, by: &Registration) -> Result<Around> {
+pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
     let (tables, now) = (store.tables(), S::Dialect::NOW);
     let look = format!(
         "select exists (select 1 from {} where state = 'waiting' and due_at <= {now} and queue in ?4), \
@@ -111,9 +111,9 @@ pub async fn look_around<S: SqlStore>(store: &S, by: &Registration) -> Result<Ar
     let requests = Bind::Exacts(by.request_ids.iter().map(ToString::to_string).collect());
     let look = Query::new(look).bind(by.id).bind(relays).bind(requests).bind(queues::names(by));
     let rows = store.look(look).await?;
-    let Some(row) = rows.first() else { return Ok(Around::default()) };
+    let Some(row) = rows.first() else { return Ok(Polled::default()) };
     let flags = flags::read_flags(&rows, 2)?;
-    Ok(Around { due: row.get(0)?, dead: row.get(1)?, unsent: row.get(6)?, minute: row.get(5)?, flags })
+    Ok(Polled { due: row.get(0)?, dead: row.get(1)?, unsent: row.get(6)?, minute: row.get(5)?, flags })
 }
 
 /// Frees what dead processes had claimed in the queues that this process serves, as suspects.

@@ -112,7 +112,7 @@ pub async fn a_lock_on_one_row_is_on_no_other<F: Fixture>() {
     assert!(owner.store.park(&owner.take("paid", &others[1]).await, &failure).await.unwrap());
     assert_eq!(owner.store.return_due(&owner.registration).await.unwrap(), 1);
     owner.take("paid", &others[2]).await;
-    owner.store.leave(owner.registration.id).await.unwrap();
+    owner.store.deregister(owner.registration.id).await.unwrap();
     assert_eq!(scene.find(&others[2]).await, FREE);
     store.commit(tx).await.unwrap();
     assert_eq!(rows(&scene.fixture).await, (2, 2));

@@ -1,4 +1,4 @@
-//! What a reader must do, whoever wrote it: it keeps watching, hands out nothing twice, and gives back what was not done. Run for
+//! What a reader must do, whoever wrote it: it keeps watching, hands out nothing twice, and releases what was not done. Run for
 //! the reader of every store's queue, and for readers of the user's own through [`reading!`](crate::reading).
 
 use std::{

@@ -9,7 +9,7 @@ use ichido::{
     process::{Retention, WakeUps},
     stat::Stat,
     store::{
-        Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
+        Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
         Rescued, Stats, Transactions, Wakeups,
     },
 };
@@ -141,8 +141,8 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.faults.apply(Verb::Mark, None, self.inner.mark_running(process, suspect)).await
     }
 
-    async fn leave(&self, process: ProcessId) -> Result<()> {
-        self.faults.apply(Verb::Deregister, None, self.inner.leave(process)).await
+    async fn deregister(&self, process: ProcessId) -> Result<()> {
+        self.faults.apply(Verb::Deregister, None, self.inner.deregister(process)).await
     }
 
     async fn quit(&self, process: ProcessId, request_id: &str) -> Result<()> {
@@ -150,9 +150,9 @@ impl<S: Store> Processes for FaultyStore<S> {
     }
 
     /// There may always be something to return or to rescue: `Faults` counts who looks.
-    async fn look_around(&self, by: &Registration) -> Result<Around> {
-        let around = self.faults.apply(Verb::LookAround, None, self.inner.look_around(by)).await?;
-        Ok(Around { due: true, dead: true, ..around })
+    async fn poll(&self, by: &Registration) -> Result<Polled> {
+        let polled = self.faults.apply(Verb::Poll, None, self.inner.poll(by)).await?;
+        Ok(Polled { due: true, dead: true, ..polled })
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {
@@ -192,12 +192,12 @@ impl<S: Store> Outbox for FaultyStore<S> {
         self.inner.unsent(queue, most).await
     }
 
-    async fn take_turn(&self, relay: ProcessId, queue: &str) -> Result<bool> {
-        self.inner.take_turn(relay, queue).await
+    async fn take_relay_lease(&self, relay: ProcessId, queue: &str) -> Result<bool> {
+        self.inner.take_relay_lease(relay, queue).await
     }
 
-    async fn leave_turn(&self, relay: ProcessId, queue: &str) -> Result<()> {
-        self.inner.leave_turn(relay, queue).await
+    async fn release_relay_lease(&self, relay: ProcessId, queue: &str) -> Result<()> {
+        self.inner.release_relay_lease(relay, queue).await
     }
 
     async fn note_published(&self, queue: &str, published: &[&Unsent]) -> Result<()> {

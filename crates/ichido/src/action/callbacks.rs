@@ -5,7 +5,7 @@ use tracing::Instrument;
 
 use crate::{
     Context, Error, Outcome, Result, Store,
-    action::{batch::OnlyOne, slot::undisturbed},
+    action::{batch::OnlyOne, slot::run_to_completion},
     observe::span::message_span,
     process::record::caught,
     store::{self, Failure},
@@ -153,7 +153,7 @@ async fn apart<S: Store>(cx: &mut Context<S>, callback: Callback<'_>) -> Result<
 pub(crate) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
     let Some(mut tx) = cx.slot.take().await else { return Ok(()) };
     let store = cx.store.clone();
-    let committed = undisturbed(async move {
+    let committed = run_to_completion(async move {
         match store::complete(&store, &mut tx, &[]).await {
             Ok(()) => store::commit(&store, tx).await,
             Err(error) => store::rollback(&store, tx).await.and(Err(error)),

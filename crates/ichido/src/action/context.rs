@@ -21,7 +21,7 @@ use crate::{
         batch::Batch,
         files::{FileSet, Stage},
         patience::Waited,
-        slot::{Slot, undisturbed},
+        slot::{Slot, run_to_completion},
     },
     broker::Found,
     handlers::Rest,
@@ -41,7 +41,7 @@ pub struct Context<S: Store> {
     pub(crate) identity: Identity,
     pub(crate) journal: Arc<Journal>,
     pub(crate) life: Option<Arc<Life>>,
-    /// Ids of this process that could not take leave because the database was gone.
+    /// Ids of this process that could not deregister because the database was gone.
     pub(crate) former: Vec<ProcessId>,
     pub(crate) work: Option<Arc<Work<S>>>,
     /// What comes after `dispatch` for actions that have a queue of their own.
@@ -396,7 +396,7 @@ impl<S: Store> Context<S> {
         }
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
-            if let Err(error) = undisturbed(async move { store::rollback(&store, tx).await }).await {
+            if let Err(error) = run_to_completion(async move { store::rollback(&store, tx).await }).await {
                 tracing::debug!(%error, "rollback failed");
             }
         }

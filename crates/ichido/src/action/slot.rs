@@ -34,7 +34,7 @@ impl<S: Store> Slot<S> {
     /// Begins one with the lock of this message in it.
     pub(crate) async fn open_locked(&mut self, store: &S, terms: Terms, delivery: Delivery) -> Result<Found> {
         let store = store.clone();
-        let (tx, found) = undisturbed(async move { store::begin_locked(&store, terms, &delivery).await }).await?;
+        let (tx, found) = run_to_completion(async move { store::begin_locked(&store, terms, &delivery).await }).await?;
         *self = Slot::Open(tx);
         Ok(found)
     }
@@ -55,7 +55,7 @@ impl<S: Store> Slot<S> {
 }
 
 /// Runs a future in a task of its own and waits for it: if the waiter is dropped, the work still comes to its end.
-pub(crate) async fn undisturbed<T: Send + 'static>(
+pub(crate) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     joined(tokio::spawn(work.in_current_span()).await)

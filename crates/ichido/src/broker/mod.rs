@@ -65,7 +65,7 @@ pub trait Source: Send + Sync + 'static {
     /// If it could not be put where it belongs. It is not settled then.
     fn settle(&self, tag: u64, settlement: Settlement) -> impl Future<Output = Result<(), Unpublished>> + Send;
 
-    /// Receives nothing any more and gives back what nobody has taken; what was taken can still be settled.
+    /// Receives nothing any more and releases what nobody has taken; what was taken can still be settled.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 

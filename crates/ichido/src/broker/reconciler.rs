@@ -72,8 +72,8 @@ impl Reconciler {
             self.missing = 0;
             return Ok(0);
         }
-        // Whoever has the turn looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
-        if !store::take_turn(store, relay, queue).await? {
+        // Whoever has the relay lease looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
+        if !store::take_relay_lease(store, relay, queue).await? {
             return Ok(0);
         }
         let depths = match broker.depths().await {

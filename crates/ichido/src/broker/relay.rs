@@ -1,6 +1,6 @@
 //! Publishes what was sent to brokers' queues, after the transactions that sent it have committed: takes it from the outbox,
 //! hands it to the broker, and writes down what has arrived. Every process has a relay for the brokers it knows, and
-//! `ichido relay` is one alone. For each queue one relay has the turn at a time, which keeps the order of sends.
+//! `ichido relay` is one alone. For each queue one relay has the lease at a time, which keeps the order of sends.
 
 use crate::store;
 use std::{
@@ -14,7 +14,7 @@ use tracing::Instrument;
 
 use crate::{
     Result, Store,
-    action::slot::undisturbed,
+    action::slot::run_to_completion,
     broker::{Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
     process::{Clock, SystemClock, life::Life},
     store::{ProcessId, Registration},
@@ -72,8 +72,8 @@ impl<S: Store> Relay<S> {
     /// A task per queue.
     fn publish_all(&self, stop: &CancellationToken) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        for turn in self.turns() {
-            tasks.spawn(turn.run(stop.clone()).in_current_span());
+        for relay in self.queues() {
+            tasks.spawn(relay.run(stop.clone()).in_current_span());
         }
         tasks
     }
@@ -101,29 +101,29 @@ impl<S: Store> Relay<S> {
     /// What kept the database from telling.
     pub async fn flush(&self) -> Result<Flushed> {
         let mut flushed = Flushed::default();
-        for mut turn in self.turns() {
+        for mut relay in self.queues() {
             let ended = loop {
-                match turn.round().await {
+                match relay.round().await {
                     Ok(Round::Some(published)) => flushed.published += published,
                     other => break other,
                 }
             };
-            let left = store::leave_turn(&turn.store, turn.relay, &turn.queue).await;
+            let left = store::release_relay_lease(&relay.store, relay.relay, &relay.queue).await;
             match ended? {
                 Round::NotOurs => flushed.left = Some("another relay publishes for this queue now".into()),
                 Round::Trouble(why) => flushed.left = Some(why),
-                Round::Nothing | Round::Some(_) => flushed.left = turn.put_off.take().or(flushed.left),
+                Round::Nothing | Round::Some(_) => flushed.left = relay.put_off.take().or(flushed.left),
             }
             left?;
         }
         Ok(flushed)
     }
 
-    fn turns(&self) -> Vec<RelayTurn<S>> {
-        let turn = |(queue, broker): (&Arc<str>, &Arc<dyn DynBroker>)| {
+    fn queues(&self) -> Vec<QueueRelay<S>> {
+        let relay = |(queue, broker): (&Arc<str>, &Arc<dyn DynBroker>)| {
             let wake = Arc::new(Notify::new());
             self.store.wake_ups().join(queue, &wake);
-            RelayTurn {
+            QueueRelay {
                 store: self.store.clone(),
                 queue: queue.clone(),
                 broker: broker.clone(),
@@ -137,7 +137,7 @@ impl<S: Store> Relay<S> {
                 reconciler: Reconciler::new(self.clock.now()),
             }
         };
-        self.brokers.iter().map(turn).collect()
+        self.brokers.iter().map(relay).collect()
     }
 }
 
@@ -174,7 +174,7 @@ pub struct Flushed {
 }
 
 /// One queue's relay.
-struct RelayTurn<S: Store> {
+struct QueueRelay<S: Store> {
     store: S,
     queue: Arc<str>,
     broker: Arc<dyn DynBroker>,
@@ -182,7 +182,7 @@ struct RelayTurn<S: Store> {
     poll: Duration,
     relay: ProcessId,
     wake: Arc<Notify>,
-    /// We had the turn in the last round.
+    /// We had the lease in the last round.
     ours: bool,
     /// So many rounds in a row nothing could be published.
     troubled: u32,
@@ -199,7 +199,7 @@ enum Round {
     Trouble(String),
 }
 
-impl<S: Store> RelayTurn<S> {
+impl<S: Store> QueueRelay<S> {
     async fn run(mut self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let round = self.round().await;
@@ -230,9 +230,9 @@ impl<S: Store> RelayTurn<S> {
             }
         }
         if self.ours
-            && let Err(error) = store::leave_turn(&self.store, self.relay, &self.queue).await
+            && let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await
         {
-            tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+            tracing::debug!(%error, queue = %self.queue, "relay lease not released; it will expire");
         }
     }
 
@@ -248,19 +248,19 @@ impl<S: Store> RelayTurn<S> {
         }
     }
 
-    /// Takes what is due and publishes it, if it is our turn.
+    /// Takes what is due and publishes it, if we have the lease.
     async fn round(&mut self) -> Result<Round> {
         let mut unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
         if unsent.is_empty() {
             return Ok(Round::Nothing);
         }
         let before = std::mem::replace(&mut self.ours, false);
-        self.ours = store::take_turn(&self.store, self.relay, &self.queue).await?;
+        self.ours = store::take_relay_lease(&self.store, self.relay, &self.queue).await?;
         if !self.ours {
             return Ok(Round::NotOurs);
         }
         if !before {
-            // Whoever had the turn may have published meanwhile what we saw.
+            // Whoever had the lease may have published meanwhile what we saw.
             unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
         }
         self.publish(unsent).await
@@ -304,7 +304,7 @@ impl<S: Store> RelayTurn<S> {
         store::note_unpublished(&self.store, queue, unsent, &why.to_string(), wait).await
     }
 
-    /// Publishes, which can take long, and meanwhile keeps the turn.
+    /// Publishes, which can take long, and meanwhile renews the lease.
     async fn keeping_the_turn(&mut self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
         let (store, relay, queue) = (self.store.clone(), self.relay, self.queue.clone());
         let (clock, broker) = (self.clock.clone(), self.broker.clone());
@@ -313,8 +313,10 @@ impl<S: Store> RelayTurn<S> {
                 clock.sleep(Duration::from_secs(1)).await;
                 let (store, mine) = (store.clone(), queue.clone());
                 // The publishing may come to its end first; the statement does so all the same.
-                if let Err(error) = undisturbed(async move { store::take_turn(&store, relay, &mine).await }).await {
-                    tracing::debug!(%error, %queue, "the turn to publish is not kept");
+                if let Err(error) =
+                    run_to_completion(async move { store::take_relay_lease(&store, relay, &mine).await }).await
+                {
+                    tracing::debug!(%error, %queue, "relay lease not renewed");
                 }
             }
         };
@@ -331,8 +333,8 @@ impl<S: Store> RelayTurn<S> {
         }
         self.troubled = self.troubled.saturating_add(1);
         self.ours = false;
-        if let Err(error) = store::leave_turn(&self.store, self.relay, &self.queue).await {
-            tracing::debug!(%error, queue = %self.queue, "the turn to publish is not left yet; it ends by itself");
+        if let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await {
+            tracing::debug!(%error, queue = %self.queue, "relay lease not released; it will expire");
         }
     }
 

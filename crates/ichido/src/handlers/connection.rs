@@ -1,7 +1,7 @@
 //! `connection`: gives the rest a right to the pool. The connection itself is taken when a transaction is first used, so
-//! that a worker that waits holds none; on the way out whatever is still open is rolled back and given back.
+//! that a worker that waits holds none; on the way out whatever is still open is rolled back and released.
 //!
-//! Scope: both, one for each `transaction`. In: the right. Out and on error: what is still open is rolled back and given back. It
+//! Scope: both, one for each `transaction`. In: the right. Out and on error: what is still open is rolled back and released. It
 //! needs nothing before it, and `transaction` needs it in the same scope. No options.
 
 use crate::{
@@ -23,6 +23,6 @@ impl<S: Store> Handler<S> for Connection {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("connection", "a right to the pool; taken at first use", "given back", "given back")
+        About::new("connection", "a right to the pool; taken at first use", "released", "released")
     }
 }

@@ -1,5 +1,5 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
-//! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
+//! once for each, in a pool of its own. On the way out it closes the readers and deregisters, keeping the first error.
 //!
 //! Scope: process. In: the action (404 if there is none of that name), the heartbeat, the readers. Out and on error: readers
 //! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
@@ -14,7 +14,7 @@ use tracing::Instrument;
 use super::DISPATCH;
 use crate::{
     Context, Error, Handler, Next, Outcome, Pool, Relay, Result, Store,
-    action::{callbacks::commit_open, slot::undisturbed},
+    action::{callbacks::commit_open, slot::run_to_completion},
     broker::{Brokers, Guard, relay::Relaying},
     handlers::{About, Scope},
     observe::journal::named,
@@ -97,7 +97,7 @@ impl<S: Store> Dispatch<S> {
     /// What this process had before the database went away is free again before it begins anew.
     async fn free_former(&self, cx: &mut Context<S>) -> Result<()> {
         while let Some(id) = cx.former.last() {
-            store::leave(&cx.store, *id).await?;
+            store::deregister(&cx.store, *id).await?;
             cx.former.pop();
         }
         Ok(())
@@ -204,7 +204,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let closed = close_all(&works).await;
         relay.stop().await;
         upkeep.stop().await;
-        let left = leave(cx.store.clone(), &life, self.settings.lease).await;
+        let left = deregister(cx.store.clone(), &life, self.settings.lease).await;
         if left.is_err() {
             cx.former.push(life.id());
         } else {
@@ -289,10 +289,10 @@ fn run_one<S: Store>(
 }
 
 /// Takes leave, but does not wait for ever for a server that says nothing.
-async fn leave<S: Store>(store: S, life: &Life, patience: Duration) -> Result<()> {
+async fn deregister<S: Store>(store: S, life: &Life, timeout: Duration) -> Result<()> {
     let id = life.id();
-    let leaving = undisturbed(async move { store::leave(&store, id).await });
-    tokio::time::timeout(patience, leaving).await.unwrap_or_else(|_| Err("the database does not answer".into()))
+    let leaving = run_to_completion(async move { store::deregister(&store, id).await });
+    tokio::time::timeout(timeout, leaving).await.unwrap_or_else(|_| Err("the database does not answer".into()))
 }
 
 /// Only a warning of `check` depends on it.
@@ -308,7 +308,7 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
 /// The last counts: nothing is lost but what a process has counted that was killed.
 async fn tell_stats<S: Store>(store: &S, life: &Life) {
     let told = async {
-        let minute = store::look_around(store, &life.registration()).await?.minute;
+        let minute = store::poll(store, &life.registration()).await?.minute;
         life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
     };
     if let Err(error) = told.await {

@@ -1,7 +1,7 @@
 //! `process stop`: before a message, looks whether the process is asked to stop, by a signal or by `ichido stop`, and idles
 //! while its request id is paused.
 //!
-//! Scope: worker. It comes after `loop` and before `read`: nothing is in hand that would have to be given back. On the way out and on an
+//! Scope: worker. It comes after `loop` and before `read`: nothing is in hand that would have to be released. On the way out and on an
 //! error it does nothing. `check_every` (1): it looks before every so many messages of a worker. The flags themselves are
 //! read from the database once per `check`, by the thread that sends the heartbeat.
 

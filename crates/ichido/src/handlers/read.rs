@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use crate::{
     Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
-    action::slot::undisturbed,
+    action::slot::run_to_completion,
     handlers::{About, Scope},
     message::Mark,
     observe::span::message_span,
@@ -43,7 +43,7 @@ impl<S: Store> Handler<S> for Read {
             .only(Scope::Worker)
             .once()
             .after(Scope::Worker, "loop", "a worker would read one message and never another")
-            .after_any(Scope::Worker, "process stop", "a message would be taken only to be given back")
+            .after_any(Scope::Worker, "process stop", "a message would be taken only to be released")
     }
 }
 
@@ -85,7 +85,7 @@ fn count_time<S: Store>(cx: &Context<S>, time: Duration) {
     }
 }
 
-/// Gives back what is in the context, each delivery with its mark; keeps the first error.
+/// Releases what is in the context, each delivery with its mark; keeps the first error.
 async fn settle<S: Store>(cx: &mut Context<S>, reader: &dyn DynReader) -> Result<()> {
     if cx.batch.all().is_empty() {
         return Ok(());
@@ -171,5 +171,5 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
 async fn mark<S: Store>(cx: &mut Context<S>, begins: bool) -> Result<()> {
     let delivery = cx.delivery()?;
     let (store, id, Some(owner)) = (cx.store.clone(), delivery.message.id(), delivery.owner()) else { return Ok(()) };
-    undisturbed(async move { store::mark_running(&store, owner, begins.then_some(&id)).await }).await
+    run_to_completion(async move { store::mark_running(&store, owner, begins.then_some(&id)).await }).await
 }

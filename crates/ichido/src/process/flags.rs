@@ -1,6 +1,6 @@
 //! The flags that operators set per request id: `ichido stop` and `pause`. Stores keep them, `upkeep` reads them once per
 //! check interval, and each pool follows those of its request id: its workers through `process stop`, its reader by
-//! claiming nothing and giving back what is not begun.
+//! claiming nothing and releasing what is not begun.
 
 use std::sync::Arc;
 

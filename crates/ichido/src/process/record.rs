@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     BoxFuture, Context, Delivery, Error, Masks, Outcome, Result, RetryPolicy, Store,
-    action::slot::undisturbed,
+    action::slot::run_to_completion,
     message::Mark,
     observe::journal::Journal,
     process::panics::{self, Catching},
@@ -107,7 +107,7 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
 
 async fn write<S: Store>(store: &S, delivery: &Delivery, failure: Failure) -> Result<bool> {
     let (store, copy) = (store.clone(), delivery.copy());
-    undisturbed(async move { store::park(&store, &copy, &failure).await }).await
+    run_to_completion(async move { store::park(&store, &copy, &failure).await }).await
 }
 
 /// The failure that is committed with what the action has written; none if this one is not. It is for good: what runs again

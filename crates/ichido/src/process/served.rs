@@ -33,7 +33,7 @@ pub(crate) async fn served<'a, S: Store>(
     for (_, following) in &served {
         refuse_request_id(&following.request_id).map_err(|error| Error::Setup(error.to_string()))?;
     }
-    let mut flags = store::look_around(&cx.store, &registration(cx, &served, Duration::ZERO)?).await?.flags;
+    let mut flags = store::poll(&cx.store, &registration(cx, &served, Duration::ZERO)?).await?.flags;
     served.retain(|(_, following)| {
         let flags = flags.remove(&*following.request_id).unwrap_or_default();
         if flags.stopped {

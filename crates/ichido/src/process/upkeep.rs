@@ -10,7 +10,7 @@ use crate::{
     Error, Result, Store,
     observe::{MONITOR, progress::Progress},
     process::{Clock, life::Life, pool::Settings},
-    store::{self, Around, ProcessId, Registration},
+    store::{self, Polled, ProcessId, Registration},
 };
 
 /// The running chores; they end when this is stopped or dropped.
@@ -108,26 +108,26 @@ impl<S: Store> Chores<S> {
             self.heartbeat().await;
         }
         let by = self.life.registration();
-        let around = match store::look_around(&self.store, &by).await {
-            Ok(around) => {
-                self.life.see(&around.flags);
-                around
+        let polled = match store::poll(&self.store, &by).await {
+            Ok(polled) => {
+                self.life.see(&polled.flags);
+                polled
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot look around");
+                tracing::warn!(%error, "cannot poll for due work");
                 // Others may have been cut off as well: they have time to come back before anybody buries them.
                 self.steady_since = self.clock.now();
-                Around::default()
+                Polled::default()
             }
         };
-        if around.due {
+        if polled.due {
             self.return_due(&by).await;
         }
-        if around.unsent {
+        if polled.unsent {
             by.relays.iter().for_each(|queue| self.store.wake_ups().wake(queue));
         }
-        if due && around.minute > 0 {
-            self.note_stats(around.minute);
+        if due && polled.minute > 0 {
+            self.note_stats(polled.minute);
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
@@ -138,7 +138,7 @@ impl<S: Store> Chores<S> {
                 tracing::warn!(%error, "cannot forget what is old");
             }
         }
-        if around.dead && self.is_steady() {
+        if polled.dead && self.is_steady() {
             self.rescue(&by).await;
         }
         let now = self.clock.now();
@@ -217,7 +217,7 @@ impl<S: Store> Chores<S> {
         let old = self.life.registration();
         let new = Registration { id: ProcessId::random(), ..old.clone() };
         let reborn = async {
-            store::leave(&self.store, old.id).await?;
+            store::deregister(&self.store, old.id).await?;
             store::register(&self.store, &new).await
         };
         match reborn.await {

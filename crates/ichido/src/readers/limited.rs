@@ -1,5 +1,5 @@
 //! A reader that ends after so many messages, for `ichido run --max-messages`. It stands before the pool's own reader; what
-//! that one has claimed beyond is released when the process takes leave.
+//! that one has claimed beyond is released when the process deregisters.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

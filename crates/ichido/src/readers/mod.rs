@@ -42,7 +42,7 @@ pub trait Reader: Send + Sync + 'static {
     /// Takes a delivery back with its mark: acknowledges what is done, releases what has no mark.
     fn settle(&self, delivery: Delivery) -> impl Future<Output = Result<()>> + Send;
 
-    /// Nothing is read afterwards. Gives back what is claimed and not begun, unless somebody else does it right after.
+    /// Nothing is read afterwards. Releases what is claimed and not begun, unless somebody else does it right after.
     fn close(&self) -> impl Future<Output = Result<()>> + Send;
 }
 

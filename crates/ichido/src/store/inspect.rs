@@ -70,7 +70,7 @@ pub trait Operate: Inspect {
     fn discard(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
 
     /// Frees a row that is owned by nobody who is known; false if that is not so (any more).
-    fn give_back(&self, queue: &str, orphan: &Orphan) -> impl Future<Output = Result<bool>> + Send;
+    fn release_orphan(&self, queue: &str, orphan: &Orphan) -> impl Future<Output = Result<bool>> + Send;
 
     /// Sets a flag of a request id or takes it away; false if it was so already. Nobody need serve the id.
     fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> impl Future<Output = Result<bool>> + Send;

@@ -26,7 +26,7 @@ pub use self::{
     migration::{MigrateOptions, Migration, Version},
     mutexes::Mutexes,
     outbox::Outbox,
-    processes::{Around, Processes, Rescued},
+    processes::{Polled, Processes, Rescued},
     queues::{MOST_KEYS, Queues},
     registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
     stats::Stats,

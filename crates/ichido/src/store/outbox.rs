@@ -1,4 +1,4 @@
-//! The outbox: what was committed and is still to be published, what should be with the broker, and whose turn it is to publish. The
+//! The outbox: what was committed and is still to be published, what should be with the broker, and which relay may publish it. The
 //! relay and the reconciler call it.
 
 use std::sync::Arc;
@@ -34,12 +34,12 @@ pub trait Outbox: Database {
     /// Up to `most` messages of the queue that are due and not known to be published, in the order in which they were sent.
     fn unsent(&self, queue: &str, most: usize) -> impl Future<Output = Result<Vec<Unsent>>> + Send;
 
-    /// The turn to publish what was sent to a queue, for the queue's `relay_after` from now on: one relay at a time has it, so that
+    /// The lease to publish what was sent to a queue, for the queue's `relay_after` from now on: one relay at a time has it, so that
     /// the order of sends is kept. False if another one has it.
-    fn take_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<bool>> + Send;
+    fn take_relay_lease(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Leaves the turn to others, if this relay has it.
-    fn leave_turn(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
+    /// Releases the relay lease, if this relay has it.
+    fn release_relay_lease(&self, relay: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// These are with the broker now.
     fn note_published(&self, queue: &str, published: &[&Unsent]) -> impl Future<Output = Result<()>> + Send;

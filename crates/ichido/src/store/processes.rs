@@ -1,4 +1,4 @@
-//! Processes: how one becomes known, shows that it is alive, looks around, and how what a dead one had is rescued. `life` and `upkeep`
+//! Processes: how one becomes known, shows that it is alive, polls, and how what a dead one had is rescued. `life` and `upkeep`
 //! call it.
 
 use std::collections::BTreeMap;
@@ -29,14 +29,14 @@ pub trait Processes: Database {
     fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> impl Future<Output = Result<()>> + Send;
 
     /// Frees what the process has claimed and forgets the process; nothing is counted.
-    fn leave(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
+    fn deregister(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
 
     /// From now on the process does not serve this request id any more.
     fn quit(&self, process: ProcessId, request_id: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// Is there anything to return or to rescue, and what do operators ask of its request ids? One look for all, for a
     /// process that has nothing else to do.
-    fn look_around(&self, by: &Registration) -> impl Future<Output = Result<Around>> + Send;
+    fn poll(&self, by: &Registration) -> impl Future<Output = Result<Polled>> + Send;
 
     /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
@@ -44,7 +44,7 @@ pub trait Processes: Database {
 
 /// What a process sees around it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct Polled {
     /// There may be parked messages whose time has come.
     pub due: bool,
     /// There may be dead processes.

@@ -12,7 +12,7 @@ use crate::{
     process::Retention,
     stat::Stat,
     store::{
-        Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
+        Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
         Rescued, Stats, Transactions, Wakeups,
     },
 };
@@ -46,9 +46,9 @@ verbs! {
     Processes: register(process: &Registration) -> ();
     Processes: heartbeat(process: ProcessId) -> bool;
     Processes: mark_running(process: ProcessId, suspect: Option<&MessageId>) -> ();
-    Processes: leave(process: ProcessId) -> ();
+    Processes: deregister(process: ProcessId) -> ();
     Processes: quit(process: ProcessId, request_id: &str) -> ();
-    Processes: look_around(by: &Registration) -> Around;
+    Processes: poll(by: &Registration) -> Polled;
     Processes: rescue(by: &Registration) -> Rescued;
     Mutexes: guard(queue: &str) -> Guard;
     Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
@@ -56,8 +56,8 @@ verbs! {
     Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
     Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
     Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
-    Outbox: take_turn(relay: ProcessId, queue: &str) -> bool;
-    Outbox: leave_turn(relay: ProcessId, queue: &str) -> ();
+    Outbox: take_relay_lease(relay: ProcessId, queue: &str) -> bool;
+    Outbox: release_relay_lease(relay: ProcessId, queue: &str) -> ();
     Outbox: note_published(queue: &str, published: &[&Unsent]) -> ();
     Outbox: note_unpublished(queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> ();
     Outbox: keep(message: &Message) -> bool;

@@ -1,4 +1,4 @@
-//! What the reader keeps in hand, and gives back: batches, drains, pauses, stops, deaths, and who is whose.
+//! What the reader keeps in hand, and releases: batches, drains, pauses, stops, deaths, and who is whose.
 
 use ichido::{
     Key, Operate,

@@ -65,7 +65,7 @@ pub async fn cuts_at_every_step_to_the_broker_lose_and_double_nothing<F: Fixture
 
 pub async fn sends_of_a_transaction_keep_their_order<F: Fixture, B: BrokerFixture>() {
     let mut stage = Stage::<F, B>::new(ways::<F>()[0]).await;
-    // Whoever has the turn to publish keeps it, however slow it is.
+    // Whoever has the relay lease keeps it, however slow it is.
     stage.rules.relay_after = Duration::from_mins(1);
     let (one, two) = (stage.store(), stage.store());
     let stop = ichido::CancellationToken::new();

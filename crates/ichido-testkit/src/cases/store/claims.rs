@@ -1,4 +1,4 @@
-//! Claims: bounded, in order, exclusive, given back.
+//! Claims: bounded, in order, exclusive, released.
 
 use ichido::{
     Error,
@@ -122,7 +122,7 @@ pub async fn a_process_that_is_not_alive_claims_nothing<F: Fixture>() {
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     let process = Player::join(&fixture).await;
     assert!(process.store.heartbeat(process.registration.id).await.unwrap());
-    process.store.leave(process.registration.id).await.unwrap();
+    process.store.deregister(process.registration.id).await.unwrap();
     assert!(!process.store.heartbeat(process.registration.id).await.unwrap());
     let claimed = process.store.claim(process.registration.id, "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");

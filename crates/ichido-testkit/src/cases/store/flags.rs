@@ -21,7 +21,7 @@ fn serving(request_ids: &[&str], alone: &[&str]) -> Registration {
 }
 
 async fn flags<F: Fixture>(fixture: &F, request_ids: &[&str]) -> Vec<(String, Flags)> {
-    let seen = fixture.store().look_around(&serving(request_ids, &[])).await.unwrap();
+    let seen = fixture.store().poll(&serving(request_ids, &[])).await.unwrap();
     seen.flags.into_iter().collect()
 }
 
@@ -79,8 +79,8 @@ pub async fn who_serves_a_request_id_is_counted_while_it_lives<F: Fixture>() {
     assert_eq!(served(&fixture).await, [("R1".into(), 2), ("R2".into(), 1)], "it goes on with the other one");
     fixture.die(three, third.id).await;
     assert_eq!(served(&fixture).await, [("R1".into(), 2)], "the dead serve nobody");
-    one.leave(first.id).await.unwrap();
-    two.leave(second.id).await.unwrap();
+    one.deregister(first.id).await.unwrap();
+    two.deregister(second.id).await.unwrap();
     assert_eq!(served(&fixture).await, []);
     let rescuer = Player::join(&fixture).await;
     rescuer.store.rescue(&rescuer.registration).await.unwrap();
@@ -108,7 +108,7 @@ pub async fn of_two_that_must_serve_alone_the_second_is_refused<F: Fixture>() {
     let (other, exempt) = (serving(&["R2"], &["R2"]), serving(&["R1"], &[]));
     store.register(&other).await.unwrap();
     store.register(&exempt).await.unwrap();
-    store.leave(exempt.id).await.unwrap();
+    store.deregister(exempt.id).await.unwrap();
     fixture.die(holder, first.id).await;
     store.register(&serving(&["R1"], &["R1"])).await.expect("the dead block nobody");
 }

@@ -203,7 +203,7 @@ pub async fn what_is_released_or_left_behind_goes_on_with_its_first<F: Fixture>(
         one.store.release(&[first]).await.unwrap();
         assert_eq!(numbers(&other.claim(queue, 10).await), [1], "{queue}");
     }
-    other.store.leave(other.registration.id).await.unwrap();
+    other.store.deregister(other.registration.id).await.unwrap();
     assert_eq!(fixture.number("select count(*) from ichido_group").await, 0);
     for queue in QUEUES {
         assert_eq!(numbers(&one.claim(queue, 10).await), [1], "{queue}");
@@ -227,7 +227,7 @@ pub async fn a_dead_process_leaves_no_group_of_a_row_changed_by_hand<F: Fixture>
         assert_eq!(numbers(&other.claim(queue, 10).await), left, "{queue}");
     }
     fixture.sql("delete from transfer where n = 2").await;
-    other.store.leave(other.registration.id).await.unwrap();
+    other.store.deregister(other.registration.id).await.unwrap();
     send(&fixture, "transfers", &[(Some("a"), 4)]).await;
     assert_eq!(numbers(&third.claim("transfers", 10).await), [3, 4]);
 }

@@ -49,11 +49,11 @@ pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixtur
     running.stop().await;
 }
 
-pub async fn after_a_failed_look_around_the_rescue_wait_begins_anew<F: Fixture>() {
+pub async fn after_a_failed_poll_the_rescue_wait_begins_anew<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.dial.tick(HEARTBEAT).await;
-    scene.faults.inject(Verb::LookAround, Fault::Unreachable, 1);
+    scene.faults.inject(Verb::Poll, Fault::Unreachable, 1);
     scene.dial.tick(HEARTBEAT).await;
     rescues_after_a_lease(&scene).await;
     running.stop().await;

@@ -270,7 +270,7 @@ pub async fn while_suspects_run_alone_the_lower_level_goes_on<F: Fixture>() {
     victim.die(&fixture).await;
     let rescuer = Player::join(&fixture).await;
     assert_eq!(rescuer.store.rescue(&rescuer.registration).await.unwrap().messages, 8);
-    rescuer.store.leave(rescuer.registration.id).await.unwrap();
+    rescuer.store.deregister(rescuer.registration.id).await.unwrap();
     let diary = Diary::new(&[("orders", 1..=8)], &[]);
     let running = Running::start(process(&fixture).drain(), pool(lanes(Policy::Strict), 2), &diary);
     diary.until_done(30).await;

@@ -190,11 +190,11 @@ pub async fn a_process_that_nobody_knows_is_handed_nothing<F: Fixture>() {
     let claimed = fixture.store_with(leased()).claim_these(ProcessId::random(), "paid", keys).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     process.take("paid", &key).await;
-    process.store.leave(process.registration.id).await.unwrap();
+    process.store.deregister(process.registration.id).await.unwrap();
     let claimed = process.store.claim_these(process.registration.id, "paid", keys).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     let other = join(&fixture).await;
-    assert_eq!(other.find("paid", keys).await, [FREE], "who takes leave frees what it had, and nothing is counted");
+    assert_eq!(other.find("paid", keys).await, [FREE], "who deregisters frees what it had, and nothing is counted");
 }
 
 pub async fn a_queue_of_a_broker_is_drained_when_everything_is_done<F: Fixture>() {

@@ -92,7 +92,7 @@ pub async fn an_id_that_never_came_to_life_is_forgotten<F: Fixture>() {
     assert_eq!(scene.fixture.number("select count(*) from ichido_process").await, 0);
 }
 
-/// The database goes away under the first run, for so long that the process cannot even take leave.
+/// The database goes away under the first run, for so long that the process cannot even deregister.
 struct Outage<F> {
     faults: Arc<Faults>,
     runs: AtomicUsize,

@@ -73,7 +73,7 @@ pub async fn every_message_is_run_exactly_once_and_the_queue_is_empty<F: Fixture
         fixture.number("select count(*) from received_order where status = '1' and process_id is null").await,
         200
     );
-    assert_eq!(fixture.number("select count(*) from ichido_process").await, 0, "they took leave");
+    assert_eq!(fixture.number("select count(*) from ichido_process").await, 0, "they deregistered");
 }
 
 pub async fn a_bad_message_never_stops_its_neighbours<F: Fixture>() {

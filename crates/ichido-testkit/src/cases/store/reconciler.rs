@@ -1,4 +1,4 @@
-//! The reconciler: what a broker has lost is published again, by whichever relay has the turn, and whatever lies among the dead
+//! The reconciler: what a broker has lost is published again, by whichever relay has the lease, and whatever lies among the dead
 //! letters.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -53,7 +53,7 @@ async fn published<F: Fixture>(fixture: &F, depths: Depths, relays: u32, ids: us
     all
 }
 
-/// Of three relays each has the turn at every other of its looks, at most.
+/// Of three relays each has the lease at every other of its looks, at most.
 pub async fn of_several_relays_one_notices_what_the_broker_has_lost<F: Fixture>() {
     let fixture = F::fresh().await;
     let store = fixture.store_with(paid());

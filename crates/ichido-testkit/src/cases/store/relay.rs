@@ -127,24 +127,24 @@ pub async fn one_relay_at_a_time_has_the_turn<F: Fixture>() {
     let queues = |lasts: Duration| vec![Queue::broker("paid", Guarded::new("shop", "paid").lease().relay_after(lasts))];
     let (store, hasty) = (fixture.store_with(queues(HOUR)), fixture.store_with(queues(Duration::ZERO)));
     let [first, second] = [ProcessId::random(), ProcessId::random()];
-    assert!(store.take_turn(first, "paid").await.unwrap());
-    assert!(!store.take_turn(second, "paid").await.unwrap());
-    assert!(store.take_turn(first, "paid").await.unwrap(), "who has it keeps it");
-    store.leave_turn(second, "paid").await.unwrap();
-    assert!(!store.take_turn(second, "paid").await.unwrap(), "nobody leaves it for another");
-    store.leave_turn(first, "paid").await.unwrap();
-    assert!(store.take_turn(second, "paid").await.unwrap());
+    assert!(store.take_relay_lease(first, "paid").await.unwrap());
+    assert!(!store.take_relay_lease(second, "paid").await.unwrap());
+    assert!(store.take_relay_lease(first, "paid").await.unwrap(), "who has it keeps it");
+    store.release_relay_lease(second, "paid").await.unwrap();
+    assert!(!store.take_relay_lease(second, "paid").await.unwrap(), "nobody leaves it for another");
+    store.release_relay_lease(first, "paid").await.unwrap();
+    assert!(store.take_relay_lease(second, "paid").await.unwrap());
     // From here on it lasts no time at all.
-    assert!(hasty.take_turn(second, "paid").await.unwrap());
-    assert!(store.take_turn(first, "paid").await.unwrap(), "it is over after its time");
-    assert!(!store.take_turn(second, "paid").await.unwrap());
+    assert!(hasty.take_relay_lease(second, "paid").await.unwrap());
+    assert!(store.take_relay_lease(first, "paid").await.unwrap(), "it is over after its time");
+    assert!(!store.take_relay_lease(second, "paid").await.unwrap());
 }
 
 pub async fn of_many_relays_that_want_the_turn_at_once_one_gets_it<F: Fixture>() {
     let fixture = F::fresh().await;
     let wanting = (0..8).map(|_| {
         let store = fixture.store_with(leased());
-        tokio::spawn(async move { store.take_turn(ProcessId::random(), "paid").await.unwrap() })
+        tokio::spawn(async move { store.take_relay_lease(ProcessId::random(), "paid").await.unwrap() })
     });
     let mut taken = 0;
     for relay in wanting.collect::<Vec<_>>() {
@@ -229,12 +229,12 @@ pub async fn who_looks_around_sees_what_is_to_be_published<F: Fixture>() {
     let fixture = F::fresh().await;
     let Player { store, mut registration } = join(&fixture).await;
     send_one(&store, "paid").await;
-    assert!(!store.look_around(&registration).await.unwrap().unsent, "it publishes for nobody");
+    assert!(!store.poll(&registration).await.unwrap().unsent, "it publishes for nobody");
     registration.relays = ["refund".into()].into();
-    assert!(!store.look_around(&registration).await.unwrap().unsent, "not for this queue");
+    assert!(!store.poll(&registration).await.unwrap().unsent, "not for this queue");
     registration.relays = ["paid".into(), "refund".into()].into();
-    assert!(store.look_around(&registration).await.unwrap().unsent);
+    assert!(store.poll(&registration).await.unwrap().unsent);
     publish_all(&store, "paid").await;
     send_all(&store, "paid", &[NewMessage::new("{}").delay(HOUR)]).await;
-    assert!(!store.look_around(&registration).await.unwrap().unsent);
+    assert!(!store.poll(&registration).await.unwrap().unsent);
 }

@@ -138,7 +138,7 @@ pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
     send_orders(&fixture, 3).await;
     let leaver = Player::join(&fixture).await;
     assert_eq!(leaver.claim("orders", 3).await.len(), 3);
-    leaver.store.leave(leaver.registration.id).await.unwrap();
+    leaver.store.deregister(leaver.registration.id).await.unwrap();
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 0);
     let other = Player::join(&fixture).await;
     let claimed = other.claim("orders", 3).await;

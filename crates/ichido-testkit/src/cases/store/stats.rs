@@ -182,7 +182,7 @@ pub async fn only_what_is_old_is_forgotten<F: Fixture>() {
     let fixture = F::fresh().await;
     let ids = send(&fixture, "mail", &["{}"; 2]).await;
     let Player { store, registration } = Player::join(&fixture).await;
-    let now = store.look_around(&registration).await.unwrap().minute;
+    let now = store.poll(&registration).await.unwrap().minute;
     let day = 24 * 60;
     let stat = |done| Stat { queue: "mail".into(), lane: None, slots: 4, tally: Tally { done, ..Tally::default() } };
     for (days, done) in [(0, 1), (6, 2), (8, 3), (30, 4)] {
@@ -208,7 +208,7 @@ pub async fn only_what_is_old_is_forgotten<F: Fixture>() {
 pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture>() {
     let fixture = F::fresh().await;
     let Player { store, registration } = Player::join(&fixture).await;
-    let now = store.look_around(&registration).await.unwrap().minute;
+    let now = store.poll(&registration).await.unwrap().minute;
     let mut tally = Tally::default();
     (tally.started, tally.done, tally.failed, tally.retried, tally.overtaken) = (9, 5, 1, 2, 3);
     (tally.duplicates, tally.found_busy) = (11, 13);

@@ -5,7 +5,7 @@ use crate::{
     Context, Delivery, Error, Result, Store,
     action::{
         files::{Fate, FileSet},
-        slot::undisturbed,
+        slot::run_to_completion,
     },
     message::Mark,
     store::{self, Failure},
@@ -26,7 +26,7 @@ pub(super) async fn complete_and_commit<S: Store>(cx: &mut Context<S>, failure: 
         return Err(Error::Setup("the handler `read` must come before `transaction`".into()));
     };
     let (store, files) = (cx.store.clone(), cx.files.take());
-    match undisturbed(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
+    match run_to_completion(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
         Ending::Committed => {
             cx.wake();
             Ok(())

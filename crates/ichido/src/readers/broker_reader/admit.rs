@@ -57,7 +57,7 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             break;
         }
     }
-    admitting.give_back().await;
+    admitting.release_unstarted().await;
     admitting.shared.receiving.changed.notify_one();
 }
 
@@ -322,7 +322,7 @@ impl<S: Store> Admitting<S> {
 
     /// The request id is stopped or paused: what is not begun is free for others, and nothing is received.
     async fn hold(&mut self) -> Result<()> {
-        self.give_back().await;
+        self.release_unstarted().await;
         self.empty_since = None;
         self.shared.life.note_emptied(&self.shared.receiving.queue, None);
         let Shared { receiving, wake, closing, .. } = &*self.shared;
@@ -334,8 +334,8 @@ impl<S: Store> Admitting<S> {
         Ok(())
     }
 
-    /// Gives back what is not begun, to the database and then to the broker; what is begun can still be settled.
-    async fn give_back(&mut self) {
+    /// Releases what is not begun, to the database and then to the broker; what is begun can still be settled.
+    async fn release_unstarted(&mut self) {
         if let Some(source) = self.source.take() {
             let _ = tokio::time::timeout(PATIENCE, source.close()).await;
         }

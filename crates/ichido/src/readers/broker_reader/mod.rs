@@ -199,7 +199,7 @@ impl<S: Store> Reader for BrokerReader<S> {
         self.shared.settle_marked(delivery).await
     }
 
-    /// What is not begun goes back to the broker; rows that are marked as ours are freed when the process takes leave, right
+    /// What is not begun goes back to the broker; rows that are marked as ours are freed when the process deregisters, right
     /// after this.
     async fn close(&self) -> Result<()> {
         self.shared.closing.cancel();

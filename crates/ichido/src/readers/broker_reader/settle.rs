@@ -12,7 +12,7 @@ use tracing::Instrument;
 use super::{Held, Receiving, Shared};
 use crate::{
     Delivery, Result, Store,
-    action::slot::undisturbed,
+    action::slot::run_to_completion,
     broker::{Found, RowName, Settlement},
     message::{GuardBy, Mark, OnBusy},
     store,
@@ -136,7 +136,7 @@ impl<S: Store> Shared<S> {
             return;
         }
         let (store, message) = (self.store.clone(), held.message.clone());
-        if let Err(error) = undisturbed(async move { store::keep(&store, &message).await }).await {
+        if let Err(error) = run_to_completion(async move { store::keep(&store, &message).await }).await {
             tracing::warn!(%error, %queue, id = %held.message.key, "only its dead letter says what it was");
         }
     }
@@ -197,6 +197,6 @@ impl<S: Store> Shared<S> {
             return Ok(());
         }
         let store = self.store.clone();
-        undisturbed(async move { store::release(&store, &leased).await }).await
+        run_to_completion(async move { store::release(&store, &leased).await }).await
     }
 }

@@ -49,7 +49,7 @@ impl<S: Store> Claimer<S> {
         }
         let surplus = self.shared.claims().take_surplus();
         if !surplus.is_empty() {
-            return self.shed(surplus).await;
+            return self.release_surplus(surplus).await;
         }
         let wanted = self.shared.wanted(&self.shared.claims());
         if wanted == 0 {
@@ -78,7 +78,7 @@ impl<S: Store> Claimer<S> {
     /// The request id is stopped or paused: what is not begun is free for others, and nothing is claimed.
     async fn hold(&self) -> Result<()> {
         let Shared { reading, room, closing, clock, .. } = &*self.shared;
-        let freed = self.give_back().await;
+        let freed = self.release_unstarted().await;
         if let Err(error) = &freed {
             tracing::warn!(%error, queue = %reading.queue, "what is not begun is not released yet");
         }
@@ -92,7 +92,7 @@ impl<S: Store> Claimer<S> {
     }
 
     /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
-    async fn give_back(&self) -> Result<()> {
+    async fn release_unstarted(&self) -> Result<()> {
         if let Some(process) = self.shared.life.may_claim()
             && std::mem::take(&mut self.shared.claims().in_doubt)
         {
@@ -123,7 +123,7 @@ impl<S: Store> Claimer<S> {
     }
 
     /// A higher level has work: what this one has read ahead is free for others.
-    async fn shed(&self, surplus: Vec<Delivery>) -> Result<()> {
+    async fn release_surplus(&self, surplus: Vec<Delivery>) -> Result<()> {
         if let Err(error) = self.free(surplus).await {
             tracing::warn!(%error, queue = %self.shared.reading.queue, "what was read ahead is not released yet");
             return self.pause(self.shared.reading.poll).await;

@@ -13,7 +13,7 @@ use tracing::Instrument;
 
 use crate::{
     Delivery, Key, Reader, Result, Store,
-    action::slot::undisturbed,
+    action::slot::run_to_completion,
     message::Mark,
     process::{Clock, flags::Following, life::Life},
     readers::{Turn, buffer::Buffer},
@@ -92,7 +92,7 @@ pub(crate) struct EmptyLook {
 pub(crate) struct Share {
     /// So many messages in all, in flight and at hand.
     pub(crate) claimed: usize,
-    /// So many at hand; what is beyond is given back.
+    /// So many at hand; what is beyond is released.
     pub(crate) ready: usize,
 }
 
@@ -182,7 +182,7 @@ impl<S: Store> Shared<S> {
 
     async fn release(&self, deliveries: Vec<Delivery>) -> Result<()> {
         let store = self.store.clone();
-        undisturbed(async move { store::release(&store, &deliveries).await }).await
+        run_to_completion(async move { store::release(&store, &deliveries).await }).await
     }
 }
 
@@ -233,7 +233,7 @@ impl<S: Store> Reader for QueueReader<S> {
         released
     }
 
-    /// What is claimed and not begun is freed at once when the process takes leave, right after this.
+    /// What is claimed and not begun is freed at once when the process deregisters, right after this.
     async fn close(&self) -> Result<()> {
         self.shared.closing.cancel();
         let claimer = self.claimer.lock().unwrap_or_else(PoisonError::into_inner).take();
