@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long a start waits for a broker; who is not there by then comes later.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The brokers of a configuration, one for each of its queues that has one.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Brokers {
         let under_way: Vec<_> = self.iter().map(declare).collect();
         for (kept, declaring) in self.iter().zip(under_way) {
             let silent = |_| Ok(Err(kept.silent()));
-            let declared = tokio::time::timeout(PATIENCE, declaring).await.unwrap_or_else(silent);
+            let declared = tokio::time::timeout(TIMEOUT, declaring).await.unwrap_or_else(silent);
             match declared.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {

@@ -26,7 +26,7 @@ const OWNER_KIND: &str = "char(36) character set ascii";
 const LONGEST_NAME: usize = 64;
 
 /// A table that somebody uses is waited for no longer than this, in seconds.
-const PATIENCE: u32 = 5;
+const TIMEOUT: u32 = 5;
 
 impl Adopt for MySql {
     async fn tables(&self, schema: Option<&str>) -> Result<Vec<FoundTable>> {
@@ -103,10 +103,10 @@ impl Adopt for MySql {
         Ok(ClaimPlan { steps, by_index, ddl })
     }
 
-    /// DDL commits by itself here. The connection is not used again: its patience is its own.
+    /// DDL commits by itself here. The connection is not used again: its timeout is its own.
     async fn apply(&self, statements: &[String]) -> Result<()> {
         let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?.detach();
-        connection.execute(AssertSqlSafe(format!("set session lock_wait_timeout = {PATIENCE}"))).await?;
+        connection.execute(AssertSqlSafe(format!("set session lock_wait_timeout = {TIMEOUT}"))).await?;
         for statement in statements {
             sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut connection).await.map_err(setup_error)?;
         }

@@ -37,7 +37,7 @@ const IDLE: u32 = 600;
 pub struct MySql {
     pub(crate) business: MySqlPool,
     /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
-    /// and the pool's patience is for connecting only.
+    /// and the pool's timeout is for connecting only.
     pub(crate) free: Arc<Semaphore>,
     pub(crate) own: MySqlPool,
     pub(crate) shared: Arc<Shared>,

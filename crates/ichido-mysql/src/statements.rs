@@ -375,7 +375,7 @@ impl Statements {
             ("park for good", self.park_dead.to_string()),
             ("return", self.of_many(&self.return_due, 1, "")),
             ("rescue", self.owned.to_string()),
-            ("retry", self.revive.to_string()),
+            ("retry", self.retry.to_string()),
         ];
         let guard = self.mutex.iter().flat_map(|mutex| {
             let claim = self.of_many(&mutex.free, 1, " for update skip locked");
@@ -391,7 +391,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
     let (table, owner, by_key) = (&rows.table, &rows.owner.quoted, rows.by_key());
     let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
@@ -415,7 +415,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         release: format!("update {by_key} set {owner} = null where {mine} and ").into(),
         waiting: format!("select {out} from {by_key} where {waits} and ").into(),
         return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
-        revive: format!("update {by_key} set {revive} where {failed} and {key}").into(),
+        retry: format!("update {by_key} set {retry} where {failed} and {key}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
         discard: if rows.kind == Kind::Table {
             format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()

@@ -40,7 +40,7 @@ const PLAIN: [(&str, &str); 2] =
 pub struct Postgres {
     pub(crate) business: Sessions,
     /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
-    /// and the pool's patience is for connecting only.
+    /// and the pool's timeout is for connecting only.
     pub(crate) free: Arc<Semaphore>,
     pub(crate) own: Connections,
     pub(crate) shared: Arc<Shared>,

@@ -240,7 +240,7 @@ impl Statements {
             ("park for good", &self.park_dead),
             ("return", &self.return_due),
             ("rescue", &self.owned),
-            ("retry", &self.revive),
+            ("retry", &self.retry),
         ];
         guard
             .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
@@ -252,7 +252,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
     let (table, owner) = (&rows.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
@@ -275,7 +275,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         release: format!("update {table} t set {owner} = null from {} where {many} and {mine}", rows.keys(2)).into(),
         waiting: format!("select {out} from {table} t, {keys} where {many} and {waits}").into(),
         return_due: format!("update {table} t set {owner} = null from {keys} where {many} and {waits}").into(),
-        revive: format!("update {table} t set {revive} where {key} and {failed}").into(),
+        retry: format!("update {table} t set {retry} where {key} and {failed}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
         discard: if rows.kind == Kind::Table {
             format!("select 1 from {table} t where {key} and {failed} for update").into()

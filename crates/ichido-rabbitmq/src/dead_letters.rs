@@ -45,7 +45,7 @@ const GROUP: usize = 32;
 const GROUPS: usize = 16;
 
 /// The broker has its letters at hand: if none comes for so long, others have taken them.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long those that are released may take to be there again.
 const BACK: Duration = Duration::from_secs(5);
@@ -206,7 +206,7 @@ impl DeadLetters {
         self.out.push(Vec::new());
         let mut consumer = answered(READING, self.consume(size)).await?;
         for _ in 0..size {
-            match timeout(PATIENCE, letter(&mut consumer)).await {
+            match timeout(TIMEOUT, letter(&mut consumer)).await {
                 Ok(Some(letter)) => self.take(letter?),
                 Ok(None) => return Err(Error::Setup(format!("the queue {:?} was deleted", self.queue))),
                 Err(_) if look(&self.connection, &self.queue).await?.0 == 0 => break,

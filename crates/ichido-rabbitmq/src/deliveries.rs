@@ -84,7 +84,7 @@ impl ichido::broker::Source for Deliveries {
             Settlement::Release => self.source.release(&delivery).await,
             Settlement::Busy => self.source.busy(&delivery).await?,
             Settlement::DeadLetter(reason) => self.source.dead_letter(&delivery, &reason).await?,
-            Settlement::Failed { reason, row } => self.source.bury(&delivery, &reason, &row).await?,
+            Settlement::Failed { reason, row } => self.source.dead_letter_failed(&delivery, &reason, &row).await?,
         };
         self.out().by_tag.remove(&tag);
         Ok(())

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::{Error, Result};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// More than that is not read of an answer.
 const LARGEST: usize = 16 << 20;
@@ -71,7 +71,7 @@ impl Http {
             let body = Limited::new(answer.into_body(), LARGEST).collect().await.map_err(|error| error.to_string())?;
             Ok((status, body.to_bytes()))
         };
-        let answer = timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        let answer = timeout(TIMEOUT, answer).await.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
         let (status, body) = answer.map_err(|why: String| self.failed(doing, &why))?;
         if status.is_success() {
             return Ok(body);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::{Error, Result, error};
 
 /// How long one address may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a broker may take to answer a question over a connection that is there: a node that is just starting may take one and
 /// never answer.
@@ -92,7 +92,7 @@ impl Server {
         for _ in 0..self.nodes.len() {
             let turn = self.turn.load(Ordering::Relaxed) % self.nodes.len();
             let uri = &self.nodes[turn];
-            match timeout(PATIENCE, ask(uri.clone())).await.unwrap_or_else(|_| Err(silent(PATIENCE))) {
+            match timeout(TIMEOUT, ask(uri.clone())).await.unwrap_or_else(|_| Err(silent(TIMEOUT))) {
                 Ok(found) => return Ok(found),
                 Err(error) => failed = Some((uri, error)),
             }

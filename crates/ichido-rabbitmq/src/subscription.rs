@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the broker may take to declare the queue and to let us consume.
 const OPENING: Duration = Duration::from_secs(20);
@@ -152,7 +152,12 @@ impl Subscription {
     ///
     /// # Errors
     /// If it could not be put there. It is not settled then: try again, or release it.
-    pub async fn bury(&self, delivery: &Delivery, reason: &str, row: &RowName) -> Result<Settled, Unpublished> {
+    pub async fn dead_letter_failed(
+        &self,
+        delivery: &Delivery,
+        reason: &str,
+        row: &RowName,
+    ) -> Result<Settled, Unpublished> {
         let (topology, row) = (&self.shared.topology, row.to_string());
         let marks = [(REASON, shortened(reason)), (ROW, &row)];
         self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
@@ -210,7 +215,7 @@ async fn release(delivery: &Delivery) -> Settled {
 }
 
 pub(crate) async fn heard(told: impl Future<Output = lapin::Result<bool>>) -> Settled {
-    match timeout(PATIENCE, told).await {
+    match timeout(TIMEOUT, told).await {
         Ok(Ok(true)) => Settled::Told,
         _ => Settled::Gone,
     }

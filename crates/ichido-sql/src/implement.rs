@@ -13,8 +13,8 @@ macro_rules! files {
             $crate::verbs::files::decide(self, set).await
         }
 
-        async fn forget_files(&self, stage: ichido::store::ProcessId, number: Option<i64>) -> ichido::Result<()> {
-            $crate::verbs::files::forget(self, stage, number).await
+        async fn delete_file_sets(&self, stage: ichido::store::ProcessId, number: Option<i64>) -> ichido::Result<()> {
+            $crate::verbs::files::delete_sets(self, stage, number).await
         }
     };
 }

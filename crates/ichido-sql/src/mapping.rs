@@ -40,7 +40,7 @@ pub struct Conditions {
     /// The assignments that make a row failed for good.
     pub fail: String,
     /// The assignments that put a failed row back into circulation.
-    pub revive: String,
+    pub retry: String,
     /// The owner that no process has, as a literal.
     pub nobody: String,
     /// The columns of the claim order, and whether each descends.
@@ -148,7 +148,7 @@ impl Mapping {
                 None if !self.unique_keys => format!("{owner} = {nobody}"),
                 None => format!("{owner} = {nobody}, {FREE_UNIQUE_KEY}"),
             },
-            revive: match status {
+            retry: match status {
                 Some((column, status)) => set(column, &status.new)?,
                 None if !self.unique_keys => format!("{owner} = null"),
                 None => format!("{owner} = null, {TAKE_UNIQUE_KEY}"),

@@ -65,7 +65,7 @@ pub struct SqlQueue {
     /// Frees the rows of many keys that are put aside.
     pub return_due: Arc<str>,
     /// Puts a failed row back into circulation.
-    pub revive: Arc<str>,
+    pub retry: Arc<str>,
     /// Takes a failed row out of sight; a row of the user's own stays.
     pub discard: Arc<str>,
     /// The keys, of many, and whether each has failed and whether each is new.
@@ -119,7 +119,7 @@ impl SqlQueue {
             release: none.clone(),
             waiting: none.clone(),
             return_due: none.clone(),
-            revive: none.clone(),
+            retry: none.clone(),
             discard: none.clone(),
             dead_or_new: none.clone(),
             payload: none.clone(),

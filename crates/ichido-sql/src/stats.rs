@@ -92,7 +92,7 @@ impl StatCells {
 }
 
 /// The minutes before `before` that are forgotten now, if the oldest row is of this minute.
-pub(crate) fn forgotten_before(oldest: i64, before: i64) -> i64 {
+pub(crate) fn pruned_before(oldest: i64, before: i64) -> i64 {
     before.min(oldest.saturating_add(MINUTES_AT_A_TIME))
 }
 

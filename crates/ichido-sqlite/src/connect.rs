@@ -71,7 +71,7 @@ impl Database for Sqlite {
     }
 
     /// A process is alive as long as it holds its lock: nobody dies of an outage.
-    fn patience(&self, _lease: Duration) -> Duration {
+    fn rescue_after(&self, _lease: Duration) -> Duration {
         Duration::ZERO
     }
 

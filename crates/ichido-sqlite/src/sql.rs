@@ -112,7 +112,7 @@ impl Liveness for Sqlite {
         Ok(self.shared.alive.dead(process)?.is_none())
     }
 
-    /// The lock is the sign. But a process that the others have buried must know.
+    /// The lock is the sign. But a process that others have declared dead must know.
     async fn write_heartbeat(&self, process: ProcessId) -> Result<bool> {
         let known = Query::new("select 1 from ichido_process where id = ?1").bind(process);
         Ok(self.shared.alive.is_ours(process) && !self.look(known).await?.is_empty())

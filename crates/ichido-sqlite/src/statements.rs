@@ -238,7 +238,7 @@ impl Statements {
             ("park for good", &self.park_dead),
             ("return", &self.return_due),
             ("rescue", &self.owned),
-            ("retry", &self.revive),
+            ("retry", &self.retry),
         ];
         let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
         guard
@@ -251,7 +251,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, revive, nobody, .. } = conditions;
+    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
     let (table, owner) = (&rows.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = ?1 and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
@@ -271,7 +271,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         release: many(rows, &free, "?2", &mine).into(),
         waiting: format!("select {out} from json_each(?1) k, {table} t where {keys} and {waits}").into(),
         return_due: many(rows, &free, "?1", &waits).into(),
-        revive: format!("update {table} as t set {revive} where {key} and {failed}").into(),
+        retry: format!("update {table} as t set {retry} where {key} and {failed}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
         discard: if rows.kind == Kind::Table {
             format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()

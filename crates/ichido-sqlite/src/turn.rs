@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Nobody waits longer than this for a turn: then the database counts as busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The line of writers.
 #[derive(Clone)]
@@ -37,11 +37,11 @@ impl Line {
         }
         let line = self.clone();
         let waiting = tokio::task::spawn_blocking(move || line.wait_blocking());
-        match tokio::time::timeout(PATIENCE, waiting).await {
+        match tokio::time::timeout(TIMEOUT, waiting).await {
             Ok(turn) => turn?,
             Err(_) => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("another process has been writing for {PATIENCE:?}"),
+                format!("another process has been writing for {TIMEOUT:?}"),
             )),
         }
     }
@@ -106,7 +106,7 @@ mod tests {
         let (gate, begun) = (open(&line.gate).unwrap(), Instant::now());
         while try_lock(&gate).unwrap() {
             gate.unlock().unwrap();
-            assert!(begun.elapsed() < PATIENCE, "who waits for the turn does not hold the gate");
+            assert!(begun.elapsed() < TIMEOUT, "who waits for the turn does not hold the gate");
             thread::yield_now();
         }
         drop(writer);

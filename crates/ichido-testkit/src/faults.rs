@@ -31,7 +31,7 @@ pub enum Verb {
     /// Decide about files.
     Decide,
     /// Forget about files.
-    Forget,
+    DeleteFileSets,
     /// Claim messages.
     Claim,
     /// Give claims back.

@@ -32,7 +32,7 @@ const PROCESSES: usize = 3;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A demo that takes longer than this has failed.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 const TABLES: &str = "
 create table received_order (
@@ -161,7 +161,7 @@ impl Story {
                 workers.remove(0);
                 return Ok(Killed { process, had_claimed });
             }
-            if since.elapsed() > PATIENCE || workers[0].try_wait()?.is_some() {
+            if since.elapsed() > TIMEOUT || workers[0].try_wait()?.is_some() {
                 return Err(Failure::found(self.logs("the first process ended before it could be killed")));
             }
             tokio::time::sleep(LOOK / 10).await;
@@ -189,7 +189,7 @@ impl Story {
                 bar.finish_and_clear();
                 return Ok(());
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > TIMEOUT {
                 return Err(Failure::found(self.logs("the processes do not come to an end")));
             }
             tokio::time::sleep(LOOK).await;

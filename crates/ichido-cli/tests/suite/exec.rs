@@ -49,7 +49,7 @@ async fn until_gone(pid: &str) {
     eventually(format!("the end of process {pid}"), async || !is_alive(pid)).await;
 }
 
-/// Is this process there and not only waiting to be buried?
+/// Is this process there and not only waiting to be reaped?
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next()).is_some_and(|state| !"ZX".contains(state))

@@ -47,7 +47,7 @@ async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
         env.until("select count(*) from received_order where status = '1'", done + 200).await;
         server.end(round % 2 == 0);
         if round == 0 {
-            // Longer than the lease: everybody has expired when it comes back, and nobody may bury the others.
+            // Longer than the lease: everybody has expired when it comes back, and nobody may declare the others.
             tokio::time::sleep(Duration::from_secs(u64::from(lease) + 1)).await;
         }
         server.start_again();

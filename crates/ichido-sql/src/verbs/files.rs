@@ -37,7 +37,7 @@ pub async fn decide<S: SqlStore>(store: &S, set: FileSetId) -> Result<bool> {
 ///
 /// # Errors
 /// The database failed.
-pub async fn forget<S: SqlStore>(store: &S, stage: ProcessId, number: Option<i64>) -> Result<()> {
+pub async fn delete_sets<S: SqlStore>(store: &S, stage: ProcessId, number: Option<i64>) -> Result<()> {
     let forget = format!(
         "delete from {} where stage = ?1 and number = coalesce(?2, number) and not revoked or revoked and noted_at < {}",
         store.tables().files,

@@ -25,7 +25,7 @@ pub(crate) async fn kept_hash<S: SqlStore>(
 }
 
 /// The message counts as done.
-pub(crate) async fn shut<S: SqlStore>(
+pub(crate) async fn mark_done<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
     queue: &SqlQueue,
@@ -33,15 +33,15 @@ pub(crate) async fn shut<S: SqlStore>(
     hash: Vec<u8>,
 ) -> Result<()> {
     let (inbox, now, id) = (&store.tables().inbox, S::Dialect::NOW, &key.columns()[0]);
-    let shut = S::Dialect::insert_new(inbox, "id, queue, hash, done_at", &format!("?1, ?2, ?3, {now}"));
-    S::execute(tx, Query::new(shut).exact(id).bind(&*queue.queue).bind(hash.clone())).await?;
-    let shut = format!("update {inbox} set hash = ?2, done_at = {now} where id = ?1 and done_at is null");
-    S::execute(tx, Query::new(shut).exact(id).bind(hash)).await?;
+    let done = S::Dialect::insert_new(inbox, "id, queue, hash, done_at", &format!("?1, ?2, ?3, {now}"));
+    S::execute(tx, Query::new(done).exact(id).bind(&*queue.queue).bind(hash.clone())).await?;
+    let done = format!("update {inbox} set hash = ?2, done_at = {now} where id = ?1 and done_at is null");
+    S::execute(tx, Query::new(done).exact(id).bind(hash)).await?;
     Ok(())
 }
 
-/// Forgets ids of messages that were done so long ago, some at a time.
-pub(crate) async fn forget<S: SqlStore>(store: &S, age_ms: i64) -> Result<()> {
+/// Prunes ids of messages that were done so long ago, some at a time.
+pub(crate) async fn prune<S: SqlStore>(store: &S, age_ms: i64) -> Result<()> {
     let inbox = &store.tables().inbox;
     let old = format!("from {inbox} where done_at < {}", S::Dialect::after('-', "?1"));
     if store.look(Query::new(format!("select 1 {old} limit 1")).bind(age_ms)).await?.is_empty() {

@@ -194,7 +194,7 @@ pub async fn retry<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     queue.refuse_key(&id.key)?;
     let mut own = store.begin_own().await?;
     let Some(history) = dead(store, &mut own, queue, &id.key).await? else { return give_up::<S>(own).await };
-    match S::execute(&mut own, Query::written(&*queue.revive).key(&id.key)).await {
+    match S::execute(&mut own, Query::written(&*queue.retry).key(&id.key)).await {
         Ok(1) => {}
         Ok(_) => return give_up::<S>(own).await,
         Err(error) => {
@@ -240,7 +240,7 @@ pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
     outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
     if let Some(hash) = hash {
-        inbox::shut(store, &mut own, queue, &id.key, hash).await?;
+        inbox::mark_done(store, &mut own, queue, &id.key, hash).await?;
     }
     audit(store, &mut own, "discard", id, history).await?;
     S::commit_own(own).await?;
@@ -300,7 +300,7 @@ pub(crate) async fn past_attempts<S: SqlStore>(
 }
 
 /// Parks a message that killed its process once too often, for good.
-pub(crate) async fn bury<S: SqlStore>(
+pub(crate) async fn park_killer<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
     queue: &SqlQueue,

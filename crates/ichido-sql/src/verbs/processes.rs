@@ -154,9 +154,9 @@ async fn rescue_process<S: SqlRows>(
             rescue_queue(store, &mut own, dead, queue, running.as_deref(), *attempts, rescued).await?;
         }
     }
-    let buried = forget(store, &mut own, dead).await?;
+    let gone = forget(store, &mut own, dead).await?;
     S::commit_own(own).await?;
-    if buried {
+    if gone {
         rescued.processes += 1;
         store.end_life(dead);
     }
@@ -199,7 +199,7 @@ async fn rescue_queue<S: SqlRows>(
             let killed = running == Some(id.to_string().as_str());
             let attempts = parked::past_attempts(store, tx, queue, &owned.key).await?;
             if killed && attempts + 1 >= most {
-                parked::bury(store, tx, queue, dead, &owned, attempts + 1).await?;
+                parked::park_killer(store, tx, queue, dead, &owned, attempts + 1).await?;
                 rescued.parked += 1;
             } else {
                 parked::write_note(store, tx, queue, &owned.key, Note::suspect(attempts, killed)).await?;

@@ -12,7 +12,7 @@ use ichido::{
 
 use crate::{
     Dialect, Query, Row, SqlStore,
-    stats::{COLUMNS, KEY, StatCells, VALUES, forgotten_before},
+    stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
     verbs::inbox,
 };
 
@@ -64,7 +64,7 @@ pub async fn note<S: SqlStore>(store: &S, process: ProcessId, minute: i64, stats
     Ok(())
 }
 
-/// Forgets what is older than it is to be kept, some of it at a time. Looks first: nothing is written where there is nothing to forget.
+/// Prunes what is older than it is to be kept, some of it at a time. Looks first: nothing is written where there is nothing to forget.
 ///
 /// # Errors
 /// The database failed.
@@ -80,13 +80,13 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
     let Some(found) = store.look(look).await?.into_iter().next() else { return Ok(()) };
     if let Some(oldest) = found.get(1)? {
         let forget = Query::new(format!("delete from {stat} where minute < ?1"));
-        store.write(forget.bind(forgotten_before(oldest, found.get(0)?))).await?;
+        store.write(forget.bind(pruned_before(oldest, found.get(0)?))).await?;
     }
     if let Some(first) = found.get::<Option<i64>>(2)? {
         let forget = Query::new(format!("delete from {audit} where id < ?1 and at < {old}"));
         store.write(forget.bind(first.saturating_add(NOTES_AT_A_TIME)).bind(audit_ms)).await?;
     }
-    inbox::forget(store, wait_ms(retention.inbox)).await
+    inbox::prune(store, wait_ms(retention.inbox)).await
 }
 
 /// What processes have counted in the last minutes, the newest first.

@@ -230,8 +230,8 @@ impl<S: Store> Files for FaultyStore<S> {
         self.faults.apply(Verb::Decide, None, self.inner.decide_files(set)).await
     }
 
-    async fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
-        self.faults.apply(Verb::Forget, None, self.inner.forget_files(stage, number)).await
+    async fn delete_file_sets(&self, stage: ProcessId, number: Option<i64>) -> Result<()> {
+        self.faults.apply(Verb::DeleteFileSets, None, self.inner.delete_file_sets(stage, number)).await
     }
 }
 
@@ -250,7 +250,7 @@ impl<S: Store> Stats for FaultyStore<S> {
 }
 
 impl<S: Store> Wakeups for FaultyStore<S> {
-    // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
+    // What the inner store says is not asked: `rescue_after` is the lease, as it is without a lock that tells who is alive.
 
     fn wake_ups(&self) -> &WakeUps {
         self.inner.wake_ups()

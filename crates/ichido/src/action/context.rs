@@ -19,8 +19,8 @@ use crate::{
     action::{
         Identity, Request, Terms,
         batch::Batch,
+        deadline::Waited,
         files::{FileSet, Stage},
-        patience::Waited,
         slot::{Slot, run_to_completion},
     },
     broker::Found,

@@ -24,7 +24,7 @@ use crate::{
 const AT_A_TIME: usize = 128;
 
 /// How long a process that ends waits for its relay.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time until a message that the broker does not take is tried again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -158,7 +158,7 @@ impl Relaying {
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        if tokio::time::timeout(TIMEOUT, ended).await.is_err() {
             tracing::debug!("the relay is left while it publishes");
         }
     }

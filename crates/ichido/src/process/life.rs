@@ -31,7 +31,7 @@ pub(crate) struct Life {
     displaced: Mutex<Option<Error>>,
     claiming: AtomicBool,
     /// A claim or a heartbeat told that this id counts as dead.
-    pub(crate) buried: Notify,
+    pub(crate) expired: Notify,
     /// Nothing was left in any of its queues, at one moment.
     drained: AtomicBool,
     /// Since when the brokers of these queues have nothing more for us; only where it is the broker who knows.
@@ -65,7 +65,7 @@ impl Life {
             following,
             displaced: Mutex::default(),
             claiming: AtomicBool::new(true),
-            buried: Notify::new(),
+            expired: Notify::new(),
             drained: AtomicBool::new(false),
             emptied: Mutex::default(),
             undrained: Mutex::default(),
@@ -137,10 +137,10 @@ impl Life {
     }
 
     /// Tells that a claim under this id found it dead; an id that was given up already is no news.
-    pub(crate) fn bury(&self, id: ProcessId) {
+    pub(crate) fn expire(&self, id: ProcessId) {
         if id == self.id() {
             self.set_claiming(false);
-            self.buried.notify_one();
+            self.expired.notify_one();
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     Context, Error, Outcome, Reader, Result, RetryPolicy, Store,
-    action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, patience::within, terms::Committing},
+    action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, deadline::within, terms::Committing},
     lanes::{LaneSet, Policy},
     process::flags::Following,
     readers::DynReader,

@@ -90,7 +90,7 @@ impl<S: Store> Chores<S> {
             tokio::select! {
                 () = end.cancelled() => return,
                 () = self.clock.sleep(tick) => {}
-                () = self.life.buried.notified() => doubted = true,
+                () = self.life.expired.notified() => doubted = true,
             }
             // A server that swallows packets must not silence us for ever: give up on the connection and take a new one.
             let (span, lease) = (self.life.span(), self.settings.lease);
@@ -115,7 +115,7 @@ impl<S: Store> Chores<S> {
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot poll for due work");
-                // Others may have been cut off as well: they have time to come back before anybody buries them.
+                // Others may have been cut off as well: they have time to come back before anybody declares them.
                 self.steady_since = self.clock.now();
                 Polled::default()
             }
@@ -135,7 +135,7 @@ impl<S: Store> Chores<S> {
                 tracing::warn!(%error, "cannot tidy up parked messages");
             }
             if let Err(error) = store::prune(&self.store, self.settings.retention).await {
-                tracing::warn!(%error, "cannot forget what is old");
+                tracing::warn!(%error, "cannot prune expired records");
             }
         }
         if polled.dead && self.is_steady() {
@@ -171,7 +171,7 @@ impl<S: Store> Chores<S> {
 
     /// May this process declare others dead? Also now, at the end of chores in which it may have been asleep.
     fn is_steady(&self) -> bool {
-        !self.has_gap() && self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease)
+        !self.has_gap() && self.clock.now() - self.steady_since >= self.store.rescue_after(self.settings.lease)
     }
 
     /// Is the last heartbeat so long ago that this process itself may count as dead soon?

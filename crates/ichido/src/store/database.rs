@@ -30,8 +30,8 @@ pub trait Database: Clone + Send + Sync + 'static {
     fn apart(&self) -> Self;
 
     /// How long a process must have been alive without a gap before it may declare others dead: after an outage of the
-    /// database the fleet must not bury itself.
-    fn patience(&self, lease: Duration) -> Duration {
+    /// database the fleet must not declare itself dead.
+    fn rescue_after(&self, lease: Duration) -> Duration {
         lease
     }
 

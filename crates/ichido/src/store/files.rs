@@ -18,7 +18,7 @@ pub trait Files: Database {
     fn decide_files(&self, set: FileSetId) -> impl Future<Output = Result<bool>> + Send;
 
     /// The files of a committed set are in their places; without a number, those of all committed sets of that stage.
-    fn forget_files(&self, stage: ProcessId, number: Option<i64>) -> impl Future<Output = Result<()>> + Send;
+    fn delete_file_sets(&self, stage: ProcessId, number: Option<i64>) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// A set of files that belongs to one transaction.

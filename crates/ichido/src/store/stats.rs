@@ -20,6 +20,6 @@ pub trait Stats: Database {
     /// Writes what a process has counted in a minute, as a whole: rows that are there already are replaced. One statement.
     fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Forgets what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
+    /// Prunes what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
     fn prune(&self, retention: Retention) -> impl Future<Output = Result<()>> + Send;
 }

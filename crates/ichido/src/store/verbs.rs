@@ -65,7 +65,7 @@ verbs! {
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
     Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
     Files: decide_files(set: FileSetId) -> bool;
-    Files: forget_files(stage: ProcessId, number: Option<i64>) -> ();
+    Files: delete_file_sets(stage: ProcessId, number: Option<i64>) -> ();
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
     Stats: prune(retention: Retention) -> ();

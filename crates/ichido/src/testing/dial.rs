@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::{BoxFuture, process::Clock};
 
 /// Nobody waits longer than this, by the machine's clock, for a sleeper that does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a nap is.
 const NAP: Duration = Duration::from_millis(2);
@@ -127,7 +127,7 @@ impl Dial {
 
 async fn reached(count: &watch::Sender<u32>, least: u32, otherwise: &str) {
     let mut count = count.subscribe();
-    let reached = tokio::time::timeout(PATIENCE, count.wait_for(|count| *count >= least)).await;
+    let reached = tokio::time::timeout(TIMEOUT, count.wait_for(|count| *count >= least)).await;
     assert!(reached.is_ok(), "{otherwise}");
 }
 

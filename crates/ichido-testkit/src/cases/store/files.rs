@@ -205,7 +205,7 @@ pub async fn what_is_decided_stays_decided<F: Fixture>() {
     let mut tx = one.begin().await.unwrap();
     one.note_files(&mut tx, set(2)).await.expect_err("it was decided that this is not committed");
     one.rollback(tx).await.unwrap();
-    other.forget_files(stage, None).await.unwrap();
+    other.delete_file_sets(stage, None).await.unwrap();
     assert_eq!(notes(&fixture).await, 1, "what was revoked stays: somebody may still try");
     // Whoever asks while a transaction is about to commit waits for it.
     let mut tx = one.begin().await.unwrap();

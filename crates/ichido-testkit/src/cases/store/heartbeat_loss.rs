@@ -42,7 +42,7 @@ pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixtur
     scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
     scene.dial.tick(HEARTBEAT).await;
     scene.dial.tick(HEARTBEAT).await;
-    assert_eq!(scene.faults.begun(Verb::Rescue), 0, "nobody is buried during an outage");
+    assert_eq!(scene.faults.begun(Verb::Rescue), 0, "nobody is declared dead during an outage");
     // The first heartbeat after the outage is the beginning of the new wait.
     scene.dial.tick(HEARTBEAT).await;
     rescues_after_a_lease(&scene).await;

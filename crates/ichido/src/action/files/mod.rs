@@ -89,9 +89,9 @@ impl Stage {
             }
             if is_settled {
                 // It may have died before it forgot what was in its place.
-                store::forget_files(store, dead, None).await?;
+                store::delete_file_sets(store, dead, None).await?;
                 let folder = self.folder.clone();
-                blocking(move || place::bury(&folder, dead, lock)).await?;
+                blocking(move || place::remove_dead(&folder, dead, lock)).await?;
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Stage {
         match settled.await {
             Ok(moved) if is_committed => {
                 tracing::info!(moved, "files of a committed transaction are put in their places now");
-                store::forget_files(store, stage, Some(number)).await?;
+                store::delete_file_sets(store, stage, Some(number)).await?;
             }
             Ok(_) => {}
             Err(error) => return Ok(told_again(is_committed, &error)),
@@ -219,7 +219,7 @@ impl FileSet {
             self.stage.undecided().push_back(self.number);
             return told_again(true, &error);
         }
-        if let Err(error) = store::forget_files(store, self.stage.id, Some(self.number)).await {
+        if let Err(error) = store::delete_file_sets(store, self.stage.id, Some(self.number)).await {
             tracing::debug!(%error, "what is known about files that are in their places is not forgotten");
         }
         true

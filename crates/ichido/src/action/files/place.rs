@@ -97,7 +97,7 @@ pub(super) fn dead(folder: &Path, own: ProcessId) -> Result<Vec<(ProcessId, fs::
 }
 
 /// Removes the folder of a dead process and its lock. Somebody else may have done it meanwhile.
-pub(super) fn bury(folder: &Path, dead: ProcessId, lock: fs::File) -> Result<()> {
+pub(super) fn remove_dead(folder: &Path, dead: ProcessId, lock: fs::File) -> Result<()> {
     remove(&set_folder(folder, dead, None))?;
     drop(fs::remove_file(lock_file(folder, dead)));
     drop(lock);
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!((id, dead.len()), (gone, 0));
         fs::remove_dir(hidden).unwrap();
         assert!(numbers(&set_folder(folder.path(), gone, None)).unwrap().is_empty());
-        bury(folder.path(), gone, lock).unwrap();
+        remove_dead(folder.path(), gone, lock).unwrap();
         assert_eq!(fs::read_dir(folder.path().join(HIDDEN)).unwrap().count(), 0);
     }
 }

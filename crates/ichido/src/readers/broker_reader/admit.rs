@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admissions, Held, Shared, settle::PATIENCE};
+use super::{Admissions, Held, Shared, settle::TIMEOUT};
 use crate::{
     Delivery, Error, Key, Message, Result, Store,
     broker::{Depths, DynSource, Found, Received, Settlement, Standing},
@@ -244,7 +244,7 @@ impl<S: Store> Admitting<S> {
         let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &keys).await {
             Ok(found) => found,
             Err(Error::LostClaim) => {
-                self.shared.life.bury(process);
+                self.shared.life.expire(process);
                 return Ok(());
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
@@ -314,7 +314,7 @@ impl<S: Store> Admitting<S> {
             return None;
         }
         tokio::select! {
-            depths = tokio::time::timeout(PATIENCE, receiving.broker.depths()) => depths.ok()?.ok(),
+            depths = tokio::time::timeout(TIMEOUT, receiving.broker.depths()) => depths.ok()?.ok(),
             () = closing.cancelled() => None,
             () = receiving.following.held() => None,
         }
@@ -337,7 +337,7 @@ impl<S: Store> Admitting<S> {
     /// Releases what is not begun, to the database and then to the broker; what is begun can still be settled.
     async fn release_unstarted(&mut self) {
         if let Some(source) = self.source.take() {
-            let _ = tokio::time::timeout(PATIENCE, source.close()).await;
+            let _ = tokio::time::timeout(TIMEOUT, source.close()).await;
         }
         let (unbegun, mut back) = {
             let mut admissions = self.shared.admissions();

@@ -22,7 +22,7 @@ use crate::{
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// How long a reader that closes waits for the broker to hear of what is settled.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<S: Store> Shared<S> {
     /// Takes a delivery back from a worker.
@@ -59,7 +59,7 @@ impl<S: Store> Shared<S> {
     fn settle_held(self: &Arc<Self>, held: Held, mark: Option<Mark>, delivery: Delivery) {
         match (mark, delivery.failure) {
             (Some(Mark::Parked), Some(failure)) if failure.retry_after.is_none() => {
-                self.bury(held, failure.error);
+                self.dead_letter(held, failure.error);
             }
             // What is parked for a while is published again when its time has come.
             (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
@@ -92,14 +92,14 @@ impl<S: Store> Shared<S> {
             Found::Waiting => self.duplicate(),
             // In an inbox it may be another message with the same id: only who runs it can tell.
             Found::Failed if inbox && !own => Settlement::DeadLetter("failed".into()),
-            Found::Failed => return self.bury(held, "failed".to_owned()),
+            Found::Failed => return self.dead_letter(held, "failed".to_owned()),
         };
         tracing::debug!(%queue, id = %held.message.key, ?found, ?settlement, "not run");
         self.send(held, settlement);
     }
 
     /// It has failed for good, and its row says so.
-    fn bury(self: &Arc<Self>, held: Held, reason: String) {
+    fn dead_letter(self: &Arc<Self>, held: Held, reason: String) {
         let (origin, queue) = (self.receiving.guard.origin.clone(), self.receiving.queue.clone());
         let row = RowName { origin, queue, id: held.message.key.columns()[0].clone() };
         self.send(held, Settlement::Failed { reason, row });
@@ -186,7 +186,7 @@ impl<S: Store> Shared<S> {
     pub(super) async fn settled(&self) {
         let mut all =
             std::mem::replace(&mut *self.settling.lock().unwrap_or_else(PoisonError::into_inner), JoinSet::new());
-        let _ = tokio::time::timeout(PATIENCE, async { while all.join_next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(TIMEOUT, async { while all.join_next().await.is_some() {} }).await;
     }
 
     /// Frees the rows of these, as far as they are marked as ours.

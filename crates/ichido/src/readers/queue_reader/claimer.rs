@@ -63,7 +63,7 @@ impl<S: Store> Claimer<S> {
         match found {
             Ok(()) => Ok(()),
             Err(Error::LostClaim) => {
-                self.shared.life.bury(process);
+                self.shared.life.expire(process);
                 self.pause(self.shared.reading.poll).await
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
