@@ -7,13 +7,14 @@ use std::time::Duration;
 use ichido::{
     Process, Relay,
     broker::{Outgoing, Unpublished},
+    message::GuardBy,
 };
 use ichido_rabbitmq::{
     Deliveries, Error, Kind, Management, PublisherSettings, RabbitMq, Server, Topology, TopologyLook,
 };
 
 use crate::{
-    config::{self, Config, Guard, RabbitMqType, Url},
+    config::{self, Config, RabbitMqType, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
 };
@@ -191,7 +192,7 @@ impl ichido::broker::Broker for Kept {
 }
 
 fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
-    (queue.mutex.guard == Guard::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
+    (queue.mutex.guard == GuardBy::Mutex).then(|| (queue.exchange.clone(), queue.routing_key.clone()))
 }
 
 fn topology(queue: &config::RabbitMq) -> Topology {

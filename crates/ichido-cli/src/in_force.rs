@@ -2,9 +2,14 @@
 
 use std::{fmt::Write, time::Duration};
 
-use ichido::{Masks, observe::MASK};
+use ichido::{
+    Masks,
+    handlers::{Entry, Limit},
+    message::{ClaimBy, OnBusy},
+    observe::MASK,
+};
 
-use crate::config::{Action, ActionKind, Claim, Config, HandlerEntry, OnBusy, RabbitMq, RetryLimit};
+use crate::config::{Action, ActionKind, Config, RabbitMq};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -25,8 +30,8 @@ const SECRET: [&str; 11] = [
 pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, String)]) -> String {
     let (process, retry, log) = (&config.process, &config.process.retry, &config.log);
     let limit = match retry.limit {
-        RetryLimit::Count(count) => format!("count {count}"),
-        RetryLimit::Time(time) => format!("time {}", spelled(time)),
+        Limit::Count(count) => format!("count {count}"),
+        Limit::Time(time) => format!("time {}", spelled(time)),
     };
     let mut told = vec![
         format!("database.url={}", config.database.url),
@@ -54,8 +59,8 @@ fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
     let urls = queue.url.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (rules, at) = (&queue.mutex, &queue.queue);
     let claim = match config.claim(rules) {
-        Claim::Lock => "lock",
-        Claim::Lease => "lease",
+        ClaimBy::Lock => "lock",
+        ClaimBy::Lease => "lease",
     };
     let busy = match rules.on_busy {
         OnBusy::Delay => format!("back after {}", spelled(rules.busy_delay)),
@@ -97,9 +102,9 @@ fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> Str
     told + ")"
 }
 
-fn entries(entries: &[HandlerEntry], masks: &Masks) -> String {
-    let one = |entry: &HandlerEntry| {
-        let options = entry.options.iter().map(|(name, value)| format!("{name} {}", shown(name, &value.text(), masks)));
+fn entries(entries: &[Entry], masks: &Masks) -> String {
+    let one = |entry: &Entry| {
+        let options = entry.options.iter().map(|(name, value)| format!("{name} {}", shown(name, value, masks)));
         let options = options.collect::<Vec<_>>().join(", ");
         if options.is_empty() { entry.name.clone() } else { format!("{} ({options})", entry.name) }
     };

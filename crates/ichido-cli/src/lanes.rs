@@ -1,22 +1,10 @@
-//! From the lane sets of the configuration to those of the library.
+//! The lane sets of the configuration: all of them for senders, and one level alone for `run --level`.
 
 use std::collections::BTreeSet;
 
-use ichido::lanes::{LaneSet, Level, LevelBy, Policy, Routes};
+use ichido::lanes::{LaneSet, Policy, Routes};
 
-use crate::{
-    config::{self, Config},
-    failure::Failure,
-};
-
-/// The lane set as the library knows it.
-pub(crate) fn lane_set(name: &str, set: &config::LaneSet) -> LaneSet {
-    let made = LaneSet::new(name, policy(set.policy, set.borrow)).look(set.look);
-    let mut made = set.levels.iter().map(level).fold(made, LaneSet::level);
-    made.age_after = set.age_after;
-    made.level_by = set.level_by.clone().map(|config::LevelBy { field, map, default }| LevelBy { field, map, default });
-    made
-}
+use crate::{config::Config, failure::Failure};
 
 /// All lane sets, for who sends to them.
 pub(crate) fn routes(config: &Config) -> Routes {
@@ -24,24 +12,7 @@ pub(crate) fn routes(config: &Config) -> Routes {
 }
 
 pub(crate) fn lane_sets(config: &Config) -> impl Iterator<Item = LaneSet> {
-    config.lanes.iter().map(|(name, set)| lane_set(name, set))
-}
-
-fn policy(policy: config::Policy, borrow: bool) -> Policy {
-    match policy {
-        config::Policy::Dedicated => Policy::Dedicated { borrow },
-        config::Policy::Strict => Policy::Strict,
-        config::Policy::Weighted => Policy::Weighted,
-    }
-}
-
-fn level(level: &config::Level) -> Level {
-    let made = Level::new(level.level.as_str(), level.queue.as_str()).weight(level.weight);
-    let made = made.reserve(level.reserve as usize);
-    match level.concurrency {
-        Some(slots) => made.concurrency(slots as usize),
-        None => made,
-    }
+    config.lanes.values().map(|lanes| lanes.set.clone())
 }
 
 /// A lane set that the configuration does not know.
@@ -58,26 +29,26 @@ pub(crate) fn unknown_set(name: &str, config: &Config) -> Failure {
 pub(crate) fn only_level(config: &mut Config, name: &str, path: Option<&str>) -> Result<(), Failure> {
     let named = path.map(|path| path.split('/').next().unwrap_or(path));
     if let Some(action) = named.and_then(|named| config.actions.get(named)) {
-        let Some(set) = config.lanes.get(&action.from) else {
+        let Some(lanes) = config.lanes.get(&action.from) else {
             let text = format!("--level {name}: the action works on the queue `{}`, which has no levels", action.from);
             return Err(Failure::usage(text));
         };
-        lane_set(&action.from, set).find(name).map_err(|error| Failure::usage(error.to_string()))?;
+        lanes.set.find(name).map_err(|error| Failure::usage(error.to_string()))?;
     }
     let lanes = &config.lanes;
     config.actions.retain(|_, action| {
-        let level = |set: &config::LaneSet| set.levels.iter().find(|level| level.level == name).cloned();
-        let Some((level, set)) = lanes.get(&action.from).and_then(|set| Some((level(set)?, set))) else { return false };
+        let Some(set) = lanes.get(&action.from).map(|lanes| &lanes.set) else { return false };
+        let Some(level) = set.levels.iter().find(|level| &*level.name == name) else { return false };
         action.concurrency = match (set.policy, level.concurrency) {
-            (config::Policy::Dedicated, Some(own)) => own,
-            (_, most) => action.concurrency.min(most.unwrap_or(u32::MAX)),
+            (Policy::Dedicated { .. }, Some(own)) => own,
+            (_, most) => action.concurrency.min(most.unwrap_or(usize::MAX)),
         };
-        action.from = level.queue;
+        action.from = level.queue.to_string();
         true
     });
     if config.actions.is_empty() {
         let levels: BTreeSet<_> =
-            config.lanes.values().flat_map(|set| &set.levels).map(|level| level.level.as_str()).collect();
+            config.lanes.values().flat_map(|lanes| &lanes.set.levels).map(|level| &*level.name).collect();
         let hint = ichido::handlers::suggestion(name, levels.iter().copied());
         let list = levels.into_iter().collect::<Vec<_>>().join(", ");
         let list = if list.is_empty() { "there are no lanes".into() } else { format!("there are: {list}") };

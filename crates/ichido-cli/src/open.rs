@@ -11,7 +11,7 @@ mod sqlite;
 use ichido::{Guarded, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
 
 use crate::{
-    config::{Claim, Config, Guard, OnBusy, OnDone, QueueKind, RabbitMq, TableQueue},
+    config::{Config, QueueKind, RabbitMq},
     failure::Failure,
     features,
 };
@@ -46,7 +46,7 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
 fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option<Queue> {
     let place = match &queue.kind {
         QueueKind::Managed => Place::Managed,
-        QueueKind::Table(table) => Place::Table(Box::new(table_of(table))),
+        QueueKind::Table(table) => Place::Table(table.clone()),
         QueueKind::RabbitMq(kept) => Place::Broker(Box::new(guarded(kept, config))),
         QueueKind::Sqs(_) => return None,
     };
@@ -57,40 +57,11 @@ fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option
 
 /// How a broker's queue is guarded.
 fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
-    let guarded =
-        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(queue.mutex.relay_after);
-    let guarded = match config.claim(&queue.mutex) {
-        Claim::Lock => guarded,
-        Claim::Lease => guarded.lease(),
-    };
-    let guarded = match queue.mutex.guard {
-        Guard::Mutex => guarded,
-        Guard::Inbox => guarded.inbox(),
-    };
-    match queue.mutex.on_busy {
-        OnBusy::Delay => guarded,
-        OnBusy::DeadLetter => guarded.dead_letter_busy(),
-    }
-}
-
-pub(crate) fn table_of(table: &TableQueue) -> ichido::Table {
-    let text = |value: &Option<crate::config::Scalar>| value.as_ref().map(crate::config::Scalar::text);
-    let mut status = ichido::Status::new(&table.status.column, table.status.new.text(), "");
-    status.done = text(&table.status.done);
-    status.failed = text(&table.status.failed);
-    let mut made = ichido::Table::new(&table.table.name, &table.owner, status);
-    made.schema.clone_from(&table.table.schema);
-    made.key = table.key.clone().unwrap_or_default();
-    let order = |order: &crate::config::Order| ichido::message::Order {
-        column: order.column.clone(),
-        descending: order.descending,
-    };
-    made.order_by = table.order_by.iter().map(order).collect();
-    made.only = table.only.iter().map(|(column, value)| (column.clone(), value.text())).collect();
-    made.group_by.clone_from(&table.group_by);
-    made.sent_at.clone_from(&table.sent_at);
-    if table.on_done == OnDone::Delete {
-        made = made.delete_done();
-    }
-    made
+    let rules = &queue.mutex;
+    let mut guarded =
+        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(rules.relay_after);
+    guarded.by = rules.guard;
+    guarded.claim = config.claim(rules);
+    guarded.on_busy = rules.on_busy;
+    guarded
 }

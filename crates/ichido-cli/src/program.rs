@@ -2,19 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use ichido::{
-    Error, Masks, Pool, Process, Registry, RetryPolicy,
-    handlers::{Entry, Limit, Placement, Retry, Single},
-    process::{Paths, Pattern, Retention, Settings},
-    sql::SqlAction,
-};
+use ichido::{Error, Masks, Pool, Process, Registry, handlers::Single, process::Settings, sql::SqlAction};
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
     brokers::Brokers,
-    config::{self, Action, ActionKind, Config, Dispatch, HandlerEntry, QueueKind, RetryLimit},
+    config::{Action, ActionKind, Config, QueueKind},
     failure::Failure,
-    lanes::{lane_set, lane_sets},
+    lanes::lane_sets,
     open::Backend,
     own::Program,
 };
@@ -28,8 +23,8 @@ pub(crate) fn process<S: Backend>(
 ) -> Result<Process<S>, Failure> {
     let Program { mut actions, registry, changes } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
-    let mut process =
-        Process::new(store).settings(settings(config)).retry(retry(config)).paths(paths(config)).mask(masks(config));
+    let process = Process::new(store).settings(settings(config)).retry(config.process.retry);
+    let mut process = process.paths(config.dispatch.clone()).mask(masks(config));
     if let Some(single) = single(config) {
         process = process.single(single);
     }
@@ -65,7 +60,7 @@ fn no_rust_action(name: &str, registered: &str) -> Failure {
 fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, registry: Registry<S>) -> Process<S> {
     let registry = Arc::new(registry);
     if let Some(entries) = &config.process.handlers {
-        let (registry, entries) = (registry.clone(), entries_of(entries));
+        let (registry, entries) = (registry.clone(), entries.clone());
         process = process.handlers(move |queue| {
             let named = |error| Error::Setup(format!("process.handlers: {error}"));
             registry.apply(&queue, &entries).map_err(named)
@@ -73,30 +68,11 @@ fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, reg
     }
     for (name, action) in &config.actions {
         if let Some(entries) = &action.handlers {
-            let (registry, entries) = (registry.clone(), entries_of(entries));
+            let (registry, entries) = (registry.clone(), entries.clone());
             process = process.action_handlers(name.as_str(), move |queue| registry.apply(&queue, &entries));
         }
     }
     process
-}
-
-fn entries_of(entries: &[HandlerEntry]) -> Vec<Entry> {
-    let place = |place: &config::Placement| match place {
-        config::Placement::Before(name) => Placement::Before(name.clone()),
-        config::Placement::After(name) => Placement::After(name.clone()),
-    };
-    let entry = |entry: &HandlerEntry| Entry {
-        name: entry.name.clone(),
-        place: entry.place.as_ref().map(place),
-        options: entry.options.iter().map(|(name, value)| (name.clone(), value.text())).collect(),
-    };
-    entries.iter().map(entry).collect()
-}
-
-fn paths(config: &Config) -> Paths {
-    let Dispatch { base, prefix, suffix, patterns } = config.dispatch.clone();
-    let pattern = |own: config::Pattern| Pattern { pattern: own.pattern, base: own.base };
-    Paths { base, prefix, suffix, patterns: patterns.into_iter().map(pattern).collect() }
 }
 
 /// What must not be seen.
@@ -108,7 +84,7 @@ pub(crate) fn masks(config: &Config) -> Masks {
 pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
     let masks = masks(config);
     let keys = config.queues.iter().filter_map(|(name, queue)| match &queue.kind {
-        QueueKind::Table(table) => table.key.as_ref().map(|key| (name, key)),
+        QueueKind::Table(table) => Some((name, &table.key)),
         _ => None,
     });
     let told = |(name, column): (&String, &String)| {
@@ -122,10 +98,10 @@ pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
 
 /// Workers wait for each other when there are more of them than connections for their transactions.
 pub(crate) fn few_connections(config: &Config) -> Option<String> {
-    let workers: u32 = config.actions.values().map(|action| workers(action, config)).sum();
+    let workers: usize = config.actions.values().map(|action| workers(action, config)).sum();
     let connections = config.pool().saturating_sub(2).max(1);
     let sqlite = config.database.url.scheme() == "sqlite";
-    (!sqlite && workers > connections).then(|| {
+    (!sqlite && workers > connections as usize).then(|| {
         format!("{workers} workers share {connections} connections; raise database.pool if the server allows it, or lower the concurrency")
     })
 }
@@ -139,11 +115,7 @@ fn settings(config: &Config) -> Settings {
         check: process.check,
         check_every: process.check_every,
         progress: config.log.progress,
-        retention: Retention {
-            stats: config.retention.stats,
-            audit: config.retention.audit,
-            inbox: config.retention.inbox,
-        },
+        retention: config.retention,
         ..Settings::default()
     }
 }
@@ -153,39 +125,28 @@ fn single(config: &Config) -> Option<Single> {
     process.single.then(|| Single::default().exempt(process.exempt.iter().cloned()).exit(process.exit_duplicate))
 }
 
-fn retry(config: &Config) -> Retry {
-    let retry = &config.process.retry;
-    let limit = match retry.limit {
-        RetryLimit::Count(count) => Limit::Count(count),
-        RetryLimit::Time(time) => Limit::Time(time),
-    };
-    Retry { limit, interval: retry.interval, window: retry.window, exit: retry.exit }
-}
-
 /// The workers of an action: those of its levels if they have slots of their own.
-pub(crate) fn workers(action: &Action, config: &Config) -> u32 {
-    config.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+pub(crate) fn workers(action: &Action, config: &Config) -> usize {
+    config.lanes.get(&action.from).map_or(action.concurrency, |lanes| lanes.set.slots(action.concurrency))
 }
 
 /// The queues that an action works on.
 pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str> {
     match config.lanes.get(&action.from) {
-        Some(set) => set.levels.iter().map(|level| level.queue.as_str()).collect(),
+        Some(lanes) => lanes.set.levels.iter().map(|level| &*level.queue).collect(),
         None => vec![&action.from],
     }
 }
 
 fn pool(name: &str, action: &Action, config: &Config) -> Pool {
-    let retry = &action.retry;
-    let policy = RetryPolicy { attempts: retry.attempts, first: retry.first, max: retry.max, factor: retry.factor };
     let ahead = config.read_ahead(workers(action, config));
-    let pool = Pool::new(name).concurrency(action.concurrency as usize);
+    let pool = Pool::new(name).concurrency(action.concurrency);
     let pool = match config.lanes.get(&action.from) {
-        Some(set) => pool.from_lanes(lane_set(&action.from, set)),
+        Some(lanes) => pool.from_lanes(lanes.set.clone()),
         None => pool.from(action.from.as_str()),
     };
-    let pool = pool.read_ahead(ahead as usize).retry(policy);
-    let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval as usize);
+    let pool = pool.read_ahead(ahead).retry(action.retry);
+    let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval);
     let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
     match action.timeout {
         Some(limit) => pool.timeout(limit),

@@ -27,7 +27,7 @@ pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
         let (slots, timeout) = (program::workers(action, config).max(1), action.timeout?);
         let at_broker = program::queues(action, config).into_iter().any(|queue| config.rabbitmq().any(|(at, _)| at == queue));
         // What is read ahead waits for those before it.
-        let rounds = 1 + config.read_ahead(slots).div_ceil(slots);
+        let rounds = u32::try_from(1 + config.read_ahead(slots).div_ceil(slots)).unwrap_or(u32::MAX);
         (at_broker && timeout * rounds > ACK_TIMEOUT).then(|| {
             format!(
                 "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after \

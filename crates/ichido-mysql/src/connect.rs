@@ -8,7 +8,7 @@ use std::{
 
 use ichido::{
     Error, Queue, Result,
-    process::Bell,
+    process::WakeUps,
     store::{Database, Wakeups},
 };
 use ichido_sql::Known;
@@ -47,7 +47,7 @@ pub struct MySql {
 pub(crate) struct Shared {
     options: MySqlConnectOptions,
     single_writer: bool,
-    pub(crate) bell: Bell,
+    pub(crate) wake_ups: WakeUps,
     pub(crate) known: Known<Statements>,
     pub(crate) mariadb: OnceCell<bool>,
     pub(crate) rendered: Rendered,
@@ -80,8 +80,8 @@ impl Database for MySql {
 }
 
 impl Wakeups for MySql {
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
+    fn wake_ups(&self) -> &WakeUps {
+        &self.shared.wake_ups
     }
 }
 
@@ -103,12 +103,12 @@ impl MySql {
                 "the database's URL names no database; write mysql://user:password@host:3306/name".into(),
             ));
         }
-        let bell = Bell::at(&address(&options));
+        let wake_ups = WakeUps::at(&address(&options));
         let shared = Shared {
             options,
             known: Known::new(queues, schema::tables(schema)?),
             single_writer,
-            bell,
+            wake_ups,
             mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),

@@ -23,7 +23,7 @@ impl Dialect for MySqlDialect {
     const EPOCH: &'static str = "cast(unix_timestamp() as signed)";
     const MINUTE: &'static str = "cast(unix_timestamp() div 60 as signed)";
     const ALIVE: &'static str = "p.heartbeat_at > utc_timestamp(6) - interval p.lease_us microsecond";
-    const SIGN: &'static str = "cast(p.heartbeat_at as char)";
+    const HEARTBEAT: &'static str = "cast(p.heartbeat_at as char)";
     const LIFE: (&'static str, &'static str) =
         (", started_at, heartbeat_at, lease_us", ", utc_timestamp(6), utc_timestamp(6), ?6 * 1000");
     const LOCK: &'static str = "for update";

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ichido::{Error, Queue, Result, process::Bell, store::Database};
+use ichido::{Error, Queue, Result, process::WakeUps, store::Database};
 use ichido_sql::Known;
 use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
 use tokio::sync::Semaphore;
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     options: PgConnectOptions,
     way: Way,
     warned: AtomicBool,
-    pub(crate) bell: Bell,
+    pub(crate) wake_ups: WakeUps,
     pub(crate) notify: AtomicBool,
     pub(crate) known: Known<Statements>,
     pub(crate) rendered: Rendered,
@@ -92,13 +92,13 @@ impl Postgres {
                 "the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"
             ))
         })?;
-        let bell = Bell::at(&address(&options));
+        let wake_ups = WakeUps::at(&address(&options));
         let shared = Shared {
             options: options.application_name("ichido"),
             way: Way::default(),
             warned: AtomicBool::new(false),
             known: Known::new(queues, schema::tables(schema)?),
-            bell,
+            wake_ups,
             notify: AtomicBool::new(true),
             rendered: Rendered::default(),
         };

@@ -4,7 +4,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use ichido::{Result, process::Bell, store::Wakeups};
+use ichido::{Result, process::WakeUps, store::Wakeups};
 
 use crate::Postgres;
 
@@ -15,8 +15,8 @@ const CHANNEL: &str = "ichido";
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Wakeups for Postgres {
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
+    fn wake_ups(&self) -> &WakeUps {
+        &self.shared.wake_ups
     }
 
     async fn notify(&self, queue: &str) -> Result<()> {
@@ -26,12 +26,12 @@ impl Wakeups for Postgres {
         Ok(())
     }
 
-    async fn listen(&self, ring: impl Fn(&str)) {
+    async fn listen(&self, wake: impl Fn(&str)) {
         if !self.shared.notify.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
         loop {
-            if let Err(error) = self.hear_until_lost(&ring).await {
+            if let Err(error) = self.hear_until_lost(&wake).await {
                 tracing::debug!(%error, "other hosts are not heard; the queues are polled");
             }
             tokio::time::sleep(PAUSE).await;
@@ -47,13 +47,13 @@ impl Postgres {
         self
     }
 
-    async fn hear_until_lost(&self, ring: &impl Fn(&str)) -> Result<()> {
+    async fn hear_until_lost(&self, wake: &impl Fn(&str)) -> Result<()> {
         let Some(mut listener) = self.own.listener().await? else { return std::future::pending().await };
         listener.listen(CHANNEL).await?;
         loop {
             // None: the connection was lost and is there again; what was sent meanwhile, polling finds.
             if let Some(heard) = listener.try_recv().await? {
-                ring(heard.payload());
+                wake(heard.payload());
             }
         }
     }

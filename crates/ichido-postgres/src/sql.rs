@@ -29,7 +29,7 @@ impl Dialect for PostgresDialect {
     const EPOCH: &'static str = "extract(epoch from clock_timestamp())::bigint";
     const MINUTE: &'static str = "extract(epoch from clock_timestamp())::bigint / 60";
     const ALIVE: &'static str = "p.heartbeat_at > clock_timestamp() - p.lease";
-    const SIGN: &'static str = "p.heartbeat_at::text";
+    const HEARTBEAT: &'static str = "p.heartbeat_at::text";
     const LIFE: (&'static str, &'static str) = (", lease", ", ?6 * interval '1 millisecond'");
     const LOCK: &'static str = "for update";
     const LOCK_FREE: &'static str = "for update skip locked";

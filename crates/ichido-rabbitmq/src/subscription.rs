@@ -66,7 +66,7 @@ struct Shared {
     ready: Mutex<VecDeque<Delivery>>,
     /// Why nothing is received, if so.
     why_not: Mutex<Option<String>>,
-    bell: Notify,
+    changed: Notify,
     closed: watch::Sender<bool>,
 }
 
@@ -83,7 +83,7 @@ impl Subscription {
             publisher,
             ready: Mutex::default(),
             why_not: Mutex::new(Some("not connected yet".to_owned())),
-            bell: Notify::new(),
+            changed: Notify::new(),
             closed: watch::Sender::new(false),
         });
         let task = tokio::spawn(Arc::clone(&shared).run());
@@ -99,7 +99,7 @@ impl Subscription {
     /// Resolves when `try_next` may find something, or nothing will come any more.
     pub async fn changed(&self) {
         // Before the look, so that nothing comes unheard between the two.
-        let rung = self.shared.bell.notified();
+        let rung = self.shared.changed.notified();
         if self.shared.ready().is_empty() && !self.is_closed() {
             rung.await;
         }
@@ -163,7 +163,7 @@ impl Subscription {
     pub async fn close(&self) {
         self.shared.closed.send_replace(true);
         self.shared.give_back().await;
-        self.shared.bell.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 
     fn is_closed(&self) -> bool {
@@ -286,7 +286,7 @@ impl Shared {
             match poll_fn(|cx| Pin::new(&mut *consumer).poll_next(cx)).await {
                 Some(Ok(delivery)) => {
                     self.ready().push_back(Delivery::new(delivery));
-                    self.bell.notify_waiters();
+                    self.changed.notify_waiters();
                 }
                 Some(Err(source)) => {
                     return Error::Broker { doing: format!("consuming from queue {:?}", self.topology.queue), source };

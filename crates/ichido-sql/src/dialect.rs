@@ -16,10 +16,10 @@ pub trait Dialect: 'static {
     const EPOCH: &'static str;
     /// Minutes since 1970.
     const MINUTE: &'static str;
-    /// Has the process `p` given a sign of life within its lease?
+    /// Has the process `p` sent a heartbeat within its lease?
     const ALIVE: &'static str;
-    /// Its last sign of life as text, if that is in its row.
-    const SIGN: &'static str;
+    /// Its last heartbeat as text, if that is in its row.
+    const HEARTBEAT: &'static str;
     /// The columns of a process about its life, with a comma before each, and their values; `?6` is the lease in milliseconds.
     const LIFE: (&'static str, &'static str);
     /// After a SELECT: its rows are locked until the transaction ends, and whoever has one of them is waited for.
@@ -96,7 +96,7 @@ pub(crate) mod tests {
                 const EPOCH: &'static str = "epoch";
                 const MINUTE: &'static str = "minute";
                 const ALIVE: &'static str = "alive";
-                const SIGN: &'static str = "sign";
+                const HEARTBEAT: &'static str = "sign";
                 const LIFE: (&'static str, &'static str) = ("", "");
                 const LOCK: &'static str = "";
                 const LOCK_FREE: &'static str = "";

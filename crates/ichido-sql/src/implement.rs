@@ -50,8 +50,8 @@ macro_rules! processes {
             $crate::verbs::processes::register(self, process).await
         }
 
-        async fn beat(&self, process: ichido::store::ProcessId) -> ichido::Result<bool> {
-            $crate::Liveness::give_sign(self, process).await
+        async fn heartbeat(&self, process: ichido::store::ProcessId) -> ichido::Result<bool> {
+            $crate::Liveness::write_heartbeat(self, process).await
         }
 
         async fn mark_running(

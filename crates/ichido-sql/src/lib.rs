@@ -40,7 +40,7 @@ pub use self::{
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
-    past::{Note, Owned, Past, by_claim, by_owner},
+    past::{Owned, Past, by_claim, by_owner},
     query::{Bind, Cell, FromCell, Query, Row},
     queue::{Kind, MOST_OWNERS, SqlQueue},
     refuse::{

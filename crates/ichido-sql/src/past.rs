@@ -49,23 +49,22 @@ impl Past {
 
 /// What is written about a message that is put aside or freed.
 #[derive(Debug, Clone, Copy)]
-pub struct Note<'a> {
+pub(crate) struct Note<'a> {
     /// What it waits for.
-    pub state: ParkedState,
+    pub(crate) state: ParkedState,
     /// Runs that failed by themselves.
-    pub attempts: u32,
+    pub(crate) attempts: u32,
     /// A process died while it had it.
-    pub suspect: bool,
+    pub(crate) suspect: bool,
     /// Until it is due.
-    pub wait: Option<Duration>,
+    pub(crate) wait: Option<Duration>,
     /// Added to the history, if anything failed.
-    pub error: Option<&'a str>,
+    pub(crate) error: Option<&'a str>,
 }
 
 impl<'a> Note<'a> {
     /// About a failure.
-    #[must_use]
-    pub fn failure(failure: &'a Failure) -> Self {
+    pub(crate) fn failure(failure: &'a Failure) -> Self {
         let state = if failure.retry_after.is_some() { ParkedState::Waiting } else { ParkedState::Dead };
         Note {
             state,
@@ -77,21 +76,18 @@ impl<'a> Note<'a> {
     }
 
     /// About a message whose process died; `running` if it was the one that ran alone.
-    #[must_use]
-    pub fn suspect(attempts: u32, running: bool) -> Self {
+    pub(crate) fn suspect(attempts: u32, running: bool) -> Self {
         let error = running.then_some(DIED_RUNNING);
         Note { state: ParkedState::Released, attempts: attempts + u32::from(running), suspect: true, wait: None, error }
     }
 
     /// About a message that ran alone when its process died, for the last time.
-    #[must_use]
-    pub fn killer(attempts: u32) -> Self {
+    pub(crate) fn killer(attempts: u32) -> Self {
         Note { state: ParkedState::Dead, attempts, suspect: false, wait: None, error: Some(DIED_RUNNING) }
     }
 
     /// Until it is due, in milliseconds.
-    #[must_use]
-    pub fn wait_ms(&self) -> Option<i64> {
+    pub(crate) fn wait_ms(&self) -> Option<i64> {
         self.wait.map(wait_ms)
     }
 }

@@ -36,19 +36,19 @@ pub struct Other {
     pub host: String,
     /// Its number there.
     pub pid: i64,
-    /// When it gave its last sign of life; none if it is certainly alive.
-    pub beat: Option<String>,
+    /// When it sent its last heartbeat; none if it is certainly alive.
+    pub heartbeat: Option<String>,
 }
 
 impl Other {
     /// Why nobody else may start.
     #[must_use]
     pub fn refusal(self) -> Error {
-        let Other { request_id, id, host, pid, beat } = self;
+        let Other { request_id, id, host, pid, heartbeat } = self;
         let reason = format!(
             "`{request_id}` is served already, by process {id} (pid {pid} on {host}); `ichido stop {request_id}` ends it, and `process.exempt` admits several"
         );
-        Error::Duplicate { reason, beat: beat.map(|beat| format!("{id} {beat}")) }
+        Error::Duplicate { reason, heartbeat: heartbeat.map(|at| format!("{id} {at}")) }
     }
 }
 

@@ -85,7 +85,7 @@ pub trait SqlStore: Database {
     }
 }
 
-/// How a store knows who is alive: by the last sign of life in the process's row, unless it says otherwise.
+/// How a store knows who is alive: by the last heartbeat in the process's row, unless it says otherwise.
 pub trait Liveness: SqlStore {
     /// Before a process becomes known.
     fn begin_life(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send {
@@ -107,15 +107,15 @@ pub trait Liveness: SqlStore {
         Ok(by_row)
     }
 
-    /// A sign of life; false if the process has been declared dead. A process that is past its lease stays dead: it must come back
+    /// A heartbeat; false if the process has been declared dead. A process that is past its lease stays dead: it must come back
     /// under another id.
-    fn give_sign(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send {
+    fn write_heartbeat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send {
         let (process_table, now) = (&self.tables().process, Self::Dialect::CLOCK);
-        let beat = format!(
+        let heartbeat = format!(
             "update {process_table} as p set heartbeat_at = {now} where p.id = ?1 and {}",
             Self::Dialect::ALIVE
         );
-        async move { Ok(self.write(Query::new(beat).bind(process)).await? == 1) }
+        async move { Ok(self.write(Query::new(heartbeat).bind(process)).await? == 1) }
     }
 
     /// Waits for a claim of a process that is still on its way, even one whose reply was lost, and lets no other begin: what it

@@ -8,7 +8,7 @@ use std::{
 
 use ichido::{
     Error, Queue, Result,
-    process::Bell,
+    process::WakeUps,
     store::{Database, Wakeups},
 };
 use ichido_sql::{Known, Tables};
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     options: SqliteConnectOptions,
     pub(crate) line: Line,
     pub(crate) alive: Alive,
-    pub(crate) bell: Bell,
+    pub(crate) wake_ups: WakeUps,
     pub(crate) known: Known<Statements>,
     pub(crate) rendered: Rendered,
 }
@@ -82,8 +82,8 @@ impl Database for Sqlite {
 }
 
 impl Wakeups for Sqlite {
-    fn bell(&self) -> &Bell {
-        &self.shared.bell
+    fn wake_ups(&self) -> &WakeUps {
+        &self.shared.wake_ups
     }
 }
 
@@ -111,7 +111,7 @@ impl Sqlite {
         let shared = Shared {
             line: Line::new(&folder),
             alive: Alive::new(&folder),
-            bell: bell(&folder),
+            wake_ups: wake_ups(&folder),
             path,
             options,
             known: Known::new(queues, Tables::new(None)),
@@ -197,10 +197,10 @@ pub(crate) fn setup_error(error: sqlx::Error) -> Error {
 }
 
 /// Beside the database, where its lock files are; a path that is too long for a socket's name has its place elsewhere.
-fn bell(folder: &Path) -> Bell {
+fn wake_ups(folder: &Path) -> WakeUps {
     if folder.as_os_str().len() <= LONGEST_FOLDER {
-        Bell::in_folder(folder.into())
+        WakeUps::in_folder(folder.into())
     } else {
-        Bell::at(&folder.to_string_lossy())
+        WakeUps::at(&folder.to_string_lossy())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! SQLite has one writer. Every transaction of ichido's takes its turn (`turn`) and begins with `BEGIN IMMEDIATE`; an open
 //! business transaction holds up all others, so keep actions short. A process is alive while it holds the lock on its lock
-//! file (`alive`), because an open transaction would hold up every sign of life in a table.
+//! file (`alive`), because an open transaction would hold up every heartbeat in a table.
 //!
 //! | file | what it does |
 //! | --- | --- |

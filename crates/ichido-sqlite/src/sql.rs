@@ -26,7 +26,7 @@ impl Dialect for SqliteDialect {
     const MINUTE: &'static str = "unixepoch() / 60";
     /// Its lock tells, and not its row.
     const ALIVE: &'static str = "0";
-    const SIGN: &'static str = "null";
+    const HEARTBEAT: &'static str = "null";
     const LIFE: (&'static str, &'static str) = ("", "");
     const LOCK: &'static str = "";
     const LOCK_FREE: &'static str = "";
@@ -113,7 +113,7 @@ impl Liveness for Sqlite {
     }
 
     /// The lock is the sign. But a process that the others have buried must know.
-    async fn give_sign(&self, process: ProcessId) -> Result<bool> {
+    async fn write_heartbeat(&self, process: ProcessId) -> Result<bool> {
         let known = Query::new("select 1 from ichido_process where id = ?1").bind(process);
         Ok(self.shared.alive.is_ours(process) && !self.look(known).await?.is_empty())
     }

@@ -44,8 +44,8 @@ pub enum Error {
     Duplicate {
         /// Which one, and the way out.
         reason: String,
-        /// Its last sign of life; none if it is certainly alive.
-        beat: Option<String>,
+        /// Its last heartbeat; none if it is certainly alive.
+        heartbeat: Option<String>,
     },
     /// The process must end with this status (see [`crate::handlers::StatusCode`]).
     Ended {

@@ -36,7 +36,7 @@ pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    action::{Action, ActionFn, BatchAction, Context, Failed, Payload, RetryPolicy, sql},
+    action::{Action, ActionFn, BatchAction, Context, Payload, RetryPolicy, sql},
     broker::{Publisher, Relay},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     handlers::{Handler, HandlerQueue, Next, Registry},
@@ -48,7 +48,7 @@ pub use self::{
     process::{Pool, Process},
     readers::{Reader, lanes},
     store::{
-        Store, adopt, inspect,
+        Failure, Store, adopt, inspect,
         inspect::{Inspect, Operate},
     },
 };

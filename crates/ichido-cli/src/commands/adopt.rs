@@ -14,7 +14,7 @@ use crate::{
     config::{Config, Draft, QueueKind, TableName, action_lines, queue_lines},
     failure::Failure,
     logging,
-    open::{Backend, OnStore, on_store, table_of},
+    open::{Backend, OnStore, on_store},
     output,
 };
 
@@ -110,9 +110,9 @@ impl Adoption {
 async fn known<S: Backend>(store: &S, config: &Config, table: &FoundTable) -> ichido::Result<Option<(String, Table)>> {
     for (name, queue) in &config.queues {
         if let QueueKind::Table(known) = &queue.kind {
-            let tables = store.tables(known.table.schema.as_deref()).await?;
-            if named_table(&known.table.name, &tables).is_some_and(|found| found.id == table.id) {
-                return Ok(Some((name.clone(), table_of(known))));
+            let tables = store.tables(known.schema.as_deref()).await?;
+            if named_table(&known.name, &tables).is_some_and(|found| found.id == table.id) {
+                return Ok(Some((name.clone(), Table::clone(known))));
             }
         }
     }

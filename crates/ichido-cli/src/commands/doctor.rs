@@ -63,7 +63,7 @@ async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Rep
         report.finding(&of_orphan(queue, &orphan, done))?;
     }
     if freed {
-        store.bell().tell(store, queue).await;
+        store.wake_ups().tell(store, queue).await;
     }
     Ok(())
 }

@@ -169,7 +169,7 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
     }
     // What runs again, or was held up in its group, need not wait for a poll.
     for queue in changed_queues {
-        store.bell().tell(store, &queue).await;
+        store.wake_ups().tell(store, &queue).await;
     }
     Ok(code)
 }

@@ -12,7 +12,7 @@ use crate::{
     args::Simulate,
     config::{Config, parse_duration},
     failure::Failure,
-    lanes::{lane_set, unknown_set},
+    lanes::unknown_set,
     output,
 };
 
@@ -53,21 +53,21 @@ fn the_set(args: &Simulate, config: &Config) -> Result<LaneSet, Failure> {
         (None, [only]) => only,
         (None, _) => return Err(Failure::usage("which lane set? Write `ichido lanes simulate NAME`")),
     };
-    let set = config.lanes.get(name).ok_or_else(|| unknown_set(name, config))?;
-    let made = lane_set(name, set);
+    let lanes = config.lanes.get(name).ok_or_else(|| unknown_set(name, config))?;
     let policy = match args.policy.as_deref() {
         Some("strict") => Policy::Strict,
         Some("weighted") => Policy::Weighted,
-        Some(_) => Policy::Dedicated { borrow: set.borrow },
-        None => made.policy,
+        Some(_) => Policy::Dedicated { borrow: lanes.borrow },
+        None => lanes.set.policy,
     };
-    Ok(made.policy(policy))
+    Ok(lanes.set.clone().policy(policy))
 }
 
 /// The workers of the action that works on these lanes, unless they are given.
 fn concurrency(args: &Simulate, config: &Config, lanes: &str) -> usize {
     let working = config.actions.values().find(|action| action.from == lanes).map(|action| action.concurrency);
-    args.concurrency.or(working).map_or(ichido::process::CONCURRENCY, |workers| workers as usize)
+    let given = args.concurrency.map(|workers| workers as usize);
+    given.or(working).unwrap_or(ichido::process::CONCURRENCY)
 }
 
 fn loads(args: &Simulate, set: &LaneSet) -> Result<Vec<Load>, Failure> {

@@ -57,7 +57,7 @@ impl OnStore for Send {
         };
         store.commit(tx).await.map_err(|error| Failure::of::<S>(&error))?;
         for queue in &sent.queues {
-            store.bell().tell(&store, queue).await;
+            store.wake_ups().tell(&store, queue).await;
         }
         sent.ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
         publish(store, &sent, config).await?;

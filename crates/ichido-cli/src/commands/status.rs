@@ -4,6 +4,7 @@ use std::{io::IsTerminal, time::Duration};
 
 use ichido::{
     inspect::{MOST_COUNTED, Overview, QueueCounts},
+    lanes::Policy,
     process::RequestState,
     stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
 };
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     args::Status,
-    config::{Config, Policy},
+    config::{Config, LaneSet},
     failure::Failure,
     open::{Backend, OnStore},
     output,
@@ -91,11 +92,12 @@ impl View {
 
 /// The configuration knows which level a queue is, also before a message of it has run; and only it knows the target.
 fn name_level(load: &mut Load, config: &Config) {
-    for (set, lanes) in &config.lanes {
-        for (rank, level) in (0..).zip(&lanes.levels).filter(|(_, level)| level.queue == load.queue) {
-            load.lane = Some(Lane { lanes: set.as_str().into(), level: level.level.as_str().into(), rank });
-            load.target = level.target;
-            load.own_slots = lanes.policy == Policy::Dedicated && !lanes.borrow;
+    for LaneSet { set, tuning, .. } in config.lanes.values() {
+        let levels = (0..).zip(set.levels.iter().zip(tuning));
+        for (rank, (level, tuning)) in levels.filter(|(_, (level, _))| *level.queue == *load.queue) {
+            load.lane = Some(Lane { lanes: set.name.clone(), level: level.name.clone(), rank });
+            load.target = tuning.target;
+            load.own_slots = set.policy == Policy::Dedicated { borrow: false };
         }
     }
 }

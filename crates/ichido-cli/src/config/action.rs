@@ -7,14 +7,15 @@ use std::time::Duration;
 use super::action_kind::{self, ActionKind};
 use super::error::ConfigError;
 use super::field::Field;
-use super::handlers::{self, HandlerEntry};
+use super::handlers;
 use super::lanes::{LaneSet, Queues};
 use super::section::Section;
 use super::spelling::quoted;
 use super::units::spelled;
 use ichido::{
+    RetryPolicy,
     action::{CommitOn, Isolation},
-    handlers::suggestion,
+    handlers::{Entry, suggestion},
 };
 
 pub(super) const KEYS: [&str; 8] =
@@ -34,34 +35,21 @@ pub struct Action {
     /// The queue or lane set it works on.
     pub from: String,
     /// How many messages it works on at once.
-    pub concurrency: u32,
+    pub concurrency: usize,
     /// How a failed message is tried again.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// How long one message may take.
     pub timeout: Option<Duration>,
     /// The isolation of the business transaction.
     pub isolation: Isolation,
     /// How many messages share a transaction.
-    pub commit_interval: u32,
+    pub commit_interval: usize,
     /// The failures that commit all the same.
     pub commit_on: Vec<CommitOn>,
     /// Its own handler queue, when it has one.
-    pub handlers: Option<Vec<HandlerEntry>>,
+    pub handlers: Option<Vec<Entry>>,
     /// What is done with a message.
     pub kind: ActionKind,
-}
-
-/// How a failed message is tried again.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Retry {
-    /// How many runs a message gets.
-    pub attempts: u32,
-    /// The longest pause after the first failure.
-    pub first: Duration,
-    /// The longest pause of all.
-    pub max: Duration,
-    /// By what the pause grows each time.
-    pub factor: f64,
 }
 
 /// The lane sets, by name.
@@ -73,7 +61,7 @@ impl Action {
         let action = Self {
             from: section.required("from", |f| from(f, queues, lanes))?,
             concurrency: section.or("concurrency", 4, |f| f.whole(1..=1024))?,
-            retry: Retry::read(&section)?,
+            retry: retry(&section)?,
             timeout: section.optional("timeout", |f| f.duration(Duration::from_millis(1)))?,
             isolation: section.or("isolation", Isolation::ReadCommitted, |f| f.one_of(&ISOLATIONS))?,
             commit_interval: section.or("commit_interval", 1, |f| f.whole(1..=10_000))?,
@@ -86,10 +74,10 @@ impl Action {
     }
 
     fn check_lanes(&self, section: &Section, lanes: &Lanes) -> Result<(), ConfigError> {
-        let Some(set) = lanes.get(&self.from) else {
+        let Some(lanes) = lanes.get(&self.from) else {
             return Ok(());
         };
-        if self.commit_interval > 1 && set.counts_workers() {
+        if self.commit_interval > 1 && lanes.counts_workers() {
             let text = format!(
                 "a worker that takes several messages takes them from all levels; leave it at 1, or leave out `reserve` and \
                  `concurrency` of the levels of `{}`",
@@ -97,7 +85,7 @@ impl Action {
             );
             return Err(section.invalid("commit_interval", text));
         }
-        let (reserved, slots) = (set.reserved(), set.slots(self.concurrency));
+        let (reserved, slots) = (lanes.reserved(), lanes.set.slots(self.concurrency));
         if reserved < slots {
             return Ok(());
         }
@@ -119,20 +107,19 @@ fn from(field: &Field, queues: &Queues, lanes: &Lanes) -> Result<String, ConfigE
     Err(field.invalid(format!("no queue or lane set {}{near}\n  known: {list}", quoted(name))))
 }
 
-impl Retry {
-    fn read(action: &Section) -> Result<Self, ConfigError> {
-        let section = action.section("retry", &RETRY_KEYS)?;
-        let retry = Self {
-            attempts: section.or("attempts", 5, |f| f.whole(1..=1_000_000))?,
-            first: section.or("first", Duration::from_secs(1), |f| f.duration(Duration::ZERO))?,
-            max: section.or("max", Duration::from_mins(5), |f| f.duration(Duration::ZERO))?,
-            factor: section.or("factor", 2.0, |f| f.number(1.0..=1000.0))?,
-        };
-        if retry.first > retry.max {
-            let (first, max) = (spelled(retry.first), spelled(retry.max));
-            let text = format!("\"{first}\" is longer than `max`, which is \"{max}\"");
-            return Err(section.invalid("first", text));
-        }
-        Ok(retry)
+fn retry(action: &Section) -> Result<RetryPolicy, ConfigError> {
+    let section = action.section("retry", &RETRY_KEYS)?;
+    let usual = RetryPolicy::default();
+    let retry = RetryPolicy {
+        attempts: section.or("attempts", usual.attempts, |f| f.whole(1..=1_000_000))?,
+        first: section.or("first", usual.first, |f| f.duration(Duration::ZERO))?,
+        max: section.or("max", usual.max, |f| f.duration(Duration::ZERO))?,
+        factor: section.or("factor", usual.factor, |f| f.number(1.0..=1000.0))?,
+    };
+    if retry.first > retry.max {
+        let (first, max) = (spelled(retry.first), spelled(retry.max));
+        let text = format!("\"{first}\" is longer than `max`, which is \"{max}\"");
+        return Err(section.invalid("first", text));
     }
+    Ok(retry)
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ichido::message::{ClaimBy, GuardBy, OnBusy};
+
 use super::document::Node;
 use super::error::ConfigError;
 use super::field::Field;
@@ -60,9 +62,9 @@ pub struct MutexRules {
     /// How long the broker may take to confirm a message.
     pub publish_deadline: Duration,
     /// What makes a delivery the first of its message.
-    pub guard: Guard,
+    pub guard: GuardBy,
     /// How the row is held while the action runs, when it is written; `Config::claim` knows the default.
-    pub claim: Option<Claim>,
+    pub claim: Option<ClaimBy>,
     /// What happens to a delivery whose message is being worked on.
     pub on_busy: OnBusy,
     /// After what time a busy delivery comes back.
@@ -82,37 +84,10 @@ pub enum RabbitMqType {
     Mirrored,
 }
 
-/// What makes a delivery the first of its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
-    /// The sender's row is still there.
-    Mutex,
-    /// Its id is not in the inbox yet.
-    Inbox,
-}
-
-/// How the row is held while the action runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
-    /// By a row lock.
-    Lock,
-    /// By owner and lease.
-    Lease,
-}
-
-/// What happens to a delivery whose message is being worked on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnBusy {
-    /// It comes back after a delay.
-    Delay,
-    /// It goes to the dead-letter queue.
-    DeadLetter,
-}
-
 const TYPES: [(&str, RabbitMqType); 3] =
     [("quorum", RabbitMqType::Quorum), ("classic", RabbitMqType::Classic), ("mirrored", RabbitMqType::Mirrored)];
-const GUARDS: [(&str, Guard); 2] = [("mutex", Guard::Mutex), ("inbox", Guard::Inbox)];
-const CLAIMS: [(&str, Claim); 2] = [("lock", Claim::Lock), ("lease", Claim::Lease)];
+const GUARDS: [(&str, GuardBy); 2] = [("mutex", GuardBy::Mutex), ("inbox", GuardBy::Inbox)];
+const CLAIMS: [(&str, ClaimBy); 2] = [("lock", ClaimBy::Lock), ("lease", ClaimBy::Lease)];
 const ON_BUSY: [(&str, OnBusy); 2] = [("delay", OnBusy::Delay), ("dead-letter", OnBusy::DeadLetter)];
 
 impl RabbitMq {
@@ -158,7 +133,7 @@ impl MutexRules {
         let some_time = |f: &Field| f.duration(Duration::from_millis(1));
         Ok(Self {
             publish_deadline: section.or("publish_deadline", seconds(30), some_time)?,
-            guard: section.or("guard", Guard::Mutex, |f| f.one_of(&GUARDS))?,
+            guard: section.or("guard", GuardBy::Mutex, |f| f.one_of(&GUARDS))?,
             claim: section.optional("claim", |f| f.one_of(&CLAIMS))?,
             on_busy: section.or("on_busy", OnBusy::Delay, |f| f.one_of(&ON_BUSY))?,
             busy_delay: section.or("busy_delay", seconds(5), some_time)?,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::broker::{Claim, Guard, MutexRules, RabbitMq};
+use ichido::message::{ClaimBy, GuardBy};
+
+use super::broker::{MutexRules, RabbitMq};
 use super::error::ConfigError;
 use super::file::Config;
 use super::queue::{Queue, QueueKind};
@@ -18,8 +20,8 @@ impl Config {
 
     /// How a row is held: as written, or by a lock where the database has locks on rows.
     #[must_use]
-    pub fn claim(&self, rules: &MutexRules) -> Claim {
-        rules.claim.unwrap_or(if self.is_sqlite() { Claim::Lease } else { Claim::Lock })
+    pub fn claim(&self, rules: &MutexRules) -> ClaimBy {
+        rules.claim.unwrap_or(if self.is_sqlite() { ClaimBy::Lease } else { ClaimBy::Lock })
     }
 
     /// Refuses a claim that the database cannot have; only now, for a flag may have named another database than the file.
@@ -28,7 +30,7 @@ impl Config {
     /// Naming the key and the way out.
     pub fn check_claims(&self, file: &str) -> Result<(), ConfigError> {
         let locked = |(_, queue): &(&str, &RabbitMq)| {
-            (queue.mutex.claim, queue.mutex.guard) == (Some(Claim::Lock), Guard::Mutex)
+            (queue.mutex.claim, queue.mutex.guard) == (Some(ClaimBy::Lock), GuardBy::Mutex)
         };
         match self.rabbitmq().find(locked) {
             Some((name, _)) if self.is_sqlite() => Err(ConfigError::Invalid {
@@ -57,7 +59,7 @@ pub(super) fn check_distinct(root: &Section, queues: &BTreeMap<String, Queue>) -
                 return Err(at(root, name, "queue", text));
             }
             let fans_out = (&queue.exchange, &queue.routing_key) == (&other.exchange, &other.routing_key);
-            if fans_out && [queue, other].iter().any(|queue| queue.mutex.guard == Guard::Mutex) {
+            if fans_out && [queue, other].iter().any(|queue| queue.mutex.guard == GuardBy::Mutex) {
                 let text = format!(
                     "the queue `{other_name}` gets what is published with this key too, and a mutex stands for one delivery; \
                      give one of them another key"

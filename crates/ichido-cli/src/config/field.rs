@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::document::{Entry, Node};
 use super::error::ConfigError;
-use super::scalar::Scalar;
 use super::spelling;
 use super::units;
 use super::url::masked;
@@ -135,12 +134,13 @@ impl<'a> Field<'a> {
         Ok(size)
     }
 
-    /// A text, a whole number or a flag.
-    pub(super) fn scalar(&self) -> Result<Scalar, ConfigError> {
+    /// A text, a whole number or a flag, as text: `0` for both `"0"` and `0`. A column or an option
+    /// knows itself what it is.
+    pub(super) fn scalar(&self) -> Result<String, ConfigError> {
         match self.node {
-            Node::Text { .. } => Ok(Scalar::Text(self.text()?.to_owned())),
-            Node::Integer(number) => Ok(Scalar::Integer(*number)),
-            Node::Flag(flag) => Ok(Scalar::Flag(*flag)),
+            Node::Text { .. } => Ok(self.text()?.to_owned()),
+            Node::Integer(number) => Ok(number.to_string()),
+            Node::Flag(flag) => Ok(flag.to_string()),
             _ => Err(self.wrong("a text, a whole number, true or false")),
         }
     }

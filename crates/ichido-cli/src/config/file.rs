@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ichido::process::{MOST_READ_AHEAD, Paths, Retention};
+
 use super::action::Action;
 use super::brokers;
 use super::built;
 use super::database::{self, Database};
-use super::dispatch::Dispatch;
+use super::dispatch;
 use super::document;
 use super::error::ConfigError;
 use super::lanes::{self, LaneSet};
-use super::log::{Log, Retention};
-use super::process::{self, Process};
+use super::log::{self, Log};
+use super::process::Process;
 use super::queue::Queue;
 use super::section::Section;
 use super::url::Url;
@@ -42,7 +44,7 @@ pub struct Config {
     /// The actions by name.
     pub actions: BTreeMap<String, Action>,
     /// How the action is found from a request path.
-    pub dispatch: Dispatch,
+    pub dispatch: Paths,
 }
 
 impl Config {
@@ -74,23 +76,23 @@ impl Config {
     }
 
     pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
-        let mut queues = root.named("queues", Queue::read)?;
+        let mut queues = root.named("queues", |_, section| Queue::read(section))?;
         brokers::check_distinct(root, &queues)?;
-        let lanes = root.named("lanes", |section| LaneSet::read(section, &queues))?;
-        for level in lanes.values().flat_map(|set| &set.levels) {
-            queues.entry(level.queue.clone()).or_insert_with(Queue::managed);
+        let lanes = root.named("lanes", |name, section| LaneSet::read(name, section, &queues))?;
+        for level in lanes.values().flat_map(|lanes| &lanes.set.levels) {
+            queues.entry(level.queue.to_string()).or_insert_with(Queue::managed);
         }
         lanes::check_names(root, &lanes, &queues)?;
-        let actions = root.named("actions", |section| Action::read(section, &queues, &lanes))?;
+        let actions = root.named("actions", |_, section| Action::read(section, &queues, &lanes))?;
         Ok(Self {
             database: Database::read(root)?,
             process: Process::read(root)?,
             log: Log::read(root)?,
-            retention: Retention::read(root)?,
+            retention: log::retention(root)?,
             queues,
             lanes,
             actions,
-            dispatch: Dispatch::read(root)?,
+            dispatch: dispatch::read(root)?,
         })
     }
 
@@ -112,17 +114,18 @@ impl Config {
     #[must_use]
     pub fn pool(&self) -> u32 {
         let slots = |action: &Action| {
-            self.lanes.get(&action.from).map_or(action.concurrency, |set| set.slots(action.concurrency))
+            self.lanes.get(&action.from).map_or(action.concurrency, |lanes| lanes.set.slots(action.concurrency))
         };
         let highest = self.actions.values().map(slots).max().unwrap_or(1);
-        let enough = (highest + database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
+        let highest = u32::try_from(highest).unwrap_or(MOST_CONNECTIONS);
+        let enough = highest.saturating_add(database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
         self.database.pool.unwrap_or(enough)
     }
 
     /// The messages claimed ahead: as written, or the concurrency, at most 64.
     #[must_use]
-    pub fn read_ahead(&self, concurrency: u32) -> u32 {
-        self.process.read_ahead.unwrap_or(concurrency).min(process::MOST_READ_AHEAD)
+    pub fn read_ahead(&self, concurrency: usize) -> usize {
+        self.process.read_ahead.unwrap_or(concurrency).min(MOST_READ_AHEAD)
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ichido::process::Retention;
+
 use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
@@ -77,25 +79,13 @@ impl Log {
     }
 }
 
-/// How long records of finished work are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retention {
-    /// The record of what was done.
-    pub audit: Duration,
-    /// The keys of messages that were done already.
-    pub inbox: Duration,
-    /// The statistics per minute.
-    pub stats: Duration,
-}
-
-impl Retention {
-    pub(super) fn read(root: &Section) -> Result<Self, ConfigError> {
-        let section = root.section("retention", &RETENTION_KEYS)?;
-        let days = |days: u64| Duration::from_hours(24 * days);
-        Ok(Self {
-            audit: section.or("audit", days(90), |f| f.duration(Duration::ZERO))?,
-            inbox: section.or("inbox", days(30), |f| f.duration(Duration::ZERO))?,
-            stats: section.or("stats", days(7), |f| f.duration(Duration::ZERO))?,
-        })
-    }
+/// How long records of finished work are kept, the `[retention]` section.
+pub(super) fn retention(root: &Section) -> Result<Retention, ConfigError> {
+    let section = root.section("retention", &RETENTION_KEYS)?;
+    let usual = Retention::default();
+    Ok(Retention {
+        audit: section.or("audit", usual.audit, |f| f.duration(Duration::ZERO))?,
+        inbox: section.or("inbox", usual.inbox, |f| f.duration(Duration::ZERO))?,
+        stats: section.or("stats", usual.stats, |f| f.duration(Duration::ZERO))?,
+    })
 }

@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
+use ichido::{
+    handlers::{Entry, Limit, Retry},
+    process::MOST_READ_AHEAD,
+};
+
 use super::error::ConfigError;
 use super::field::Field;
-use super::handlers::{self, HandlerEntry};
+use super::handlers;
 use super::section::Section;
 use super::units::spelled;
 
@@ -25,13 +30,12 @@ pub(super) const KEYS: [&str; 12] = [
 ];
 pub(super) const RETRY_KEYS: [&str; 5] = ["count", "time", "interval", "window", "exit"];
 
-pub(super) const MOST_READ_AHEAD: u32 = 64;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How a process behaves, whatever its actions are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// How long a claim lives without a sign of life.
+    /// How long a claim lives without a heartbeat.
     pub lease: Duration,
     /// How often an empty queue is looked at.
     pub poll: Duration,
@@ -42,41 +46,19 @@ pub struct Process {
     /// After how many messages the flags are looked at.
     pub check_every: u32,
     /// Messages claimed ahead, when it is written; `Config::read_ahead` knows the default.
-    pub read_ahead: Option<u32>,
+    pub read_ahead: Option<usize>,
     /// Whether sending wakes other processes through the database.
     pub notify: bool,
     /// The retry handler's rule, for faults of the whole process.
-    pub retry: ProcessRetry,
+    pub retry: Retry,
     /// The handler queue, when it is not the standard one.
-    pub handlers: Option<Vec<HandlerEntry>>,
+    pub handlers: Option<Vec<Entry>>,
     /// Whether only one process per request id may live.
     pub single: bool,
     /// Request ids that `single` does not concern.
     pub exempt: Vec<String>,
     /// The exit code of a process that `single` refuses.
     pub exit_duplicate: u8,
-}
-
-/// When the retry handler runs the rest of the chain again, and when it gives up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcessRetry {
-    /// When it gives up.
-    pub limit: RetryLimit,
-    /// The pause before each retry.
-    pub interval: Duration,
-    /// The time without a fault after which counting starts anew.
-    pub window: Duration,
-    /// The exit code when it gives up.
-    pub exit: u8,
-}
-
-/// The limit of the retry handler: `count` or `time`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetryLimit {
-    /// So many retries.
-    Count(u32),
-    /// Retries for so long.
-    Time(Duration),
 }
 
 impl Process {
@@ -91,7 +73,7 @@ impl Process {
             check_every: section.or("check_every", 1, |f| f.whole(1..=1_000_000))?,
             read_ahead: section.optional("read_ahead", |f| f.whole(0..=MOST_READ_AHEAD))?,
             notify: section.or("notify", true, Field::flag)?,
-            retry: ProcessRetry::read(&section)?,
+            retry: retry(&section)?,
             handlers: section.optional("handlers", handlers::read)?,
             single: section.or("single", false, Field::flag)?,
             exempt: section.or("exempt", vec![], |f| f.list(Field::filled))?,
@@ -100,37 +82,35 @@ impl Process {
     }
 }
 
-impl ProcessRetry {
-    fn read(process: &Section) -> Result<Self, ConfigError> {
-        let section = process.section("retry", &RETRY_KEYS)?;
-        let retry = Self {
-            limit: RetryLimit::read(&section)?,
-            interval: section.or("interval", Duration::from_secs(5), |f| f.duration(SHORTEST))?,
-            window: section.or("window", Duration::from_mins(15), |f| f.duration(SHORTEST))?,
-            exit: section.or("exit", 180, |f| f.whole(100..=199))?,
-        };
-        let (longest, what) = match retry.limit {
-            RetryLimit::Count(count) => (retry.interval.saturating_mul(count), "count × interval"),
-            RetryLimit::Time(time) => (time, "time"),
-        };
-        if retry.window > longest {
-            return Ok(retry);
-        }
-        // Otherwise every retry falls out of the window and the handler never gives up.
-        let (window, longest) = (spelled(retry.window), spelled(longest));
-        let text = format!("\"{window}\" is too short; it must be longer than {what} (\"{longest}\")");
-        Err(section.invalid("window", text))
+fn retry(process: &Section) -> Result<Retry, ConfigError> {
+    let section = process.section("retry", &RETRY_KEYS)?;
+    let usual = Retry::default();
+    let retry = Retry {
+        limit: limit(&section, usual.limit)?,
+        interval: section.or("interval", usual.interval, |f| f.duration(SHORTEST))?,
+        window: section.or("window", usual.window, |f| f.duration(SHORTEST))?,
+        exit: section.or("exit", usual.exit, |f| f.whole(100..=199))?,
+    };
+    let (longest, what) = match retry.limit {
+        Limit::Count(count) => (retry.interval.saturating_mul(count), "count × interval"),
+        Limit::Time(time) => (time, "time"),
+    };
+    if retry.window > longest {
+        return Ok(retry);
     }
+    // Otherwise every retry falls out of the window and the handler never gives up.
+    let (window, longest) = (spelled(retry.window), spelled(longest));
+    let text = format!("\"{window}\" is too short; it must be longer than {what} (\"{longest}\")");
+    Err(section.invalid("window", text))
 }
 
-impl RetryLimit {
-    fn read(section: &Section) -> Result<Self, ConfigError> {
-        let count = section.optional("count", |f| f.whole(0..=1_000_000))?;
-        let time = section.optional("time", |f| f.duration(SHORTEST))?;
-        match (count, time) {
-            (Some(_), Some(_)) => Err(section.invalid("time", "write either `count` or `time`, not both")),
-            (None, Some(time)) => Ok(Self::Time(time)),
-            (count, None) => Ok(Self::Count(count.unwrap_or(10))),
-        }
+fn limit(section: &Section, usual: Limit) -> Result<Limit, ConfigError> {
+    let count = section.optional("count", |f| f.whole(0..=1_000_000))?;
+    let time = section.optional("time", |f| f.duration(SHORTEST))?;
+    match (count, time) {
+        (Some(_), Some(_)) => Err(section.invalid("time", "write either `count` or `time`, not both")),
+        (None, Some(time)) => Ok(Limit::Time(time)),
+        (Some(count), None) => Ok(Limit::Count(count)),
+        (None, None) => Ok(usual),
     }
 }

@@ -1,11 +1,13 @@
 //! The `[queues.Q]` sections: where messages wait. What is peculiar to a table is in `table.rs`, to
 //! a broker in `broker.rs`; lanes and actions refer to queues by name.
 
+use ichido::Table;
+
 use super::broker::{RabbitMq, Sqs};
 use super::error::ConfigError;
 use super::field::Field;
 use super::section::Section;
-use super::table::{self, TableQueue};
+use super::table;
 
 /// The keys that every queue may have, those of a table queue follow them.
 pub(super) const KEYS: [&str; 3] = ["rabbitmq", "sqs", "payload_limit"];
@@ -29,7 +31,7 @@ pub enum QueueKind {
     /// ichido's own message table.
     Managed,
     /// A table of the user's own.
-    Table(Box<TableQueue>),
+    Table(Box<Table>),
     /// A `RabbitMQ` queue.
     RabbitMq(Box<RabbitMq>),
     /// An SQS queue.
@@ -65,7 +67,7 @@ impl QueueKind {
             return Err(section.invalid(second, text));
         }
         if section.field("table").is_some() {
-            return TableQueue::read(section).map(|table| Self::Table(Box::new(table)));
+            return table::read(section).map(|table| Self::Table(Box::new(table)));
         }
         if let Some(key) = table::KEYS.iter().find(|key| section.field(key).is_some()) {
             let text = "only a table queue has this key; write `table = \"…\"` beside it";

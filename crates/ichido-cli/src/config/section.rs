@@ -101,12 +101,12 @@ impl<'a> Section<'a> {
     pub(super) fn named<T>(
         &self,
         key: &str,
-        read: impl Fn(Section<'a>) -> Result<T, ConfigError>,
+        read: impl Fn(&str, Section<'a>) -> Result<T, ConfigError>,
     ) -> Result<BTreeMap<String, T>, ConfigError> {
         let entries = self.field(key).map_or(Ok(vec![]), |field| field.entries())?;
         let one = |(name, field): (&str, Field<'a>)| {
             names::check_name(name).map_err(|text| field.invalid(text))?;
-            Ok((name.to_owned(), read(field.section()?)?))
+            Ok((name.to_owned(), read(name, field.section()?)?))
         };
         entries.into_iter().map(one).collect()
     }

@@ -90,7 +90,7 @@ async fn many_sends_are_few_notifications_and_none_if_switched_off() {
     }
     let most = 12 + began.elapsed().as_millis() / 50;
     let mut heard = 0;
-    // The last ring of a send comes well before a second has passed.
+    // The last wake-up of a send comes well before a second has passed.
     while let Ok(told) = tokio::time::timeout(Duration::from_secs(2), listener.recv()).await {
         assert_eq!(told.unwrap().payload(), "mail");
         heard += 1;

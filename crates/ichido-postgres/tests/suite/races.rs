@@ -184,9 +184,9 @@ async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
     assert_eq!(scene.store.rescue(&medic).await.unwrap(), Rescued { processes: 1, messages: 1, parked: 0 });
 }
 
-/// While the rescuer is busy with the first of two, the other's sign of life arrives.
+/// While the rescuer is busy with the first of two, the other's heartbeat arrives.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_gives_its_sign_of_life_just_before_its_rescue_is_left_alone() {
+async fn a_process_that_sends_its_heartbeat_just_before_its_rescue_is_left_alone() {
     let scene = Scene::new(2).await;
     let (one, other, medic) = (scene.process().await, scene.process().await, scene.process().await);
     for process in [&one, &other] {
@@ -230,7 +230,7 @@ async fn a_process_past_its_lease_cannot_come_back_to_life() {
     let scene = Scene::new(1).await;
     let process = scene.process().await;
     scene.expire(process.id).await;
-    assert!(!scene.store.beat(process.id).await.unwrap());
+    assert!(!scene.store.heartbeat(process.id).await.unwrap());
     let claimed = scene.store.claim(process.id, "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
 }
@@ -302,7 +302,7 @@ async fn a_process_that_left_something_behind_claims_nothing_any_more() {
     assert_eq!(scene.owned_by(leaver.id).await, 1, "only what is being completed right now");
     let late = scene.store.claim(leaver.id, "orders", 1).await;
     assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
-    assert!(!scene.store.beat(leaver.id).await.unwrap());
+    assert!(!scene.store.heartbeat(leaver.id).await.unwrap());
     scene.store.rollback(tx).await.unwrap();
     let rescued = scene.store.rescue(&medic).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });

@@ -47,15 +47,15 @@ async fn other<S: Liveness>(
     let others = format!(
         "select {}, p.host, p.pid, {alive}, {} from {} r join {} p on p.id = r.process where r.request_id = ?1 and p.id <> ?2",
         S::Dialect::id("p.id"),
-        S::Dialect::SIGN,
+        S::Dialect::HEARTBEAT,
         tables.process_request,
         tables.process
     );
     for row in S::fetch(tx, Query::new(others).exact(request_id).bind(process)).await? {
         let id: ProcessId = row.get(0)?;
         if store.is_alive(id, row.get(3)?)? {
-            let (host, pid, beat) = (row.get(1)?, row.get(2)?, row.get(4)?);
-            return Ok(Some(Other { request_id: request_id.to_owned(), id, host, pid, beat }));
+            let (host, pid, heartbeat) = (row.get(1)?, row.get(2)?, row.get(4)?);
+            return Ok(Some(Other { request_id: request_id.to_owned(), id, host, pid, heartbeat }));
         }
     }
     Ok(None)

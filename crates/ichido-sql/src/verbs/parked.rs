@@ -9,7 +9,8 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Kind, Note, Query, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Kind, Query, SqlQueue, SqlRows, SqlStore,
+    past::Note,
     verbs::{groups, inbox, outbox},
 };
 
@@ -91,7 +92,7 @@ pub(crate) async fn write_note<S: SqlStore>(
 }
 
 /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten; rows that somebody has
-/// locked are left for another time: this runs with the sign of life.
+/// locked are left for another time: this runs with the heartbeat.
 pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Result<u64> {
     let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
     let mut own = store.begin_own().await?;

@@ -7,7 +7,8 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Liveness, Note, Owned, Query, SqlRows, SqlStore,
+    Bind, Dialect, Liveness, Owned, Query, SqlRows, SqlStore,
+    past::Note,
     verbs::{flags, groups, outbox, parked, queues},
 };
 

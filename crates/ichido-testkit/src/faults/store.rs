@@ -6,7 +6,7 @@ use ichido::{
     Delivery, Key, Message, MessageId, NewMessage, Result, Store,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
-    process::{Bell, Retention},
+    process::{Retention, WakeUps},
     stat::Stat,
     store::{
         Around, Database, Failure, FileSetId, Files, Mutexes, Outbox, ProcessId, Processes, Queues, Registration,
@@ -133,8 +133,8 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
 
-    async fn beat(&self, process: ProcessId) -> Result<bool> {
-        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.beat(process)).await
+    async fn heartbeat(&self, process: ProcessId) -> Result<bool> {
+        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process)).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {
@@ -252,7 +252,7 @@ impl<S: Store> Stats for FaultyStore<S> {
 impl<S: Store> Wakeups for FaultyStore<S> {
     // What the inner store says is not asked: `patience` is the lease, as it is without a lock that tells who is alive.
 
-    fn bell(&self) -> &Bell {
-        self.inner.bell()
+    fn wake_ups(&self) -> &WakeUps {
+        self.inner.wake_ups()
     }
 }

@@ -1,7 +1,7 @@
 //! Business code that gets all messages of a transaction together, for actions that write many rows with one statement.
 
 use crate::{
-    BoxFuture, Context, Error, Failed, Outcome, Payload, Result, Store,
+    BoxFuture, Context, Error, Failure, Outcome, Payload, Result, Store,
     action::{
         DynAction,
         callbacks::{Callback, call_back, callbacks},

@@ -1,8 +1,6 @@
 //! What an action may do besides its work: when its workers start and end, and when a message's transaction commits or fails.
 //! Both kinds of action have the same callbacks; the handlers `concurrency` and `transaction` call them.
 
-use std::time::Duration;
-
 use tracing::Instrument;
 
 use crate::{
@@ -13,22 +11,12 @@ use crate::{
     store::{self, Failure},
 };
 
-/// How a message failed, for [`Action::transaction_failure`](crate::Action::transaction_failure).
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Failed<'a> {
-    /// Why. A reason to retry or to park is an error here, too.
-    pub error: &'a Error,
-    /// When it runs again; none: it has failed for good.
-    pub retry_after: Option<Duration>,
-}
-
 /// Which callback is called.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Callback<'a> {
     Initialize,
     TransactionSuccess,
-    TransactionFailure(Failed<'a>),
+    TransactionFailure(&'a Error, &'a Failure),
     Error(&'a Error),
     Terminate(&'a Result<Outcome>),
 }
@@ -54,12 +42,16 @@ macro_rules! callbacks {
         /// action's own transaction.) It does not run when the claim was lost or the database failed, for then the message runs
         /// again as if nothing had been. If it fails itself, what it wrote is rolled back, and the failure is recorded with both
         /// errors, the message's own first.
+        ///
+        /// `error` is what went wrong; a reason to retry or to park is an error here, too. `failure` is what becomes of the
+        /// message, with the text that operators read.
         fn transaction_failure(
             &self,
             cx: &mut Context<S>,
-            failed: Failed<'_>,
+            error: &Error,
+            failure: &Failure,
         ) -> impl Future<Output = Result<()>> + Send {
-            let _ = (cx, failed);
+            let _ = (cx, error, failure);
             async { Ok(()) }
         }
 
@@ -86,7 +78,7 @@ macro_rules! call_back {
             match $callback {
                 Callback::Initialize => $action.initialize($cx).await,
                 Callback::TransactionSuccess => $action.transaction_success($cx).await,
-                Callback::TransactionFailure(failed) => $action.transaction_failure($cx, failed).await,
+                Callback::TransactionFailure(error, failure) => $action.transaction_failure($cx, error, failure).await,
                 Callback::Error(error) => $action.error($cx, error).await,
                 Callback::Terminate(ended) => $action.terminate($cx, ended).await,
             }
@@ -142,8 +134,7 @@ pub(crate) async fn failed<S: Store>(cx: &mut Context<S>, result: &Result<Outcom
         said = Error::Failed(failure.error.clone().into());
         &said
     };
-    let failed = Failed { error, retry_after: failure.retry_after };
-    caught(Box::pin(work.call_back(cx, Callback::TransactionFailure(failed)))).await
+    caught(Box::pin(work.call_back(cx, Callback::TransactionFailure(error, failure)))).await
 }
 
 /// Calls the action back in a transaction of its own, in process scope.
@@ -169,6 +160,6 @@ pub(crate) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
         }
     });
     committed.await?;
-    cx.ring();
+    cx.wake();
     Ok(())
 }

@@ -369,9 +369,9 @@ impl<S: Store> Context<S> {
     }
 
     /// What was sent is there for all to see.
-    pub(crate) fn ring(&mut self) {
+    pub(crate) fn wake(&mut self) {
         for queue in std::mem::take(&mut self.sent) {
-            self.store.bell().sent(&self.store, &queue, true);
+            self.store.wake_ups().sent(&self.store, &queue, true);
         }
     }
 

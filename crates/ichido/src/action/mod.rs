@@ -16,7 +16,6 @@ pub(crate) mod terms;
 
 pub use self::{
     batch_action::BatchAction,
-    callbacks::Failed,
     context::Context,
     request::{Identity, Request},
     retry::RetryPolicy,
@@ -28,7 +27,7 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, Delivery, Error, Outcome, Result, Store,
+    BoxFuture, Delivery, Error, Failure, Outcome, Result, Store,
     action::callbacks::{Callback, call_back, callbacks},
 };
 

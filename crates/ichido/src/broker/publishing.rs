@@ -29,7 +29,7 @@ impl<S: Store> Publisher<'_, S> {
     ) -> Result<String> {
         let publication = publication(exchange, routing_key, message)?;
         let (queue, id) = publish(self.store, self.through, tx, publication).await?;
-        self.store.bell().sent(self.store, &queue, false);
+        self.store.wake_ups().sent(self.store, &queue, false);
         Ok(id)
     }
 }

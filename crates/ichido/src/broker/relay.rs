@@ -64,7 +64,7 @@ impl<S: Store> Relay<S> {
     /// Publishes until it is told to stop. What is being published then comes to its end.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = self.publish_all(&stop);
-        tasks.spawn(self.store.bell().clone().hear(self.store.clone(), stop.child_token()));
+        tasks.spawn(self.store.wake_ups().clone().hear(self.store.clone(), stop.child_token()));
         tasks.spawn(self.return_due(stop));
         while tasks.join_next().await.is_some() {}
     }
@@ -85,7 +85,7 @@ impl<S: Store> Relay<S> {
         while !stop.is_cancelled() {
             match store::return_due(&self.store, &by).await {
                 Ok(0) => {}
-                Ok(_) => by.queues.keys().for_each(|queue| self.store.bell().ring(queue)),
+                Ok(_) => by.queues.keys().for_each(|queue| self.store.wake_ups().wake(queue)),
                 Err(error) => tracing::warn!(%error, "cannot return parked messages"),
             }
             tokio::select! {
@@ -122,7 +122,7 @@ impl<S: Store> Relay<S> {
     fn turns(&self) -> Vec<RelayTurn<S>> {
         let turn = |(queue, broker): (&Arc<str>, &Arc<dyn DynBroker>)| {
             let wake = Arc::new(Notify::new());
-            self.store.bell().join(queue, &wake);
+            self.store.wake_ups().join(queue, &wake);
             RelayTurn {
                 store: self.store.clone(),
                 queue: queue.clone(),
@@ -221,12 +221,12 @@ impl<S: Store> RelayTurn<S> {
                     self.poll
                 }
             };
-            // While it is in trouble, a ring must not make it try all the time.
-            let rings = self.troubled == 0;
+            // While it is in trouble, a wake-up must not make it try all the time.
+            let wakes = self.troubled == 0;
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.clock.sleep(wait) => {}
-                () = self.wake.notified(), if rings => {}
+                () = self.wake.notified(), if wakes => {}
             }
         }
         if self.ours

@@ -1,7 +1,7 @@
 //! `dispatch`: finds the actions for the request path, registers the process, opens a reader per action, and runs the rest
 //! once for each, in a pool of its own. On the way out it closes the readers and takes leave, keeping the first error.
 //!
-//! Scope: process. In: the action (404 if there is none of that name), the sign of life, the readers. Out and on error: readers
+//! Scope: process. In: the action (404 if there is none of that name), the heartbeat, the readers. Out and on error: readers
 //! closed, what is claimed released, leave taken. It comes after `global error`, `context` and `retry`. Options: the rules of
 //! `[dispatch]` ([`crate::process::Paths`]), all empty.
 
@@ -197,7 +197,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             })
             .collect();
         let hearing = CancellationToken::new();
-        tokio::spawn(cx.store.bell().clone().hear(cx.store.clone(), hearing.clone()));
+        tokio::spawn(cx.store.wake_ups().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
         let relay = Relaying::start(&self.relay(cx), &life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
@@ -319,7 +319,7 @@ async fn tell_stats<S: Store>(store: &S, life: &Life) {
 /// What was claimed and not begun is free: other processes need not wait for their next poll.
 async fn tell_others<S: Store>(store: &S, life: &Life) {
     for queue in life.registration().queues.keys() {
-        store.bell().tell(store, queue).await;
+        store.wake_ups().tell(store, queue).await;
     }
 }
 

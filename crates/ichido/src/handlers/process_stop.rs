@@ -3,7 +3,7 @@
 //!
 //! Scope: worker. It comes after `loop` and before `read`: nothing is in hand that would have to be given back. On the way out and on an
 //! error it does nothing. `check_every` (1): it looks before every so many messages of a worker. The flags themselves are
-//! read from the database once per `check`, by the thread that gives the sign of life.
+//! read from the database once per `check`, by the thread that sends the heartbeat.
 
 use super::availability::idled;
 use crate::{

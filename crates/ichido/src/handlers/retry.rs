@@ -27,7 +27,7 @@ pub enum Limit {
 }
 
 /// Runs the rest again when the process, not a message, is at fault.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// When to give up.
     pub limit: Limit,

@@ -2,7 +2,7 @@
 //!
 //! In the process, after `context` and before `dispatch`. On the way in it asks for it; `dispatch` registers the process and
 //! looks for others in one transaction, so that of two that start at the same moment one is refused. On the way out it does
-//! nothing. On the error that another process is there it waits for that one's next sign of life: who gives none is dead
+//! nothing. On the error that another process is there it waits for that one's next heartbeat: who gives none is dead
 //! when its lease is over, and blocks nobody. Options: `exempt` (none), request ids that several may serve, with commas between;
 //! `exit` (409, which is exit code 14), the status of who is refused.
 
@@ -13,7 +13,7 @@ use crate::{
     handlers::{About, Options, Scope},
 };
 
-/// How often it looks for a sign of life of the other process.
+/// How often it looks for a heartbeat of the other process.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// One live process per request id.
@@ -62,17 +62,17 @@ impl<S: Store> Handler<S> for Single {
         cx.exempt = Some(self.exempt.clone());
         let mut first: Option<String> = None;
         loop {
-            let (reason, beat) = match next.run(cx).await {
-                Err(Error::Duplicate { reason, beat }) => (reason, beat),
+            let (reason, heartbeat) = match next.run(cx).await {
+                Err(Error::Duplicate { reason, heartbeat }) => (reason, heartbeat),
                 result => return result,
             };
-            if beat.is_none() || first.is_some() && first != beat {
+            if heartbeat.is_none() || first.is_some() && first != heartbeat {
                 return Err(Error::Ended { status: self.exit, reason });
             }
             if first.is_none() {
-                tracing::info!("{reason}; waiting for its next sign of life, or for its lease to end");
+                tracing::info!("{reason}; waiting for its next heartbeat, or for its lease to end");
             }
-            first = beat;
+            first = heartbeat;
             tokio::select! {
                 () = cx.stop.cancelled() => return Ok(Outcome::Stop),
                 () = cx.clock.sleep(LOOK) => {}

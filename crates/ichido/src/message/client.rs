@@ -99,7 +99,7 @@ impl<S: Store> Sender<'_, S> {
             .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
         let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
         let sent = self.routes.send(self.store, tx, self.to, &encoded).await?;
-        sent.queues.iter().for_each(|queue| self.store.bell().sent(self.store, queue, false));
+        sent.queues.iter().for_each(|queue| self.store.wake_ups().sent(self.store, queue, false));
         Ok(sent.ids)
     }
 }

@@ -2,12 +2,12 @@
 //! once for the monitor and once for analysis. The context carries it; handlers count in it.
 
 use std::{
-    fmt,
+    borrow::Cow,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use crate::{Context, Delivery, Error, Masks, Store, store::Failure};
@@ -74,15 +74,16 @@ impl Journal {
         tracing::info!(exit_code, elapsed_seconds, done, failed, retried, lost, request_id, "ichido ends");
     }
 
-    /// A message has failed; `fate` says what becomes of it.
-    pub(crate) fn failure(&self, delivery: &Delivery, failure: &Failure, fate: &Fate) {
+    /// A message has failed.
+    pub(crate) fn failure(&self, delivery: &Delivery, failure: &Failure) {
         let (message, attempt) = (&delivery.message, delivery.attempt);
         let Failure { error, code, .. } = failure;
         let id = message.id();
         let payload = shortened(&self.masks.payload(&message.payload));
         let headers = serde_json::to_string(&self.masks.headers(&message.headers)).ok();
         let headers = headers.filter(|_| !message.headers.is_empty());
-        if let Fate::Dead = fate {
+        let fate = fate(delivery, failure);
+        if delivery.claim.is_some() && failure.retry_after.is_none() {
             tracing::error!(target: MONITOR, code, attempt, "{id} failed {fate}");
             tracing::error!(target: ANALYSIS, code, attempt, payload, headers, "{error}");
         } else {
@@ -101,21 +102,12 @@ impl Journal {
     }
 }
 
-/// What becomes of a message that has failed.
-pub(crate) enum Fate {
-    Dead,
-    RunsAgain(Duration),
-    /// It was not claimed: its reader knows.
-    GoesBack,
-}
-
-impl fmt::Display for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Fate::Dead => f.write_str("for good"),
-            Fate::RunsAgain(after) => write!(f, "and runs again in {after:.1?}"),
-            Fate::GoesBack => f.write_str("and goes back to its reader"),
-        }
+/// What becomes of a message that has failed. Of one that was not claimed only its reader knows.
+fn fate(delivery: &Delivery, failure: &Failure) -> Cow<'static, str> {
+    match failure.retry_after {
+        _ if delivery.claim.is_none() => "and goes back to its reader".into(),
+        None => "for good".into(),
+        Some(after) => format!("and runs again in {after:.1?}").into(),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Life {
     /// Why it must end: another process serves what it is to serve alone.
     displaced: Mutex<Option<Error>>,
     claiming: AtomicBool,
-    /// A claim or a sign of life told that this id counts as dead.
+    /// A claim or a heartbeat told that this id counts as dead.
     pub(crate) buried: Notify,
     /// Nothing was left in any of its queues, at one moment.
     drained: AtomicBool,
@@ -127,7 +127,7 @@ impl Life {
         self.displaced.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The id to claim under; none while the sign of life is in doubt.
+    /// The id to claim under; none while the heartbeat is in doubt.
     pub(crate) fn may_claim(&self) -> Option<ProcessId> {
         self.claiming.load(Ordering::Acquire).then(|| self.id())
     }

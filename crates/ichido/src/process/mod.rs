@@ -1,8 +1,7 @@
-//! A process as users build it, and what it does while it runs: pools, the heartbeat, chores, flags, bell and draining. A
+//! A process as users build it, and what it does while it runs: pools, the heartbeat, chores, flags, wake-ups and draining. A
 //! [`Process`] has a store, actions with their pools, settings, and the handler queue that runs them; it is the only one that knows all
 //! of these.
 
-pub(crate) mod bell;
 pub(crate) mod clock;
 pub(crate) mod draining;
 pub(crate) mod flags;
@@ -13,14 +12,15 @@ pub(crate) mod pool;
 pub(crate) mod record;
 pub(crate) mod served;
 pub(crate) mod upkeep;
+pub(crate) mod wake_ups;
 
 pub use self::{
-    bell::Bell,
     clock::{Clock, SystemClock},
     flags::{Flag, Flags, RequestState},
     panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
+    wake_ups::WakeUps,
 };
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
@@ -117,7 +117,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// Without a sign of life for this long others take this process for dead.
+    /// Without a heartbeat for this long others take this process for dead.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;

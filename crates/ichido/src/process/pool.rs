@@ -253,7 +253,7 @@ impl<S: Store> Work<S> {
 /// What holds for the whole process.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Without a sign of life for this long a process is dead.
+    /// Without a heartbeat for this long a process is dead.
     pub lease: Duration,
     /// How often an empty queue is looked at.
     pub poll: Duration,

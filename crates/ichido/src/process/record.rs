@@ -11,7 +11,7 @@ use crate::{
     BoxFuture, Context, Delivery, Error, Masks, Outcome, Result, RetryPolicy, Store,
     action::slot::undisturbed,
     message::Mark,
-    observe::journal::{Fate, Journal},
+    observe::journal::Journal,
     process::panics::{self, Catching},
     stat::Meter,
     store::{self, Failure},
@@ -72,7 +72,7 @@ pub(crate) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
 fn tell_unclaimed<S: Store>(journal: &Journal, delivery: &mut Delivery, result: &Result<Outcome>) {
     if !std::mem::replace(&mut delivery.told, true) {
         let failure = failure::<S>(delivery, result, &RetryPolicy::default(), &journal.masks);
-        journal.failure(delivery, &failure, &Fate::GoesBack);
+        journal.failure(delivery, &failure);
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     let (store, journal) = (cx.store.clone(), cx.journal.clone());
     let Some(delivery) = cx.batch.only() else { return Ok(()) };
     failure.error = masked(&journal.masks, delivery, &failure.error);
-    journal.failure(delivery, &failure, &fate(&failure));
+    journal.failure(delivery, &failure);
     delivery.mark = Some(Mark::Faulted);
     let mut for_good = failure.retry_after.is_none();
     let parked = match write(&store, delivery, failure.clone()).await {
@@ -124,7 +124,7 @@ pub(crate) fn committed_failure<S: Store>(cx: &mut Context<S>, result: &Result<O
 pub(crate) fn recorded<S: Store>(cx: &mut Context<S>, failure: &Failure) {
     let journal = cx.journal.clone();
     if let Some(delivery) = cx.batch.only() {
-        journal.failure(delivery, failure, &fate(failure));
+        journal.failure(delivery, failure);
         delivery.mark = Some(Mark::Parked);
         delivery.failure = Some(failure.clone());
     }
@@ -156,10 +156,6 @@ pub(crate) fn failure<S: Store>(
     };
     let error = masked(masks, delivery, &error);
     Failure { error, failures: attempt, retry_after: after, code: code::<S>(result) }
-}
-
-fn fate(failure: &Failure) -> Fate {
-    failure.retry_after.map_or(Fate::Dead, Fate::RunsAgain)
 }
 
 /// What was said about a message, without what must not be seen of it.

@@ -1,4 +1,4 @@
-//! The chores of a process: its sign of life, the flags of operators, rescue of what dead processes had, return of what is due. They run on an OS
+//! The chores of a process: its heartbeat, the flags of operators, rescue of what dead processes had, return of what is due. They run on an OS
 //! thread with a runtime and a connection of their own, so that an action that blocks its thread does not look like a death.
 
 use std::{sync::Arc, thread, time::Instant};
@@ -43,7 +43,7 @@ impl Upkeep {
                     life,
                     clock,
                     settings,
-                    last_beat: now,
+                    last_heartbeat: now,
                     last_success: now,
                     steady_since: now,
                     last_tidy: now,
@@ -75,7 +75,7 @@ struct Chores<S: Store> {
     life: Arc<Life>,
     clock: Arc<dyn Clock>,
     settings: Settings,
-    last_beat: Instant,
+    last_heartbeat: Instant,
     last_success: Instant,
     steady_since: Instant,
     last_tidy: Instant,
@@ -103,9 +103,9 @@ impl<S: Store> Chores<S> {
     }
 
     async fn tick(&mut self, doubted: bool) {
-        let beats = doubted || self.clock.now() - self.last_beat >= self.settings.lease / 3;
-        if beats {
-            self.beat().await;
+        let due = doubted || self.clock.now() - self.last_heartbeat >= self.settings.lease / 3;
+        if due {
+            self.heartbeat().await;
         }
         let by = self.life.registration();
         let around = match store::look_around(&self.store, &by).await {
@@ -124,9 +124,9 @@ impl<S: Store> Chores<S> {
             self.return_due(&by).await;
         }
         if around.unsent {
-            by.relays.iter().for_each(|queue| self.store.bell().ring(queue));
+            by.relays.iter().for_each(|queue| self.store.wake_ups().wake(queue));
         }
-        if beats && around.minute > 0 {
+        if due && around.minute > 0 {
             self.note_stats(around.minute);
         }
         if self.clock.now() - self.last_tidy >= self.settings.lease {
@@ -163,7 +163,7 @@ impl<S: Store> Chores<S> {
             Ok(0) => {}
             Ok(returned) => {
                 tracing::debug!(returned, "parked messages returned");
-                self.ring(by);
+                self.wake(by);
             }
             Err(error) => tracing::warn!(%error, "cannot return parked messages"),
         }
@@ -174,14 +174,14 @@ impl<S: Store> Chores<S> {
         !self.has_gap() && self.clock.now() - self.steady_since >= self.store.patience(self.settings.lease)
     }
 
-    /// Is the last sign of life so long ago that this process itself may count as dead soon?
+    /// Is the last heartbeat so long ago that this process itself may count as dead soon?
     fn has_gap(&self) -> bool {
         self.clock.now() - self.last_success > self.settings.lease / 2
     }
 
-    async fn beat(&mut self) {
-        self.last_beat = self.clock.now();
-        match store::beat(&self.store, self.life.id()).await {
+    async fn heartbeat(&mut self) {
+        self.last_heartbeat = self.clock.now();
+        match store::heartbeat(&self.store, self.life.id()).await {
             Ok(true) => {
                 if self.has_gap() {
                     self.steady_since = self.clock.now();
@@ -192,7 +192,7 @@ impl<S: Store> Chores<S> {
             }
             Ok(false) => self.rebirth().await,
             Err(error) => {
-                tracing::warn!(%error, "no sign of life given");
+                tracing::warn!(%error, "heartbeat failed");
                 self.steady_since = self.clock.now();
                 if self.has_gap() {
                     self.life.set_claiming(false);
@@ -225,7 +225,7 @@ impl<S: Store> Chores<S> {
                 tracing::warn!(old = %old.id, new = %new.id, "this process counted as dead; it goes on under a new id");
                 self.life.reborn(new.id);
                 let now = self.clock.now();
-                (self.last_beat, self.last_success, self.steady_since) = (now, now, now);
+                (self.last_heartbeat, self.last_success, self.steady_since) = (now, now, now);
                 self.life.set_claiming(true);
             }
             Err(error @ Error::Duplicate { .. }) => self.life.displace(error),
@@ -234,8 +234,8 @@ impl<S: Store> Chores<S> {
     }
 
     /// There is something to claim again.
-    fn ring(&self, by: &Registration) {
-        by.queues.keys().for_each(|queue| self.store.bell().ring(queue));
+    fn wake(&self, by: &Registration) {
+        by.queues.keys().for_each(|queue| self.store.wake_ups().wake(queue));
     }
 
     async fn rescue(&self, by: &Registration) {
@@ -246,7 +246,7 @@ impl<S: Store> Chores<S> {
                 if parked > 0 {
                     tracing::error!(target: MONITOR, code = "died", parked, "messages failed for good: their processes died");
                 }
-                self.ring(by);
+                self.wake(by);
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "cannot look for dead processes"),

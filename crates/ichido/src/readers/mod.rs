@@ -3,6 +3,7 @@
 //! not a stream: a waiting `next()` that is dropped would lose a claim. Readers call the store's verbs and the seam for brokers.
 
 pub(crate) mod broker_reader;
+mod buffer;
 pub(crate) mod lane_reader;
 pub mod lanes;
 pub(crate) mod limited;

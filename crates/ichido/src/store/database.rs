@@ -25,7 +25,7 @@ pub trait Database: Clone + Send + Sync + 'static {
     /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// The same database through one connection of its own, for the thread that gives the sign of life.
+    /// The same database through one connection of its own, for the thread that sends the heartbeat.
     #[must_use]
     fn apart(&self) -> Self;
 

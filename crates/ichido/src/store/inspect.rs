@@ -1,7 +1,7 @@
 //! What operators see and do: [`Inspect`] only looks, [`Operate`] repairs. The command line and the console use these and
 //! the verbs of [`Store`], never a table directly.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ use crate::{
     stat::StatRow,
     store::{MigrateOptions, Migration},
 };
+
+pub use super::failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape};
 
 /// Looking, without changing anything.
 pub trait Inspect: Store {
@@ -130,7 +132,7 @@ pub struct ProcessState {
     pub pid: i64,
     /// Seconds since it started.
     pub age_seconds: i64,
-    /// Has it given a sign of life within its lease?
+    /// Has it sent a heartbeat within its lease?
     pub alive: bool,
 }
 
@@ -182,152 +184,6 @@ impl Default for ParkedFilter {
     }
 }
 
-/// One parked message.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct Parked {
-    /// Its id, `orders/42`.
-    pub id: String,
-    /// `waiting`, `released`, `dead` or `discarded`.
-    pub state: ParkedState,
-    /// Runs that failed by themselves.
-    pub attempts: i64,
-    /// When it runs again, by the database's clock.
-    pub due_at: Option<String>,
-    /// The last error.
-    pub error: String,
-    /// The last error without what differs from message to message: numbers, ids, quoted values.
-    pub shape: String,
-    /// When it was last put aside, by the database's clock.
-    pub parked_at: String,
-    /// The last failures, newest last.
-    pub history: Vec<PastFailure>,
-}
-
-/// One failure of a message.
-#[derive(Debug, Clone, Serialize, serde::Deserialize)]
-pub struct PastFailure {
-    /// Which run it was.
-    pub attempt: u32,
-    /// When, by the database's clock.
-    pub at: String,
-    /// What it said.
-    pub error: String,
-}
-
-/// How many failures are remembered per message.
-pub const HISTORY: usize = 10;
-
-/// Of a long error text this many bytes are kept.
-const LONGEST_ERROR: usize = 4096;
-
-/// The error of a message that ran alone when its process died.
-pub const DIED_RUNNING: &str = "its process died while running it";
-
-/// A message's history with one more failure, in the JSON that stores keep.
-#[must_use]
-pub fn history(past: Option<&str>, attempt: u32, at: String, error: &str) -> String {
-    let mut history: Vec<PastFailure> = past.and_then(|past| serde_json::from_str(past).ok()).unwrap_or_default();
-    let error: String = error.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect();
-    let end = error.floor_char_boundary(LONGEST_ERROR);
-    history.push(PastFailure { attempt, at, error: error[..end].to_owned() });
-    let kept = history.len().saturating_sub(HISTORY);
-    serde_json::to_string(&history[kept..]).unwrap_or_default()
-}
-
-/// What a parked message waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ParkedState {
-    /// For its due time.
-    Waiting,
-    /// For nothing: it is back in circulation, its past is kept.
-    Released,
-    /// For an operator.
-    Dead,
-    /// For nothing any more: an operator gave it up.
-    Discarded,
-}
-
-impl ParkedState {
-    /// As it is written in the database.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ParkedState::Waiting => "waiting",
-            ParkedState::Released => "released",
-            ParkedState::Dead => "dead",
-            ParkedState::Discarded => "discarded",
-        }
-    }
-
-    /// Reads what [`ParkedState::as_str`] wrote; anything else is taken for dead, so that somebody looks at it.
-    #[must_use]
-    pub fn read(text: &str) -> Self {
-        match text {
-            "waiting" => ParkedState::Waiting,
-            "released" => ParkedState::Released,
-            "discarded" => ParkedState::Discarded,
-            _ => ParkedState::Dead,
-        }
-    }
-}
-
-impl fmt::Display for ParkedState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl Parked {
-    /// A parked message as a store read it; `history` is the JSON that the store keeps.
-    #[must_use]
-    pub fn new(
-        id: String,
-        state: &str,
-        attempts: i64,
-        due_at: Option<String>,
-        parked_at: String,
-        history: &str,
-    ) -> Self {
-        let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
-        let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
-        let shape = shape(&error);
-        Parked { id, state: ParkedState::read(state), attempts, due_at, error, shape, parked_at, history }
-    }
-}
-
-/// What many errors have in common: numbers, ids and what stands in quotes become `…`.
-#[must_use]
-pub fn shape(error: &str) -> String {
-    let mut shape = String::with_capacity(error.len());
-    let mut quote = None;
-    for word in error.split_inclusive(|c: char| !c.is_alphanumeric() && c != '-') {
-        let (body, end) = match word.char_indices().next_back() {
-            Some((at, last)) if !last.is_alphanumeric() && last != '-' => (&word[..at], Some(last)),
-            _ => (word, None),
-        };
-        let differs = body.chars().any(|c| c.is_ascii_digit());
-        if quote.is_none() {
-            shape.push_str(if differs { "…" } else { body });
-        }
-        match (quote, end) {
-            (Some(open), Some(end)) if end == open => {
-                shape.push('…');
-                shape.push(end);
-                quote = None;
-            }
-            (None, Some(end @ ('\'' | '"' | '`'))) if body.is_empty() || end != '\'' => {
-                shape.push(end);
-                quote = Some(end);
-            }
-            (None, Some(end)) => shape.push(end),
-            _ => {}
-        }
-    }
-    shape
-}
-
 /// One statement that a store runs for a queue.
 #[derive(Debug, Clone, Serialize)]
 pub struct Statement {
@@ -341,29 +197,3 @@ pub struct Statement {
 
 /// A backlog is counted up to here: for a progress line that is enough.
 pub const MOST_COUNTED: u64 = 100_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_of_one_kind_have_one_shape() {
-        let one = shape("duplicate entry '42' for key \"order_7\" at line 664");
-        assert_eq!(one, "duplicate entry '…' for key \"…\" at line …");
-        assert_eq!(one, shape("duplicate entry 'it is 7' for key \"x\" at line 1"));
-        assert_eq!(shape("customer 01a1ddd9-86cd-77ec is gone"), "customer … is gone");
-        assert_eq!(shape("it's not there"), "it's not there");
-        assert_ne!(shape("timeout"), shape("no such customer"));
-    }
-
-    #[test]
-    fn the_history_keeps_the_last_ten_failures_and_nothing_a_database_refuses() {
-        let mut kept = String::new();
-        for attempt in 1..=12 {
-            kept = history(Some(&kept), attempt, "now".into(), &format!("a\0b {}", "é".repeat(4000)));
-        }
-        let read: Vec<PastFailure> = serde_json::from_str(&kept).unwrap();
-        assert_eq!(read.iter().map(|failure| failure.attempt).collect::<Vec<_>>(), (3..=12).collect::<Vec<_>>());
-        assert!(read.iter().all(|failure| failure.error.len() <= LONGEST_ERROR && !failure.error.contains('\0')));
-    }
-}

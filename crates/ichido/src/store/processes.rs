@@ -22,8 +22,8 @@ pub trait Processes: Database {
     /// the same moment one is refused.
     fn register(&self, process: &Registration) -> impl Future<Output = Result<()>> + Send;
 
-    /// A sign of life; false if the process has been declared dead.
-    fn beat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send;
+    /// A heartbeat; false if the process has been declared dead.
+    fn heartbeat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send;
 
     /// Before a suspect runs: the durable mark that spends its attempt if the process dies. `None` takes it away.
     fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> impl Future<Output = Result<()>> + Send;

@@ -68,7 +68,7 @@ pub struct Registration {
     pub request_ids: BTreeSet<Arc<str>>,
     /// Those of them that no other live process may serve.
     pub alone: BTreeSet<Arc<str>>,
-    /// Without a sign of life for this long it is dead.
+    /// Without a heartbeat for this long it is dead.
     pub lease: Duration,
     /// The queues it serves, and how often each one's messages may run.
     pub queues: BTreeMap<Arc<str>, u32>,

@@ -44,7 +44,7 @@ verbs! {
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
-    Processes: beat(process: ProcessId) -> bool;
+    Processes: heartbeat(process: ProcessId) -> bool;
     Processes: mark_running(process: ProcessId, suspect: Option<&MessageId>) -> ();
     Processes: leave(process: ProcessId) -> ();
     Processes: quit(process: ProcessId, request_id: &str) -> ();

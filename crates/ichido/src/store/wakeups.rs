@@ -1,7 +1,7 @@
 //! How a process learns that something was sent, without asking: in this process, on this host, and from others.
 
 use crate::Result;
-use crate::process::Bell;
+use crate::process::WakeUps;
 use crate::store::Database;
 
 /// Signals that something was sent.
@@ -11,7 +11,7 @@ use crate::store::Database;
 )]
 pub trait Wakeups: Database {
     /// Rings when something is sent; all clones share it.
-    fn bell(&self) -> &Bell;
+    fn wake_ups(&self) -> &WakeUps;
 
     /// Tells other hosts that something was sent to a queue, outside the transaction that sent it.
     fn notify(&self, queue: &str) -> impl Future<Output = Result<()>> + Send {
@@ -20,8 +20,8 @@ pub trait Wakeups: Database {
     }
 
     /// Hears what other hosts tell, for ever; where that cannot be done, polling remains.
-    fn listen(&self, ring: impl Fn(&str) + Send + Sync) -> impl Future<Output = ()> + Send {
-        let _ = ring;
+    fn listen(&self, wake: impl Fn(&str) + Send + Sync) -> impl Future<Output = ()> + Send {
+        let _ = wake;
         std::future::pending()
     }
 }

@@ -71,7 +71,7 @@ impl Dial {
     }
 
     /// A clock that holds those who sleep exactly so long, and lets all others take a short nap by the machine's clock in the
-    /// place of their sleep. The chores of a process, sign of life and rescue among them, sleep for a third of its lease.
+    /// place of their sleep. The chores of a process, heartbeat and rescue among them, sleep for a third of its lease.
     #[must_use]
     pub fn only_for(sleep: Duration) -> Self {
         Dial::held(Some(sleep))

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::sent::{Expected, Sent};
 use crate::{
-    Action, ActionFn, BatchAction, CancellationToken, Context, Delivery, Error, Failed, Key, Masks, Message, Outcome,
-    Payload, Result, RetryPolicy, Store,
+    Action, ActionFn, BatchAction, CancellationToken, Context, Delivery, Error, Key, Masks, Message, Outcome, Payload,
+    Result, RetryPolicy, Store,
     action::{
         DynAction, Function, OneByOne, Request, batch_action::Together, callbacks::Callback, files::Stage, slot::Slot,
     },
@@ -22,7 +22,7 @@ use crate::{
         Clock, SystemClock,
         record::{caught, failure},
     },
-    store::{self, Failure},
+    store,
 };
 
 /// Runs an action in a transaction that is rolled back.
@@ -252,14 +252,13 @@ async fn act<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, folder: O
 async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: Result<Outcome>) -> Result<Outcome> {
     let spared = matches!(&result, Err(error) if error.is_transient::<S>() || matches!(error, Error::Setup(_)));
     let (Ok(delivery), false) = (cx.delivery(), spared) else { return result };
-    let Failure { error, retry_after, .. } =
-        failure::<S>(delivery, &result, &RetryPolicy::default(), &cx.journal.masks);
-    let said = Error::Failed(error.clone().into());
-    let failed = Failed { error: result.as_ref().err().unwrap_or(&said), retry_after };
-    let told = caught(action.call_back(cx, Callback::TransactionFailure(failed))).await;
+    let failure = failure::<S>(delivery, &result, &RetryPolicy::default(), &cx.journal.masks);
+    let said = Error::Failed(failure.error.clone().into());
+    let error = result.as_ref().err().unwrap_or(&said);
+    let told = caught(action.call_back(cx, Callback::TransactionFailure(error, &failure))).await;
     match told {
         Ok(()) => result,
-        Err(second) => Err(format!("{error}; and `transaction_failure` failed: {second}").into()),
+        Err(second) => Err(format!("{}; and `transaction_failure` failed: {second}", failure.error).into()),
     }
 }
 

@@ -1,9 +1,13 @@
 //! Files that are right, and what becomes of them; the kinds of queues are in `queues.rs`.
 
-use ichido::action::Isolation;
+use ichido::{
+    action::Isolation,
+    handlers::{Limit, Placement},
+    message::OnDone,
+};
 use std::time::Duration;
 
-use super::super::{ActionKind, LogFormat, LogLevel, OnDone, Placement, QueueKind, RetryLimit, Scalar, TableName};
+use super::super::{ActionKind, LogFormat, LogLevel, QueueKind};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,7 +29,7 @@ fn an_empty_file_has_every_default() {
     assert_eq!(process.check_every, 1);
     assert!(process.notify && !process.single);
     assert_eq!((process.exit_duplicate, process.retry.exit), (14, 180));
-    assert_eq!(process.retry.limit, RetryLimit::Count(10));
+    assert_eq!(process.retry.limit, Limit::Count(10));
     assert_eq!(process.retry.interval, 5 * SECOND);
     assert_eq!(process.retry.window, 900 * SECOND);
     assert!(process.handlers.is_none() && process.exempt.is_empty());
@@ -47,12 +51,12 @@ fn the_example_of_the_manual_is_read_with_its_defaults() {
     let QueueKind::Table(orders) = &config.queues["orders"].kind else {
         panic!("{:?}", config.queues["orders"]);
     };
-    assert_eq!(orders.table, TableName { schema: None, name: "received_order".into() });
-    assert_eq!(orders.key, Some(vec!["id".to_owned()]));
+    assert_eq!((orders.schema.as_deref(), orders.name.as_str()), (None, "received_order"));
+    assert_eq!(orders.key, ["id"]);
     assert_eq!(orders.status.column, "status");
-    assert_eq!(orders.status.new, Scalar::Text("0".into()));
-    assert_eq!(orders.status.done, Some(Scalar::Text("1".into())));
-    assert_eq!(orders.status.failed, Some(Scalar::Text("2".into())));
+    assert_eq!(orders.status.new, "0");
+    assert_eq!(orders.status.done, Some("1".into()));
+    assert_eq!(orders.status.failed, Some("2".into()));
     assert_eq!(orders.owner, "process_id");
     assert_eq!(orders.on_done, OnDone::Status);
     assert!(orders.order_by.is_empty() && orders.only.is_empty());
@@ -111,7 +115,7 @@ http = { url = "https://example.org/hook", headers = { X-Key = "k" }, timeout = 
     let handlers = action.handlers.unwrap();
     assert_eq!((handlers[0].name.as_str(), &handlers[0].place), ("loop", &None));
     assert_eq!(handlers[1].place, Some(Placement::After("loop".into())));
-    assert_eq!(handlers[1].options["every"], Scalar::Integer(5));
+    assert_eq!(handlers[1].options["every"], "5");
     let ActionKind::Http(http) = action.kind else { panic!("no HTTP action") };
     assert_eq!((http.headers["X-Key"].as_str(), http.timeout), ("k", 5 * SECOND));
 }
@@ -162,7 +166,7 @@ patterns = [{ pattern = "admin//", base = "x" }]
 "#,
     );
     assert_eq!((config.pool(), config.database.schema.as_deref()), (20, Some("work")));
-    assert_eq!(config.process.retry.limit, RetryLimit::Time(600 * SECOND));
+    assert_eq!(config.process.retry.limit, Limit::Time(600 * SECOND));
     assert_eq!((config.process.retry.exit, config.process.exit_duplicate), (199, 199));
     assert_eq!((config.process.poll, config.process.grace), (SECOND / 100, Duration::ZERO));
     assert_eq!((config.log.format, config.log.level), (LogFormat::Json, LogLevel::Debug));

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{Policy, QueueKind};
+use ichido::lanes::Policy;
+
+use super::super::QueueKind;
 use super::{accepted, refused, with_table};
 
 fn lanes(lines: &str, levels: &str) -> String {
@@ -38,14 +40,17 @@ queue = "f"
 from = "mail"
 "#,
     );
-    let set = &config.lanes["mail"];
-    assert_eq!((set.policy, set.look, set.borrow), (Policy::Weighted, Duration::ZERO, true));
-    assert_eq!((set.auto, set.age_after), (true, Some(Duration::from_mins(5))));
+    let lanes = &config.lanes["mail"];
+    let set = &lanes.set;
+    assert_eq!(&*set.name, "mail");
+    assert_eq!((set.policy, set.look, lanes.borrow), (Policy::Weighted, Duration::ZERO, true));
+    assert_eq!((lanes.auto, set.age_after), (true, Some(Duration::from_mins(5))));
     assert_eq!(set.level_by.as_ref().map(|by| by.map["gold"].as_str()), Some("member"));
     let (member, free) = (&set.levels[0], &set.levels[1]);
     assert_eq!((member.weight, member.reserve, member.concurrency), (3, 2, Some(8)));
-    assert_eq!((member.weight_range.clone(), member.reserve_range.clone()), (Some(1..=5), Some(0..=3)));
-    assert_eq!((free.weight, free.reserve, free.concurrency, free.target), (1, 0, None, None));
+    let (hoped, unsaid) = (&lanes.tuning[0], &lanes.tuning[1]);
+    assert_eq!((hoped.weight_range.clone(), hoped.reserve_range.clone()), (Some(1..=5), Some(0..=3)));
+    assert_eq!((free.weight, free.reserve, free.concurrency, unsaid.target), (1, 0, None, None));
 }
 
 #[test]
@@ -53,7 +58,7 @@ fn an_undeclared_queue_of_a_lane_is_a_managed_one() {
     let config = accepted(&lanes("policy = \"strict\"", TWO));
     assert_eq!(config.queues["m"].kind, QueueKind::Managed);
     assert_eq!(config.queues["f"].payload_limit, 256 * 1024);
-    assert_eq!(config.lanes["mail"].look, Duration::from_millis(20));
+    assert_eq!(config.lanes["mail"].set.look, Duration::from_millis(20));
 }
 
 #[test]
@@ -165,5 +170,5 @@ fn aging_is_refused_where_levels_do_not_compete() {
     let levels = TWO.replace(" }", ", concurrency = 2 }");
     let text = |borrow: bool| lanes(&format!("policy = \"dedicated\"\nage_after = \"1m\"\nborrow = {borrow}"), &levels);
     refused(&text(false), &["lanes.mail.age_after: no effect", "`borrow = true`"]);
-    accepted(&text(true));
+    assert_eq!(accepted(&text(true)).lanes["mail"].set.policy, Policy::Dedicated { borrow: true });
 }

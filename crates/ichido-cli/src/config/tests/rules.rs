@@ -1,6 +1,8 @@
 //! The rules that values must keep beyond their type.
 
-use super::super::{Claim, Config};
+use ichido::message::ClaimBy;
+
+use super::super::Config;
 use super::{accepted, refused, with_action, with_queue, with_table};
 
 #[test]
@@ -126,12 +128,12 @@ fn a_row_is_locked_only_where_rows_have_locks() {
     );
     config.override_url("postgres://h/d", "--database-url").unwrap();
     config.check_claims("ichido.toml").unwrap();
-    assert_eq!(claim(&config), Claim::Lock);
+    assert_eq!(claim(&config), ClaimBy::Lock);
     let mut config = accepted(&with(""));
     config.check_claims("ichido.toml").unwrap();
-    assert_eq!(claim(&config), Claim::Lease);
+    assert_eq!(claim(&config), ClaimBy::Lease);
     config.override_url("mysql://h/d", "--database-url").unwrap();
-    assert_eq!(claim(&config), Claim::Lock);
+    assert_eq!(claim(&config), ClaimBy::Lock);
 }
 
 #[test]

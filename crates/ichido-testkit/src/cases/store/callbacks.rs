@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use ichido::{
-    Action, Context, Error, Failed, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    Action, Context, Error, Failure, Handler, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
     action::CommitOn, handlers::Scope, store::Database,
 };
 use serde::Deserialize;
@@ -63,10 +63,10 @@ impl<S: Store> Action<S> for Diarist<S> {
         self.line(cx, "success", &id).await
     }
 
-    async fn transaction_failure(&self, cx: &mut Context<S>, failed: Failed<'_>) -> Result<()> {
-        let again = if failed.retry_after.is_some() { "again" } else { "for good" };
+    async fn transaction_failure(&self, cx: &mut Context<S>, error: &Error, failure: &Failure) -> Result<()> {
+        let again = if failure.retry_after.is_some() { "again" } else { "for good" };
         let mut text = String::new();
-        write!(text, "{} {again}: {}", cx.message_id()?, failed.error)?;
+        write!(text, "{} {again}: {error}", cx.message_id()?)?;
         self.line(cx, "failure", &text).await
     }
 
@@ -195,8 +195,8 @@ impl<S: Store> Action<S> for Harmed<S> {
         self.action.handle(cx, order).await
     }
 
-    async fn transaction_failure(&self, cx: &mut Context<S>, failed: Failed<'_>) -> Result<()> {
-        self.action.transaction_failure(cx, failed).await
+    async fn transaction_failure(&self, cx: &mut Context<S>, error: &Error, failure: &Failure) -> Result<()> {
+        self.action.transaction_failure(cx, error, failure).await
     }
 }
 
@@ -216,8 +216,8 @@ impl<S: Store> Action<S> for Waits<S> {
         Err("too late".into())
     }
 
-    async fn transaction_failure(&self, cx: &mut Context<S>, failed: Failed<'_>) -> Result<()> {
-        self.action.transaction_failure(cx, failed).await
+    async fn transaction_failure(&self, cx: &mut Context<S>, error: &Error, failure: &Failure) -> Result<()> {
+        self.action.transaction_failure(cx, error, failure).await
     }
 }
 

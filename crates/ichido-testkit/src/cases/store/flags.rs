@@ -90,9 +90,9 @@ pub async fn who_serves_a_request_id_is_counted_while_it_lives<F: Fixture>() {
 
 #[track_caller]
 fn assert_refused(registered: Result<()>, by: ProcessId) -> Option<String> {
-    let Err(Error::Duplicate { reason, beat }) = registered else { panic!("it is not refused: {registered:?}") };
+    let Err(Error::Duplicate { reason, heartbeat }) = registered else { panic!("it is not refused: {registered:?}") };
     assert!(reason.contains(&by.to_string()) && reason.contains("ichido stop R1"), "{reason}");
-    beat
+    heartbeat
 }
 
 pub async fn of_two_that_must_serve_alone_the_second_is_refused<F: Fixture>() {
@@ -101,7 +101,7 @@ pub async fn of_two_that_must_serve_alone_the_second_is_refused<F: Fixture>() {
     let first = serving(&["R1"], &["R1"]);
     holder.register(&first).await.unwrap();
     let seen = assert_refused(store.register(&serving(&["R0", "R1"], &["R0", "R1"])).await, first.id);
-    assert!(holder.beat(first.id).await.unwrap());
+    assert!(holder.heartbeat(first.id).await.unwrap());
     let again = assert_refused(store.register(&serving(&["R1"], &["R1"])).await, first.id);
     assert!(seen.is_none() == again.is_none() && (seen.is_none() || seen != again), "a heartbeat can be told");
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 1, "who is refused is not known");

@@ -277,18 +277,18 @@ pub async fn a_second_process_is_refused_and_the_dead_block_nobody<F: Fixture>()
         tokio::spawn(process.action(one_worker(), Gate::new().action::<F>()).run())
     };
     let (refused, other_code) = (start(Single::default()), start(Single::default().exit(77)));
-    let beats = tokio::spawn(heartbeats(holder.clone(), alone.id));
+    let heartbeats = tokio::spawn(heartbeats(holder.clone(), alone.id));
     assert_eq!((code(refused).await, code(other_code).await), (14, 77));
     assert_eq!(code(start(Single::default().exempt(["R1".to_owned()]))).await, 0);
-    beats.abort();
-    let _ = beats.await;
+    heartbeats.abort();
+    let _ = heartbeats.await;
     fixture.die(holder, alone.id).await;
     assert_eq!(code(start(Single::default())).await, 0);
 }
 
 /// Who must serve alone is believed to live when its heartbeat is seen to go on.
 async fn heartbeats<S: Store>(store: S, process: ProcessId) {
-    while store.beat(process).await.unwrap() {
+    while store.heartbeat(process).await.unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -311,9 +311,9 @@ pub async fn a_process_that_counted_as_dead_ends_if_its_place_is_taken<F: Fixtur
     let (store, successor) = (scene.fixture.store(), served_alone("Failing"));
     store.register(&successor).await.expect("the place is free");
     scene.faults.resume(Verb::Register);
-    let beats = tokio::spawn(heartbeats(store, successor.id));
+    let heartbeats = tokio::spawn(heartbeats(store, successor.id));
     assert_eq!(code(running).await, 14);
-    beats.abort();
+    heartbeats.abort();
     let names = "select count(*) from ichido_process";
     assert_eq!(scene.fixture.number(names).await, 1, "its successor is there");
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use ichido::{
-    Action, Context, Error, Failed, Outcome, Pool, Process, Result, RetryPolicy,
+    Action, Context, Error, Failure, Outcome, Pool, Process, Result, RetryPolicy,
     testing::{Run, drain},
 };
 use serde::{Deserialize, Serialize};
@@ -119,8 +119,8 @@ impl<F: Fixture> Action<F::Store> for Careful<F> {
         Ok(())
     }
 
-    async fn transaction_failure(&self, cx: &mut Context<F::Store>, failed: Failed<'_>) -> Result<()> {
-        cx.send("mail", &failed.error.to_string()).await?;
+    async fn transaction_failure(&self, cx: &mut Context<F::Store>, error: &Error, _: &Failure) -> Result<()> {
+        cx.send("mail", &error.to_string()).await?;
         Ok(())
     }
 }

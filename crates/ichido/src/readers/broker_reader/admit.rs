@@ -8,12 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Buffer, Held, Shared, settle::PATIENCE};
+use super::{Admissions, Held, Shared, settle::PATIENCE};
 use crate::{
     Delivery, Error, Key, Message, Result, Store,
     broker::{Depths, DynSource, Found, Received, Settlement, Standing},
     message::{Claim, GuardBy},
     process::draining::Draining,
+    readers::buffer::Buffer,
     store,
     store::MOST_KEYS,
 };
@@ -49,10 +50,10 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     };
     while !admitting.shared.closing.is_cancelled() {
         if let Err(error) = admitting.turn().await {
-            admitting.shared.buffer().error = Some(error);
+            admitting.shared.admissions().buffer.error = Some(error);
             break;
         }
-        if admitting.shared.buffer().finished {
+        if admitting.shared.admissions().buffer.finished {
             break;
         }
     }
@@ -85,21 +86,21 @@ impl<S: Store> Admitting<S> {
         while let Some(received) = source.try_next() {
             let Some(held) = self.read(&source, received) else { continue };
             // What comes again is not busy because a connection that is gone had brought it before.
-            if self.shared.buffer().has_lost(&held.message.key) {
+            if self.shared.admissions().has_lost(&held.message.key) {
                 self.drop_stale().await;
             }
             self.admit(held);
         }
         self.look_for_more(&source);
         let now = self.shared.clock.now();
-        let met = std::mem::take(&mut self.shared.buffer().stale);
+        let met = std::mem::take(&mut self.shared.admissions().stale);
         if met || self.swept.is_none_or(|swept| now - swept >= self.shared.receiving.poll) {
             self.swept = Some(now);
             self.drop_stale().await;
         }
         self.claim().await?;
         if self.shared.receiving.drain && self.is_drained().await? {
-            self.shared.buffer().finished = true;
+            self.shared.admissions().buffer.finished = true;
             return Ok(());
         }
         self.wait(&source).await;
@@ -109,7 +110,7 @@ impl<S: Store> Admitting<S> {
     /// A broker that was just asked may have something that is still on its way: the levels below wait for it, but not for long.
     fn settle_in(&mut self, source: &Arc<dyn DynSource>) {
         let now = self.shared.clock.now();
-        if self.shared.buffer().settled_in {
+        if self.shared.admissions().settled_in {
             return;
         }
         let begun = *self.begun.get_or_insert(now);
@@ -117,8 +118,8 @@ impl<S: Store> Admitting<S> {
             self.opened.get_or_insert(now);
         }
         let over = self.opened.is_some_and(|opened| now - opened >= ON_ITS_WAY) || now - begun >= LONGEST_START;
-        if over || !self.shared.buffer().is_idle() {
-            self.shared.buffer().settled_in = true;
+        if over || !self.shared.admissions().is_idle() {
+            self.shared.admissions().settled_in = true;
             self.shared.receiving.changed.notify_one();
         }
     }
@@ -127,8 +128,9 @@ impl<S: Store> Admitting<S> {
     async fn wait(&self, source: &Arc<dyn DynSource>) {
         let Shared { receiving, clock, closing, wake, .. } = &*self.shared;
         let poll = {
-            let buffer = self.shared.buffer();
-            let waits = !buffer.settled_in || (buffer.more && buffer.out() < usize::from(source.prefetch()));
+            let admissions = self.shared.admissions();
+            let waits =
+                !admissions.settled_in || (admissions.more && admissions.out() < usize::from(source.prefetch()));
             if waits { ON_ITS_WAY / 4 } else { receiving.poll }
         };
         tokio::select! {
@@ -160,45 +162,45 @@ impl<S: Store> Admitting<S> {
 
     fn admit(&self, held: Held) {
         let Shared { receiving, .. } = &*self.shared;
-        let mut buffer = self.shared.buffer();
-        if buffer.has(&held.message.key) {
-            drop(buffer);
+        let mut admissions = self.shared.admissions();
+        if admissions.has(&held.message.key) {
+            drop(admissions);
             self.shared.turn_away(held, Found::Busy);
         } else if receiving.guard.locks() && !held.received.redelivered {
-            self.put(&mut buffer, held, true, Standing::default());
+            self.put(&mut admissions, held, true, Standing::default());
         } else {
-            buffer.unclaimed.push(held);
+            admissions.unclaimed.push(held);
         }
     }
 
     /// One more is out.
     fn note_out(&self, prefetch: u16) {
-        let mut buffer = self.shared.buffer();
-        buffer.more |= buffer.out() + 1 >= usize::from(prefetch);
-        buffer.moved = Some(self.shared.clock.now());
+        let mut admissions = self.shared.admissions();
+        admissions.more |= admissions.out() + 1 >= usize::from(prefetch);
+        admissions.moved = Some(self.shared.clock.now());
     }
 
     /// Does the broker have no more? If it could have handed out something for a while and has not.
     fn look_for_more(&self, source: &Arc<dyn DynSource>) {
-        let mut buffer = self.shared.buffer();
-        let still = buffer.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
-        if buffer.more && still && buffer.out() < usize::from(source.prefetch()) {
-            buffer.more = false;
-            drop(buffer);
+        let mut admissions = self.shared.admissions();
+        let still = admissions.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
+        if admissions.more && still && admissions.out() < usize::from(source.prefetch()) {
+            admissions.more = false;
+            drop(admissions);
             self.shared.receiving.changed.notify_one();
         }
     }
 
     /// From now on it can run.
-    fn put(&self, buffer: &mut Buffer, held: Held, locked: bool, standing: Standing) {
+    fn put(&self, admissions: &mut Admissions, held: Held, locked: bool, standing: Standing) {
         let Standing { failures, suspect, parked } = standing;
         let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
         let limit = self.shared.receiving.guard.payload_limit;
         let mut delivery = Delivery::claimed(held.message.clone(), claim, failures).within(limit);
         delivery.waited = held.received.sent_at.map(|sent| sent.elapsed().unwrap_or_default());
         delivery.sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
-        buffer.put(delivery);
-        buffer.admitted.insert(held.message.key.clone(), held);
+        admissions.buffer.put(delivery);
+        admissions.admitted.insert(held.message.key.clone(), held);
         self.shared.receiving.changed.notify_one();
     }
 
@@ -207,8 +209,8 @@ impl<S: Store> Admitting<S> {
         let me = self.shared.life.id();
         let mut stale = Vec::new();
         {
-            let mut buffer = self.shared.buffer();
-            let Buffer { ready, suspects, admitted, unclaimed, .. } = &mut *buffer;
+            let mut admissions = self.shared.admissions();
+            let Admissions { buffer: Buffer { ready, suspects, .. }, admitted, unclaimed, .. } = &mut *admissions;
             unclaimed.retain(Held::is_current);
             for waiting in [ready, suspects] {
                 let (keep, gone): (VecDeque<_>, VecDeque<_>) =
@@ -236,7 +238,7 @@ impl<S: Store> Admitting<S> {
 
     /// Marks rows as our own.
     async fn claim(&self) -> Result<()> {
-        let wanted: Vec<Held> = self.shared.buffer().unclaimed.iter().take(MOST_KEYS).cloned().collect();
+        let wanted: Vec<Held> = self.shared.admissions().unclaimed.iter().take(MOST_KEYS).cloned().collect();
         let Some(process) = self.shared.life.may_claim().filter(|_| !wanted.is_empty()) else { return Ok(()) };
         let keys: Vec<_> = wanted.iter().map(|held| held.message.key.clone()).collect();
         let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &keys).await {
@@ -253,29 +255,29 @@ impl<S: Store> Admitting<S> {
             }
             Err(error) => return Err(error),
         };
-        self.shared.buffer().unclaimed.drain(..wanted.len().min(keys.len()));
+        self.shared.admissions().unclaimed.drain(..wanted.len().min(keys.len()));
         for (held, found) in wanted.into_iter().zip(found) {
             match found {
-                Found::Free(standing) => self.put(&mut self.shared.buffer(), held, false, standing),
+                Found::Free(standing) => self.put(&mut self.shared.admissions(), held, false, standing),
                 // In the inbox; whether with the same payload, the lock tells.
                 Found::Nothing if self.shared.receiving.guard.rules.by == GuardBy::Inbox => {
-                    self.put(&mut self.shared.buffer(), held, true, Standing::default());
+                    self.put(&mut self.shared.admissions(), held, true, Standing::default());
                 }
                 other => self.shared.turn_away(held, other),
             }
         }
-        if !self.shared.buffer().unclaimed.is_empty() {
+        if !self.shared.admissions().unclaimed.is_empty() {
             self.shared.wake.notify_one();
         }
         Ok(())
     }
 
     async fn is_drained(&mut self) -> Result<bool> {
-        if !self.shared.buffer().is_idle() {
+        if !self.shared.admissions().is_idle() {
             return Ok(false);
         }
         self.look_whether_emptied().await;
-        if !self.shared.buffer().is_idle() {
+        if !self.shared.admissions().is_idle() {
             return Ok(false);
         }
         let Shared { store, life, clock, receiving, .. } = &*self.shared;
@@ -298,8 +300,8 @@ impl<S: Store> Admitting<S> {
             _ => (None, EMPTY),
         };
         let still = |since: &Instant| {
-            let buffer = self.shared.buffer();
-            buffer.out() == 0 && buffer.moved.is_none_or(|moved| moved < *since)
+            let admissions = self.shared.admissions();
+            admissions.out() == 0 && admissions.moved.is_none_or(|moved| moved < *since)
         };
         self.empty_since = since.filter(still);
         life.note_emptied(&receiving.queue, self.empty_since.filter(|since| now - *since >= lasts));
@@ -338,14 +340,13 @@ impl<S: Store> Admitting<S> {
             let _ = tokio::time::timeout(PATIENCE, source.close()).await;
         }
         let (unbegun, mut back) = {
-            let mut buffer = self.shared.buffer();
-            let unbegun: Vec<_> =
-                std::mem::take(&mut buffer.ready).into_iter().chain(std::mem::take(&mut buffer.suspects)).collect();
+            let mut admissions = self.shared.admissions();
+            let unbegun = admissions.buffer.take_all();
             let held: Vec<_> =
-                unbegun.iter().filter_map(|delivery| buffer.admitted.remove(&delivery.message.key)).collect();
+                unbegun.iter().filter_map(|delivery| admissions.admitted.remove(&delivery.message.key)).collect();
             (unbegun, held)
         };
-        back.append(&mut self.shared.buffer().unclaimed);
+        back.append(&mut self.shared.admissions().unclaimed);
         if let Err(error) = self.shared.free(unbegun).await {
             tracing::warn!(%error, queue = %self.shared.receiving.queue, "what is not begun is not released yet");
         }

@@ -13,20 +13,21 @@ use crate::{
 impl<S: Store> LevelReader for BrokerReader<S> {
     fn stance(&self) -> Stance {
         let Shared { receiving, closing, life, clock, .. } = &*self.shared;
-        let buffer = self.shared.buffer();
+        let admissions = self.shared.admissions();
         let paused = receiving.following.is_paused();
-        let suspect = !buffer.suspects.is_empty() && !life.suspect_runs();
+        let head = admissions.buffer.head(life);
         let now = clock.now();
+        let look = EmptyLook { began: now, ended: now, number: 1 };
         Stance {
             ended: closing.is_cancelled() || receiving.following.stop.is_cancelled(),
-            finished: buffer.finished,
-            failed: buffer.error.is_some(),
-            ready: !paused && (suspect || !buffer.ready.is_empty()),
-            reads: !paused && !buffer.finished,
-            held: buffer.ready.len() + buffer.suspects.len() + buffer.in_flight,
-            sent: buffer.suspects.front().filter(|_| suspect).or(buffer.ready.front()).and_then(|head| head.sent),
+            finished: admissions.buffer.finished,
+            failed: admissions.buffer.error.is_some(),
+            ready: !paused && head.is_some(),
+            reads: !paused && !admissions.buffer.finished,
+            held: admissions.buffer.len() + admissions.in_flight,
+            sent: head.and_then(|head| head.sent),
             claims: 0,
-            emptied: (buffer.settled_in && !buffer.more).then_some(EmptyLook { began: now, ended: now, number: 1 }),
+            emptied: (admissions.settled_in && !admissions.more).then_some(look),
         }
     }
 

@@ -3,7 +3,7 @@
 //! comes back is settled at the broker here, and only here: after the database has it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Delivery, Error, Key, Message, Reader, Result, Store,
+    Delivery, Key, Message, Reader, Result, Store,
     broker::{DynBroker, DynSource, Guard, Received},
     process::{Clock, flags::Following, life::Life},
-    readers::Turn,
+    readers::{Turn, buffer::Buffer},
     stat::{Lane, Meter},
 };
 
@@ -55,7 +55,7 @@ struct Shared<S: Store> {
     life: Arc<Life>,
     clock: Arc<dyn Clock>,
     receiving: Receiving,
-    buffer: Mutex<Buffer>,
+    admissions: Mutex<Admissions>,
     /// The admitting task waits here for what came back.
     wake: Notify,
     closing: CancellationToken,
@@ -65,18 +65,16 @@ struct Shared<S: Store> {
     settling: Mutex<JoinSet<()>>,
 }
 
+/// What the source has handed out, and what is known of it.
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "they are independent, and asked one by one")]
-struct Buffer {
-    ready: VecDeque<Delivery>,
-    suspects: VecDeque<Delivery>,
+struct Admissions {
+    /// What can run and is not begun.
+    buffer: Buffer,
     /// What must be marked as our own before it can run.
     unclaimed: Vec<Held>,
     /// Everything that is admitted, begun or not, by key: no message is in hand twice.
     admitted: HashMap<Key, Held>,
     in_flight: usize,
-    error: Option<Error>,
-    finished: bool,
     /// Somebody has met a delivery that the broker hands out again.
     stale: bool,
     /// The source has had time to hand out what there was at the beginning.
@@ -103,7 +101,7 @@ impl Held {
     }
 }
 
-impl Buffer {
+impl Admissions {
     fn is_idle(&self) -> bool {
         self.admitted.is_empty() && self.unclaimed.is_empty()
     }
@@ -124,10 +122,6 @@ impl Buffer {
     fn out(&self) -> usize {
         self.admitted.len() + self.unclaimed.len() + self.settling
     }
-
-    fn put(&mut self, delivery: Delivery) {
-        if delivery.is_suspect() { self.suspects.push_back(delivery) } else { self.ready.push_back(delivery) }
-    }
 }
 
 impl<S: Store> BrokerReader<S> {
@@ -137,7 +131,7 @@ impl<S: Store> BrokerReader<S> {
             life,
             clock,
             receiving,
-            buffer: Mutex::default(),
+            admissions: Mutex::default(),
             wake: Notify::new(),
             closing: CancellationToken::new(),
             asked: CancellationToken::new(),
@@ -150,8 +144,8 @@ impl<S: Store> BrokerReader<S> {
 }
 
 impl<S: Store> Shared<S> {
-    fn buffer(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admissions(&self) -> MutexGuard<'_, Admissions> {
+        self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self) {
@@ -166,45 +160,32 @@ impl<S: Store> Shared<S> {
 
     /// Takes a delivery that may run now. One that the broker hands out again, because the connection is gone, is not ours
     /// to run any more; the admitting task gives its row back.
-    fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
-        let Buffer { ready, suspects, admitted, stale: met, .. } = buffer;
+    fn take(&self, admissions: &mut Admissions) -> Option<Delivery> {
+        let Admissions { buffer, admitted, stale: met, .. } = admissions;
         let stale = |delivery: &Delivery| {
             !admitted.get(&delivery.message.key).is_some_and(Held::is_current)
                 || delivery.claim.as_ref().is_some_and(|claim| !claim.locked && claim.owner != self.life.id())
         };
-        if ready.front().is_some_and(&stale) || suspects.front().is_some_and(&stale) {
+        if buffer.ready.front().is_some_and(&stale) || buffer.suspects.front().is_some_and(&stale) {
             *met = true;
             self.wake.notify_one();
             return None;
         }
-        if !suspects.is_empty()
-            && let Some(alone) = self.life.alone()
-        {
-            let suspect = suspects.pop_front();
-            return suspect.map(|suspect| Delivery { alone: Some(alone), ..suspect });
-        }
-        ready.pop_front()
+        buffer.pop(&self.life)
     }
 }
 
 impl<S: Store> Reader for BrokerReader<S> {
     fn try_next(&self) -> Result<Turn> {
         self.shared.ask();
-        let mut buffer = self.shared.buffer();
-        if let Some(error) = buffer.error.take() {
-            return Err(error);
-        }
         let Receiving { following, changed, .. } = &self.shared.receiving;
-        if self.shared.closing.is_cancelled() || buffer.finished || following.stop.is_cancelled() {
-            changed.notify_one();
-            return Ok(Turn::Finished);
+        let mut admissions = self.shared.admissions();
+        if let Some(turn) = admissions.buffer.refusal(&self.shared.closing, following, changed)? {
+            return Ok(turn);
         }
-        if following.is_paused() {
-            return Ok(Turn::Empty);
-        }
-        let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
-        buffer.in_flight += 1;
-        if !buffer.ready.is_empty() {
+        let Some(delivery) = self.shared.take(&mut admissions) else { return Ok(Turn::Empty) };
+        admissions.in_flight += 1;
+        if !admissions.buffer.ready.is_empty() {
             changed.notify_one();
         }
         Ok(Turn::Delivery(Box::new(delivery)))

@@ -34,18 +34,18 @@ impl<S: Store> Shared<S> {
             None | Some(Mark::Unknown) => self.free(vec![delivery.copy()]).await,
             _ => Ok(()),
         };
-        let mut buffer = self.buffer();
-        buffer.in_flight = buffer.in_flight.saturating_sub(1);
+        let mut admissions = self.admissions();
+        admissions.in_flight = admissions.in_flight.saturating_sub(1);
         if mark == Some(Mark::Faulted) {
-            buffer.put(delivery);
-            drop(buffer);
+            admissions.buffer.put(delivery);
+            drop(admissions);
             self.wake.notify_one();
             self.receiving.changed.notify_one();
             return Ok(());
         }
-        let held = buffer.admitted.remove(&delivery.message.key);
-        let last = buffer.is_idle();
-        drop(buffer);
+        let held = admissions.admitted.remove(&delivery.message.key);
+        let last = admissions.is_idle();
+        drop(admissions);
         if let Some(held) = held {
             self.settle_held(held, mark, delivery);
         }
@@ -75,7 +75,7 @@ impl<S: Store> Shared<S> {
         let settlement = match found {
             // A process died with it: it is marked as our own before it runs.
             Found::Free(_) => {
-                self.buffer().unclaimed.push(held);
+                self.admissions().unclaimed.push(held);
                 return;
             }
             Found::Busy => {
@@ -114,7 +114,7 @@ impl<S: Store> Shared<S> {
     /// Settles at the broker, in a task of its own: a broker that takes no messages must not hold up a worker. How many there
     /// are is bounded by the prefetch.
     pub(super) fn send(self: &Arc<Self>, held: Held, settlement: Settlement) {
-        self.buffer().settling += 1;
+        self.admissions().settling += 1;
         let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         while settling.try_join_next().is_some() {}
         settling.spawn(self.clone().until_settled(held, settlement).in_current_span());
@@ -143,11 +143,11 @@ impl<S: Store> Shared<S> {
 
     /// One fewer is out.
     pub(super) fn is_settled(&self) {
-        let mut buffer = self.buffer();
-        buffer.settling = buffer.settling.saturating_sub(1);
-        buffer.moved = Some(self.clock.now());
-        if buffer.more {
-            drop(buffer);
+        let mut admissions = self.admissions();
+        admissions.settling = admissions.settling.saturating_sub(1);
+        admissions.moved = Some(self.clock.now());
+        if admissions.more {
+            drop(admissions);
             self.wake.notify_one();
         }
     }
@@ -172,12 +172,12 @@ impl<S: Store> Shared<S> {
 
     /// What was busy may be done before the broker takes its copy. Not while we are at it ourselves.
     fn looks_again(&self, held: &Held) -> bool {
-        let mut buffer = self.buffer();
-        if buffer.has(&held.message.key) {
+        let mut admissions = self.admissions();
+        if admissions.has(&held.message.key) {
             return false;
         }
-        buffer.unclaimed.push(held.clone());
-        drop(buffer);
+        admissions.unclaimed.push(held.clone());
+        drop(admissions);
         self.wake.notify_one();
         true
     }

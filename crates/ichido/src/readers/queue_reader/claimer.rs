@@ -25,10 +25,10 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = claimer.turn().await {
-            claimer.shared.buffer().error = Some(error);
+            claimer.shared.claims().buffer.error = Some(error);
             break;
         }
-        if claimer.shared.buffer().finished {
+        if claimer.shared.claims().buffer.finished {
             break;
         }
     }
@@ -47,11 +47,11 @@ impl<S: Store> Claimer<S> {
         if self.shared.reading.following.is_held() {
             return self.hold().await;
         }
-        let surplus = self.shared.buffer().take_surplus();
+        let surplus = self.shared.claims().take_surplus();
         if !surplus.is_empty() {
             return self.shed(surplus).await;
         }
-        let wanted = self.shared.wanted(&self.shared.buffer());
+        let wanted = self.shared.wanted(&self.shared.claims());
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
         }
@@ -68,7 +68,7 @@ impl<S: Store> Claimer<S> {
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
                 tracing::warn!(%error, queue = %self.shared.reading.queue, "claim failed");
-                self.shared.buffer().in_doubt = true;
+                self.shared.claims().in_doubt = true;
                 self.pause(AFTER_FAULT).await
             }
             Err(error) => Err(error),
@@ -94,13 +94,13 @@ impl<S: Store> Claimer<S> {
     /// Releases what is claimed and not begun, also what nobody knows of; what cannot be released stays in the buffer.
     async fn give_back(&self) -> Result<()> {
         if let Some(process) = self.shared.life.may_claim()
-            && std::mem::take(&mut self.shared.buffer().in_doubt)
+            && std::mem::take(&mut self.shared.claims().in_doubt)
         {
             let found = self.find_own(process).await;
-            self.shared.buffer().in_doubt |= found.is_err();
+            self.shared.claims().in_doubt |= found.is_err();
             found?;
         }
-        let unbegun = self.shared.buffer().take_all();
+        let unbegun = self.shared.claims().buffer.take_all();
         self.free(unbegun).await
     }
 
@@ -112,11 +112,11 @@ impl<S: Store> Claimer<S> {
         }
         let released = self.shared.release(unbegun.iter().map(Delivery::copy).collect()).await;
         if released.is_ok() {
-            store.bell().tell(store, &reading.queue).await;
+            store.wake_ups().tell(store, &reading.queue).await;
         } else {
-            let mut buffer = self.shared.buffer();
+            let mut claims = self.shared.claims();
             for delivery in unbegun {
-                buffer.put(delivery);
+                claims.buffer.put(delivery);
             }
         }
         released
@@ -133,23 +133,23 @@ impl<S: Store> Claimer<S> {
 
     async fn claim(&mut self, process: ProcessId, wanted: usize) -> Result<usize> {
         let Shared { store, reading, clock, .. } = &*self.shared;
-        let in_doubt = std::mem::take(&mut self.shared.buffer().in_doubt);
+        let in_doubt = std::mem::take(&mut self.shared.claims().in_doubt);
         if in_doubt || clock.now() - self.asked > reading.lease {
             self.asked = clock.now();
             self.find_own(process).await?;
         }
-        let (number, began) = (self.shared.buffer().next_claim(), clock.now());
+        let (number, began) = (self.shared.claims().next_claim(), clock.now());
         let found = store::claim(store, process, &reading.queue, wanted).await?;
         let count = found.len();
-        let mut buffer = self.shared.buffer();
-        buffer.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
+        let mut claims = self.shared.claims();
+        claims.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
         if count > 0 {
             self.draining.goes_on();
             for delivery in found {
-                buffer.put(dated(delivery, began));
+                claims.buffer.put(dated(delivery, began));
             }
         }
-        if std::mem::take(&mut buffer.awaited) || count > 0 {
+        if std::mem::take(&mut claims.awaited) || count > 0 {
             reading.changed.notify_one();
         }
         Ok(count)
@@ -159,15 +159,16 @@ impl<S: Store> Claimer<S> {
     /// been settled since.
     async fn find_own(&self, process: ProcessId) -> Result<()> {
         let known: HashSet<Key> = {
-            let buffer = self.shared.buffer();
-            let waiting = buffer.ready.iter().chain(&buffer.suspects).map(|delivery| &delivery.message.key);
-            waiting.chain(buffer.in_flight.keys()).cloned().collect()
+            let claims = self.shared.claims();
+            let waiting =
+                claims.buffer.ready.iter().chain(&claims.buffer.suspects).map(|delivery| &delivery.message.key);
+            waiting.chain(claims.in_flight.keys()).cloned().collect()
         };
         let asked = self.shared.clock.now();
         let own = store::claimed(&self.shared.store, process, &self.shared.reading.queue).await?;
-        let mut buffer = self.shared.buffer();
+        let mut claims = self.shared.claims();
         for delivery in own.into_iter().filter(|found| !known.contains(&found.message.key)) {
-            buffer.put(dated(delivery, asked));
+            claims.buffer.put(dated(delivery, asked));
         }
         self.shared.reading.changed.notify_one();
         Ok(())
@@ -175,10 +176,10 @@ impl<S: Store> Claimer<S> {
 
     /// The queue has no more: wait for the poll interval; when draining, end if all is done.
     async fn idle(&mut self) -> Result<()> {
-        if self.shared.reading.drain && self.shared.buffer().claimed() == 0 {
+        if self.shared.reading.drain && self.shared.claims().claimed() == 0 {
             let Shared { store, life, reading, clock, .. } = &*self.shared;
             if self.draining.is_over(store, life, &**clock, reading.poll, reading.lease).await? {
-                self.shared.buffer().finished = true;
+                self.shared.claims().buffer.finished = true;
                 return Ok(());
             }
             return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
@@ -194,7 +195,7 @@ impl<S: Store> Claimer<S> {
                 () = self.shared.closing.cancelled() => return Ok(()),
                 () = reading.following.held() => return Ok(()),
                 () = self.shared.room.notified(), if reading.drain => {
-                    if self.shared.buffer().claimed() == 0 { return Ok(()) }
+                    if self.shared.claims().claimed() == 0 { return Ok(()) }
                 }
             }
         }

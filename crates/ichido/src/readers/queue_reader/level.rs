@@ -1,23 +1,24 @@
 //! A queue's reader as a level of a lane set: how it stands, how much it may claim, and a look into the queue when the set
 //! needs to know before something lower starts.
 
-use super::{Buffer, Delivery, QueueReader, Share, Shared};
+use super::{Claims, Delivery, QueueReader, Share, Shared};
 use crate::{
     Store,
     readers::lane_reader::{LevelReader, Stance},
 };
 
-impl Buffer {
+impl Claims {
     /// Another claim begins: its number.
     pub(super) fn next_claim(&mut self) -> u64 {
-        self.claims += 1;
-        self.claims
+        self.begun += 1;
+        self.begun
     }
 
     /// Takes out what is at hand beyond the share, the last first. The rest of the queue is not known to be empty then.
     pub(super) fn take_surplus(&mut self) -> Vec<Delivery> {
-        let keep = self.share.ready.min(self.ready.len());
-        let surplus: Vec<_> = self.ready.drain(keep..).collect();
+        let ready = &mut self.buffer.ready;
+        let keep = self.share.ready.min(ready.len());
+        let surplus: Vec<_> = ready.drain(keep..).collect();
         if !surplus.is_empty() {
             self.emptied = None;
         }
@@ -25,35 +26,28 @@ impl Buffer {
     }
 }
 
-impl<S: Store> Shared<S> {
-    /// The delivery that would be taken now.
-    fn head<'a>(&self, buffer: &'a Buffer) -> Option<&'a Delivery> {
-        let suspect = buffer.suspects.front().filter(|_| !self.life.suspect_runs());
-        suspect.or(buffer.ready.front())
-    }
-}
-
 impl<S: Store> LevelReader for QueueReader<S> {
     fn stance(&self) -> Stance {
-        let Shared { reading, closing, .. } = &*self.shared;
-        let buffer = self.shared.buffer();
+        let Shared { reading, closing, life, .. } = &*self.shared;
+        let claims = self.shared.claims();
+        let head = claims.buffer.head(life);
         let (ended, paused) =
             (closing.is_cancelled() || reading.following.stop.is_cancelled(), reading.following.is_paused());
         Stance {
             ended,
-            finished: buffer.finished,
-            failed: buffer.error.is_some(),
-            ready: !paused && self.shared.head(&buffer).is_some(),
-            reads: !paused && !buffer.finished,
-            held: buffer.claimed(),
-            sent: self.shared.head(&buffer).and_then(|head| head.sent),
-            claims: buffer.claims,
-            emptied: buffer.emptied,
+            finished: claims.buffer.finished,
+            failed: claims.buffer.error.is_some(),
+            ready: !paused && head.is_some(),
+            reads: !paused && !claims.buffer.finished,
+            held: claims.claimed(),
+            sent: head.and_then(|head| head.sent),
+            claims: claims.begun,
+            emptied: claims.emptied,
         }
     }
 
     fn look(&self, again: bool) {
-        let asked = std::mem::replace(&mut self.shared.buffer().awaited, true);
+        let asked = std::mem::replace(&mut self.shared.claims().awaited, true);
         if again && !asked {
             self.shared.wake.notify_one();
         }
@@ -61,10 +55,10 @@ impl<S: Store> LevelReader for QueueReader<S> {
 
     fn allow(&self, share: Share) {
         self.shared.ask();
-        let mut buffer = self.shared.buffer();
-        let before = std::mem::replace(&mut buffer.share, share);
-        let surplus = buffer.ready.len() > share.ready;
-        drop(buffer);
+        let mut claims = self.shared.claims();
+        let before = std::mem::replace(&mut claims.share, share);
+        let surplus = claims.buffer.ready.len() > share.ready;
+        drop(claims);
         if surplus {
             self.shared.wake.notify_one();
         }

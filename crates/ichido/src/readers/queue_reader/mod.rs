@@ -2,7 +2,7 @@
 //! handing out is a look into a buffer; what is in flight is never handed out again, and what comes back is settled here.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Delivery, Error, Key, Reader, Result, Store,
+    Delivery, Key, Reader, Result, Store,
     action::slot::undisturbed,
     message::Mark,
     process::{Clock, flags::Following, life::Life},
-    readers::Turn,
+    readers::{Turn, buffer::Buffer},
     store::{self, MOST_KEYS, ProcessId},
 };
 
@@ -50,7 +50,7 @@ struct Shared<S: Store> {
     life: Arc<Life>,
     clock: Arc<dyn Clock>,
     reading: Reading,
-    buffer: Mutex<Buffer>,
+    claims: Mutex<Claims>,
     /// The claimer waits here for room in the buffer.
     room: Notify,
     /// Who knows that there is something to claim wakes the claimer here.
@@ -60,18 +60,17 @@ struct Shared<S: Store> {
     asked: CancellationToken,
 }
 
-struct Buffer {
-    ready: VecDeque<Delivery>,
-    suspects: VecDeque<Delivery>,
+/// What is claimed, and what is known of claims.
+struct Claims {
+    /// What is not begun.
+    buffer: Buffer,
     /// With the owner under which each was claimed: after a rebirth a message can be in flight twice, once in vain.
     in_flight: HashMap<Key, Option<ProcessId>>,
     /// A claim's reply or a COMMIT's outcome was lost: the database must be asked what is ours.
     in_doubt: bool,
-    error: Option<Error>,
-    finished: bool,
     share: Share,
     /// How many claims have begun.
-    claims: u64,
+    begun: u64,
     /// The last claim, if it took all there was.
     emptied: Option<EmptyLook>,
     /// Somebody waits to hear what the next claim finds, even if it is nothing.
@@ -105,33 +104,21 @@ impl Share {
     }
 }
 
-impl Buffer {
+impl Claims {
     fn new(share: Share) -> Self {
-        Buffer {
-            ready: VecDeque::new(),
-            suspects: VecDeque::new(),
+        Claims {
+            buffer: Buffer::default(),
             in_flight: HashMap::new(),
             in_doubt: false,
-            error: None,
-            finished: false,
             share,
-            claims: 0,
+            begun: 0,
             emptied: None,
             awaited: false,
         }
     }
 
     fn claimed(&self) -> usize {
-        self.ready.len() + self.suspects.len() + self.in_flight.len()
-    }
-
-    /// Takes out what is claimed and not begun.
-    fn take_all(&mut self) -> Vec<Delivery> {
-        self.ready.drain(..).chain(self.suspects.drain(..)).collect()
-    }
-
-    fn put(&mut self, delivery: Delivery) {
-        if delivery.is_suspect() { self.suspects.push_back(delivery) } else { self.ready.push_back(delivery) }
+        self.buffer.len() + self.in_flight.len()
     }
 }
 
@@ -143,22 +130,22 @@ impl<S: Store> QueueReader<S> {
             life,
             clock,
             reading,
-            buffer: Mutex::new(Buffer::new(share)),
+            claims: Mutex::new(Claims::new(share)),
             room: Notify::new(),
             wake: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
             asked: CancellationToken::new(),
         });
         shared.life.tell(shared.reading.changed.clone());
-        shared.store.bell().join(&shared.reading.queue, &shared.wake);
+        shared.store.wake_ups().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
     }
 }
 
 impl<S: Store> Shared<S> {
-    fn buffer(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self) {
@@ -168,11 +155,11 @@ impl<S: Store> Shared<S> {
     }
 
     /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
-    fn wanted(&self, buffer: &Buffer) -> usize {
-        if buffer.ready.len() * 4 > self.reading.ahead {
+    fn wanted(&self, claims: &Claims) -> usize {
+        if claims.buffer.ready.len() * 4 > self.reading.ahead {
             return 0;
         }
-        match buffer.share.claimed.saturating_sub(buffer.claimed()) {
+        match claims.share.claimed.saturating_sub(claims.claimed()) {
             // While a worker settles what it had together, it is not refilled one by one.
             room if room < self.reading.together => 0,
             room => room.min(MOST_KEYS),
@@ -180,23 +167,17 @@ impl<S: Store> Shared<S> {
     }
 
     /// Takes a delivery that may run now. What was claimed under an id that counts as dead is dropped: it is not ours.
-    fn take(&self, buffer: &mut Buffer) -> Option<Delivery> {
+    fn take(&self, claims: &mut Claims) -> Option<Delivery> {
         let me = self.life.id();
         let ours = |delivery: &Delivery| delivery.claim.as_ref().is_none_or(|claim| claim.owner == me);
-        let before = buffer.claimed();
-        buffer.ready.retain(ours);
-        buffer.suspects.retain(ours);
-        if buffer.claimed() < before {
+        let before = claims.claimed();
+        claims.buffer.ready.retain(ours);
+        claims.buffer.suspects.retain(ours);
+        if claims.claimed() < before {
             // The claimer may have seen a full buffer and gone to sleep.
             self.room.notify_one();
         }
-        if !buffer.suspects.is_empty()
-            && let Some(alone) = self.life.alone()
-        {
-            let suspect = buffer.suspects.pop_front();
-            return suspect.map(|suspect| Delivery { alone: Some(alone), ..suspect });
-        }
-        buffer.ready.pop_front()
+        claims.buffer.pop(&self.life)
     }
 
     async fn release(&self, deliveries: Vec<Delivery>) -> Result<()> {
@@ -208,24 +189,17 @@ impl<S: Store> Shared<S> {
 impl<S: Store> Reader for QueueReader<S> {
     fn try_next(&self) -> Result<Turn> {
         self.shared.ask();
-        let mut buffer = self.shared.buffer();
-        if let Some(error) = buffer.error.take() {
-            return Err(error);
+        let Reading { following, changed, .. } = &self.shared.reading;
+        let mut claims = self.shared.claims();
+        if let Some(turn) = claims.buffer.refusal(&self.shared.closing, following, changed)? {
+            return Ok(turn);
         }
-        let following = &self.shared.reading.following;
-        if self.shared.closing.is_cancelled() || buffer.finished || following.stop.is_cancelled() {
-            self.shared.reading.changed.notify_one();
-            return Ok(Turn::Finished);
+        let Some(delivery) = self.shared.take(&mut claims) else { return Ok(Turn::Empty) };
+        claims.in_flight.insert(delivery.message.key.clone(), delivery.owner());
+        if !claims.buffer.ready.is_empty() {
+            changed.notify_one();
         }
-        if following.is_paused() {
-            return Ok(Turn::Empty);
-        }
-        let Some(delivery) = self.shared.take(&mut buffer) else { return Ok(Turn::Empty) };
-        buffer.in_flight.insert(delivery.message.key.clone(), delivery.owner());
-        if !buffer.ready.is_empty() {
-            self.shared.reading.changed.notify_one();
-        }
-        drop(buffer);
+        drop(claims);
         self.shared.room.notify_one();
         Ok(Turn::Delivery(Box::new(delivery)))
     }
@@ -241,16 +215,16 @@ impl<S: Store> Reader for QueueReader<S> {
         let release = mark.is_none() || (grouped && mark == Some(Mark::Lost));
         let released = if release { self.shared.release(vec![delivery.copy()]).await } else { Ok(()) };
         drop(delivery.alone.take());
-        let mut buffer = self.shared.buffer();
-        if buffer.in_flight.get(&delivery.message.key) == Some(&delivery.owner()) {
-            buffer.in_flight.remove(&delivery.message.key);
+        let mut claims = self.shared.claims();
+        if claims.in_flight.get(&delivery.message.key) == Some(&delivery.owner()) {
+            claims.in_flight.remove(&delivery.message.key);
         }
-        buffer.in_doubt |= mark == Some(Mark::Unknown) || released.is_err();
+        claims.in_doubt |= mark == Some(Mark::Unknown) || released.is_err();
         if mark == Some(Mark::Faulted) {
-            buffer.put(delivery);
+            claims.buffer.put(delivery);
             self.shared.reading.changed.notify_one();
         }
-        drop(buffer);
+        drop(claims);
         self.shared.room.notify_one();
         if grouped {
             // The next one of the group can be claimed now.

@@ -1,6 +1,6 @@
-//! The bell: who has sent something rings it, and whoever waits for messages of that queue looks at once instead of at the
+//! Wake-ups: who has sent something sends one, and whoever waits for messages of that queue looks at once instead of at the
 //! next poll. It reaches the readers of this process directly, other processes of this host through `host`, and other hosts
-//! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)). A ring is a hint: it may be lost, or come too early.
+//! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)). A wake-up is a hint: it may be lost, or come too early.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_millis(50);
 
 /// Rings when something was sent; all clones of a store share it.
 #[derive(Clone, Default)]
-pub struct Bell(Arc<Shared>);
+pub struct WakeUps(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -67,17 +67,17 @@ struct Telling {
     told: Option<Instant>,
 }
 
-impl Bell {
-    /// A bell that processes of this host hear which have the same folder.
+impl WakeUps {
+    /// Wake-ups that processes of this host hear which have the same folder.
     #[must_use]
     pub fn in_folder(folder: PathBuf) -> Self {
-        Bell(Arc::new(Shared { folder: Some(folder), ..Shared::default() }))
+        WakeUps(Arc::new(Shared { folder: Some(folder), ..Shared::default() }))
     }
 
-    /// A bell for everybody on this host who uses the database at this address.
+    /// Wake-ups for everybody on this host who uses the database at this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
-        Bell::in_folder(host::folder(address))
+        WakeUps::in_folder(host::folder(address))
     }
 
     /// From now on this is notified when something is sent to the queue, for as long as somebody else holds it.
@@ -88,7 +88,7 @@ impl Bell {
     }
 
     /// Tells those who wait in this process.
-    pub fn ring(&self, queue: &str) {
+    pub fn wake(&self, queue: &str) {
         for (_, waiting) in self.waiting().iter().filter(|(other, _)| &**other == queue) {
             if let Some(waiting) = waiting.upgrade() {
                 waiting.notify_one();
@@ -98,14 +98,14 @@ impl Bell {
 
     /// Tells everybody, now: for a program that ends soon.
     pub async fn tell<S: Store>(&self, store: &S, queue: &str) {
-        self.ring(queue);
+        self.wake(queue);
         self.tell_others(store, queue).await;
     }
 
     /// Tells everybody that something was sent to a queue, here at once and elsewhere soon; `committed` if it is there for
     /// all to see, else it is rung a few times while the caller commits.
     pub(crate) fn sent<S: Store>(&self, store: &S, queue: &str, committed: bool) {
-        self.ring(queue);
+        self.wake(queue);
         let mut sent = self.to_tell();
         let told = sent.queues.get(queue).and_then(|telling| telling.told);
         let again: &[Duration] = if committed { &[] } else { &AGAIN };
@@ -120,20 +120,20 @@ impl Bell {
 
     /// Hears what other processes tell, until the token is cancelled.
     pub(crate) async fn hear<S: Store>(self, store: S, end: CancellationToken) {
-        let ring = |queue: &str| self.ring(queue);
+        let wake = |queue: &str| self.wake(queue);
         tokio::select! {
             () = end.cancelled() => {}
-            () = host::hear(self.0.folder.as_deref(), ring) => {}
-            () = store.listen(ring) => {}
+            () = host::hear(self.0.folder.as_deref(), wake) => {}
+            () = store.listen(wake) => {}
         }
     }
 
     /// Until nothing is left to be told.
     async fn tell_all<S: Store>(self, store: S) {
-        let mut run = Run { bell: self.clone(), over: false };
+        let mut run = Run { wake_ups: self.clone(), over: false };
         while let Some((wait, due)) = self.due() {
             for (queue, others) in due {
-                self.ring(&queue);
+                self.wake(&queue);
                 if others {
                     self.tell_others(&store, &queue).await;
                 }
@@ -180,14 +180,14 @@ impl Bell {
 
 /// The task that tells. It may be dropped with its runtime; the next send starts another one then.
 struct Run {
-    bell: Bell,
+    wake_ups: WakeUps,
     over: bool,
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
         if !self.over {
-            self.bell.to_tell().runs = false;
+            self.wake_ups.to_tell().runs = false;
         }
     }
 }
@@ -261,15 +261,15 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_a_queue_is_told_and_nobody_else() {
-        let bell = Bell::default();
+        let wake_ups = WakeUps::default();
         let (orders, mail) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        bell.join(&"orders".into(), &orders);
-        bell.join(&"mail".into(), &mail);
-        bell.ring("orders");
+        wake_ups.join(&"orders".into(), &orders);
+        wake_ups.join(&"mail".into(), &mail);
+        wake_ups.wake("orders");
         orders.notified().await;
         assert!(tokio::time::timeout(Duration::from_millis(1), mail.notified()).await.is_err());
         drop(mail);
-        bell.join(&"orders".into(), &orders);
-        assert_eq!(bell.waiting().len(), 2, "who is gone is forgotten");
+        wake_ups.join(&"orders".into(), &orders);
+        assert_eq!(wake_ups.waiting().len(), 2, "who is gone is forgotten");
     }
 }

@@ -68,7 +68,7 @@ mod sockets {
             if other.extension().is_none_or(|ending| ending != ENDING) {
                 continue;
             }
-            // Nobody waits for a process that does not listen: its buffer is full of rings already.
+            // Nobody waits for a process that does not listen: its buffer is full of wake-ups already.
             if let Err(error) = socket.send_to(queue.as_bytes(), &other)
                 && error.kind() == io::ErrorKind::ConnectionRefused
             {
@@ -83,7 +83,7 @@ mod sockets {
     }
 
     /// Hears what others tell, for ever.
-    pub(crate) async fn hear(folder: Option<&Path>, ring: impl Fn(&str)) {
+    pub(crate) async fn hear(folder: Option<&Path>, wake: impl Fn(&str)) {
         let listening = folder.map(Ear::open);
         let Some(Ok(ear)) = listening else {
             if let Some(Err(error)) = listening {
@@ -94,7 +94,7 @@ mod sockets {
         let mut buffer = [0; LONGEST];
         while let Ok(length) = ear.socket.recv(&mut buffer).await {
             if let Ok(queue) = str::from_utf8(&buffer[..length]) {
-                ring(queue);
+                wake(queue);
             }
         }
         std::future::pending::<()>().await;
@@ -119,7 +119,7 @@ mod sockets {
             if !is_ours(folder) {
                 return Err(io::Error::other(format!("everybody may write in {}", folder.display())));
             }
-            // Processes that were killed have left their sockets; a ring for no queue clears them away.
+            // Processes that were killed have left their sockets; a wake-up for no queue clears them away.
             tell(Some(folder), "");
             let path = folder.join(format!("{}.{ENDING}", uuid::Uuid::now_v7().simple()));
             let socket = UnixDatagram::bind(&path)?;
