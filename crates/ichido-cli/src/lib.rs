@@ -34,6 +34,7 @@ pub use crate::{open::Backend, own::Program};
 /// The README's examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/actions.md")]
 struct Readme;
 
 /// Runs the command line and returns the exit code.
