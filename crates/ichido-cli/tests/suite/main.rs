@@ -25,6 +25,7 @@ mod outage;
 mod papers;
 mod pooler;
 mod programs;
+mod readme;
 mod rabbitmq;
 mod rolling;
 mod schemas;

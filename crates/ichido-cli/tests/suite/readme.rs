@@ -1,0 +1,98 @@
+//! The README: every code block and every command in it is run by a test, and no text that users read has one of the words that we have
+//! given up.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use crate::testenv::{Env, Kind};
+
+const README: &str = include_str!("../../../../README.md");
+
+/// Where each kind of block is tested: a block of another kind needs a test of its own.
+const TESTED: [(&str, &str); 5] = [
+    ("console", "`every_command_of_the_readme_runs`, and adopt::the_readme_is_right"),
+    ("text", "a picture"),
+    ("rust,no_run", "a doc test of ichido-cli"),
+    ("toml", "commands::the_demo_is_exact"),
+    ("", "the end of a block"),
+];
+
+/// Words of our own making, and what the field says.
+const GIVEN_UP: [(&str, &str); 14] = [
+    ("sign of life", "heartbeat"),
+    ("signs of life", "heartbeats"),
+    ("look around", "poll"),
+    ("give back", "release"),
+    ("gives back", "releases"),
+    ("given back", "released"),
+    ("take leave", "deregister"),
+    ("takes leave", "deregisters"),
+    ("turn to publish", "relay lease"),
+    ("patience", "timeout"),
+    ("nobody can tell", "unknown"),
+    ("has no company", "runs in a transaction of its own"),
+    ("stayed away", "unreachable"),
+    ("lacks to be a queue", "is missing"),
+];
+
+#[test]
+fn every_kind_of_block_in_the_readme_has_a_test() {
+    let kinds: BTreeSet<&str> = README.lines().filter_map(|line| line.strip_prefix("```")).collect();
+    let tested: BTreeSet<&str> = TESTED.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(kinds, tested);
+}
+
+/// The commands in console blocks and in the running text.
+fn commands() -> BTreeSet<String> {
+    let shown = README.lines().filter_map(|line| line.strip_prefix("$ "));
+    let shown = shown.map(|line| line.split(" #").next().unwrap_or(line).trim().to_owned());
+    let named = README.split('`').skip(1).step_by(2).filter(|code| code.starts_with("ichido ") && !code.contains('\n'));
+    shown.chain(named.map(ToOwned::to_owned)).collect()
+}
+
+#[tokio::test]
+async fn every_command_of_the_readme_runs() {
+    let env = Env::bare(Kind::Sqlite).await;
+    env.ok(&["demo", "--orders", "100", "--keep", "my-demo"]).await;
+    let elsewhere = ["./test", "ichido adopt --table purchase_order", "ichido adopt --table purchase_order --apply"];
+    for command in commands() {
+        let arguments = match command.strip_prefix("ichido ").or(command.strip_prefix("cargo run --release -- ")) {
+            _ if elsewhere.contains(&command.as_str()) || command == "ichido adopt" => continue,
+            Some(arguments) => arguments.replace("my-demo", "another-demo"),
+            None => panic!("{command} is not run by any test"),
+        };
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let own = matches!(words[0], "demo" | "init");
+        let place = ["--config", "my-demo/ichido.toml", "--database-url", "sqlite://my-demo/demo.db"];
+        let place = if own { ["--config", "new.toml", "--database-url", "sqlite://new.db"] } else { place };
+        env.ok(&[&place[..], &words[..]].concat()).await;
+    }
+}
+
+#[test]
+fn no_text_that_users_read_has_a_word_that_was_given_up() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("SECURITY.md")];
+    texts.push(root.join("crates/ichido-cli/src/args.rs"));
+    texts.push(root.join("crates/ichido-cli/src/config/template.toml"));
+    pages(&root.join("docs"), &mut texts);
+    for file in texts {
+        let text = std::fs::read_to_string(&file).unwrap().to_lowercase();
+        for (word, better) in GIVEN_UP {
+            assert!(!text.contains(word), "{}: `{word}`; write `{better}`", file.display());
+        }
+    }
+}
+
+fn pages(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, into);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            into.push(path);
+        }
+    }
+}
