@@ -77,7 +77,7 @@ fn no_text_that_users_read_has_a_word_that_was_given_up() {
     let mut texts = vec![root.join("README.md"), root.join("CONTRIBUTING.md"), root.join("SECURITY.md")];
     texts.push(root.join("crates/ichido-cli/src/args.rs"));
     texts.push(root.join("crates/ichido-cli/src/config/template.toml"));
-    pages(&root.join("docs"), &mut texts);
+    files(&root.join("docs"), "md", &mut texts);
     for file in texts {
         let text = std::fs::read_to_string(&file).unwrap().to_lowercase();
         for (word, better) in GIVEN_UP {
@@ -86,13 +86,41 @@ fn no_text_that_users_read_has_a_word_that_was_given_up() {
     }
 }
 
-fn pages(folder: &Path, into: &mut Vec<PathBuf>) {
+/// The files with this ending below a folder.
+fn files(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            pages(&path, into);
-        } else if path.extension().is_some_and(|ending| ending == "md") {
+            files(&path, ending, into);
+        } else if path.extension().is_some_and(|found| found == ending) {
             into.push(path);
         }
     }
+}
+
+/// A test that GUARDS.md names, whole or with `…` for a part of it, is there.
+#[test]
+fn guards_are_caught_by_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut sources = Vec::new();
+    files(&root.join("crates"), "rs", &mut sources);
+    let sources: String = sources.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let functions: BTreeSet<&str> = sources.split("fn ").skip(1).map(word).collect();
+    let guards = std::fs::read_to_string(root.join("GUARDS.md")).unwrap();
+    let codes = guards.split('`').skip(1).step_by(2).flat_map(|code| code.split([' ', ':', ',']));
+    let mut seen = 0;
+    for name in codes.filter(|code| code.matches('_').count() >= 3) {
+        let parts: Vec<&str> = name.split('…').filter(|part| !part.is_empty()).collect();
+        let whole = !name.contains('…');
+        let found =
+            |function: &&str| if whole { *function == name } else { parts.iter().all(|part| function.contains(part)) };
+        assert!(functions.iter().any(found), "GUARDS.md names `{name}`, and there is no such test");
+        seen += 1;
+    }
+    assert!(seen > 100, "{seen} names: how they are written has changed");
+}
+
+/// The identifier at the beginning of a text.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
