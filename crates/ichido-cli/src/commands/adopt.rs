@@ -226,7 +226,7 @@ fn findings(report: &Report) -> Vec<String> {
         (false, false) => "is to be added",
     };
     lines.push(format!("owner   {} {added}", owner.column));
-    lines.extend(owner.doubt.iter().map(|doubt| format!("        {doubt}  <- look at it")));
+    lines.extend(owner.doubt.iter().map(|doubt| format!("        {doubt}  <- check this")));
     lines.extend(claim.steps.iter().map(|step| format!("claim   {step}")));
     let index = if claim.by_index { "an index knows" } else { "no index knows" };
     lines.push(format!("        {index} the claimable rows in claim order"));
@@ -237,7 +237,7 @@ fn findings(report: &Report) -> Vec<String> {
 /// What the values mean, and why.
 fn meanings(values: &Values) -> [String; 3] {
     let line = |name: &str, guess: &Guess| {
-        let look = if guess.sure { "" } else { "  <- look at it" };
+        let look = if guess.sure { "" } else { "  <- check this" };
         format!("        {name:6}  `{}`: {}{look}", output::shortened(&guess.value, 40), guess.why)
     };
     let none = || "        failed  none: such rows stay new, out of circulation (or give --failed)".to_owned();
