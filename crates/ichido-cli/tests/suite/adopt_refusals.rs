@@ -96,7 +96,7 @@ async fn owners_that_cannot_work_are_refused(kind: Kind) {
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert!(
         looked.stderr.contains("`owner` looks like the owner, but 1 unprocessed row has a value in it")
-            && looked.stderr.contains("process_id is to be added"),
+            && looked.stderr.contains("process_id is missing; --apply adds it"),
         "{looked:?}"
     );
     let before = env.everything().await;
@@ -145,7 +145,7 @@ async fn what_the_file_says_already_is_not_changed(kind: Kind) {
     let before = env.everything().await;
     with(&["--done", "9", "--apply"])
         .await
-        .assert_refused(127, &["--done", "queues.orders.status.done says `1`", "change it there"]);
+        .assert_refused(127, &["--done", "queues.orders.status.done is `1`", "change it there"]);
     with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "`orders` already"]);
     env.run(&["adopt", "--table", "project", "--queue", "mail"])
         .await
@@ -198,7 +198,7 @@ async fn guesses_are_told_and_never_applied(kind: Kind) {
     let before = env.everything().await;
     env.run(&["adopt", "--table", "job", "--apply"])
         .await
-        .assert_refused(127, &["`1` means done is only a guess", "`2` 2", "--new and --done"]);
+        .assert_refused(127, &["only a guess that `1` means done", "`2` 2", "--new and --done"]);
     assert_eq!(env.everything().await, before);
     env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "2", "--apply"]).await;
     assert!(env.file().contains(r#"new = "0", done = "2" }"#), "{}", env.file());

@@ -47,7 +47,7 @@ async fn a_configuration_that_cannot_work_is_refused_with_one_message(kind: Kind
 #[tokio::test]
 async fn a_relay_without_a_broker_has_nothing_to_do() {
     let env = Env::new(Kind::Sqlite).await;
-    env.run(&["relay"]).await.assert_refused(127, &["nothing to relay: no queue of the configuration is at a broker"]);
+    env.run(&["relay"]).await.assert_refused(127, &["nothing to relay: no queue in the configuration uses a broker"]);
 }
 
 async fn a_broker_that_is_away_is_told_by_its_address_alone(kind: Kind) {
