@@ -60,7 +60,7 @@ async fn a_broker_that_is_away_is_told_by_its_address_alone(kind: Kind) {
     let all = world.env.run(&["check", "-vv"]).await;
     assert!(all.code == Some(20) && !all.stderr.contains("s3cret"), "{all:?}");
     let mut process = world.env.start("run", &["run", "-vv"]);
-    process.until_logged("going on without it").await;
+    process.until_logged("continuing without it").await;
     process.stop().await;
     assert!(!process.log().contains("s3cret"), "{}", process.log());
 }
@@ -149,7 +149,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     check.assert_refused(20, &["queues.orders.rabbitmq:", &away]);
     assert!(!check.stderr.contains("s3cret"), "{check:?}");
     let mut relay = world.env.start("relay", &["relay"]);
-    relay.until_logged("going on without it").await;
+    relay.until_logged("continuing without it").await;
     relay.until_logged("relaying `orders`").await;
     relay.stop().await;
     world.configure_queue(route);

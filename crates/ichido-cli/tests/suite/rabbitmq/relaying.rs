@@ -52,7 +52,7 @@ async fn what_is_sent_while_the_broker_is_away_is_committed_and_published_by_a_r
     assert!(["BROKER QUEUE", "UNPUBLISHED", "not sent:"].iter().all(|part| text.contains(part)), "{text}");
 
     let mut relay = world.env.start("relay", &["relay"]);
-    relay.until_logged("going on without it").await;
+    relay.until_logged("continuing without it").await;
     relay.until_logged("relaying `orders` to 127.0.0.1").await;
     proxy.refuse(false);
     world.settles_at(QUEUE, 1).await;
