@@ -91,7 +91,7 @@ impl Brokers {
             match declared.map_err(|error| Failure::found(error.to_string()))? {
                 Ok(()) => {}
                 Err(why) if why.code == UNREACHABLE => {
-                    tracing::warn!("{}; going on without it, and back when it is there", why.text);
+                    tracing::warn!("{}; continuing without it until it is reachable", why.text);
                 }
                 Err(refused) => return Err(refused),
             }
@@ -165,7 +165,11 @@ impl Kept {
     }
 
     fn silent(&self) -> Failure {
-        let text = format!("queues.{}.rabbitmq: the broker at {} does not answer", self.name, self.addresses());
+        let text = format!(
+            "queues.{}.rabbitmq: the broker at {} did not answer within {TIMEOUT:?}",
+            self.name,
+            self.addresses()
+        );
         Failure { code: UNREACHABLE, text }
     }
 

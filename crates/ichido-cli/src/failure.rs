@@ -7,10 +7,10 @@ use crate::config::{Config, ConfigError};
 /// A bad command line or configuration.
 pub(crate) const USAGE: u8 = 127;
 
-/// The server is not reachable.
+/// The database or the broker is unreachable.
 pub(crate) const UNREACHABLE: u8 = 20;
 
-/// The command ran and found something.
+/// The command completed and found problems.
 pub(crate) const FOUND: u8 = 1;
 
 /// Why a command did not do what it was asked for.
@@ -33,7 +33,7 @@ impl Failure {
     pub(crate) fn unknown_queue(name: &str, config: &Config) -> Self {
         let hint =
             ichido::handlers::suggestion(name, config.queues.keys().chain(config.lanes.keys()).map(String::as_str));
-        Failure::usage(format!("there is no queue `{name}` in the configuration{hint}"))
+        Failure::usage(format!("no queue `{name}` in the configuration{hint}"))
     }
 
     /// What a store said.

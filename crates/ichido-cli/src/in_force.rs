@@ -63,11 +63,11 @@ fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
         ClaimBy::Lease => "lease",
     };
     let busy = match rules.on_busy {
-        OnBusy::Delay => format!("back after {}", spelled(rules.busy_delay)),
+        OnBusy::Delay => format!("delay {}", spelled(rules.busy_delay)),
         OnBusy::DeadLetter => "dead letter".into(),
     };
     format!(
-        "queues.{name}.rabbitmq=(queue {at} at {urls}, claim {claim}, busy {busy}, publish deadline {}, relay after {})",
+        "queues.{name}.rabbitmq=(queue {at} at {urls}, claim {claim}, on busy {busy}, publish deadline {}, relay after {})",
         spelled(rules.publish_deadline),
         spelled(rules.relay_after),
     )
@@ -141,7 +141,7 @@ mod tests {
         for part in [
             "postgres://app:***@db/shop",
             "api_key ***, n 7",
-            "queues.r.rabbitmq=(queue x at amqp://u:***@h, claim lock, busy back after 5s",
+            "queues.r.rabbitmq=(queue x at amqp://u:***@h, claim lock, on busy delay 5s",
             "--day=7",
             "--card=***",
             "timeout 1m30s",

@@ -20,7 +20,7 @@ pub(crate) fn unknown_set(name: &str, config: &Config) -> Failure {
     let known = config.lanes.keys().map(String::as_str);
     let hint = ichido::handlers::suggestion(name, known.clone());
     let list = known.collect::<Vec<_>>().join(", ");
-    let list = if list.is_empty() { "there is none".into() } else { format!("there are: {list}") };
+    let list = if list.is_empty() { "there are none".into() } else { format!("there are: {list}") };
     Failure::usage(format!("no lane set `{name}` in the configuration{hint}; {list}"))
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn only_level(config: &mut Config, name: &str, path: Option<&str>) ->
         let hint = ichido::handlers::suggestion(name, levels.iter().copied());
         let list = levels.into_iter().collect::<Vec<_>>().join(", ");
         let list = if list.is_empty() { "there are no lanes".into() } else { format!("there are: {list}") };
-        return Err(Failure::usage(format!("--level {name}: no action works on such a level{hint}; {list}")));
+        return Err(Failure::usage(format!("--level {name}: no action works on this level{hint}; {list}")));
     }
     Ok(())
 }

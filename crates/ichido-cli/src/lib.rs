@@ -56,7 +56,7 @@ fn start(args: Vec<OsString>, parts: Parts) -> u8 {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("ichido: the runtime does not start: {error}");
+            eprintln!("ichido: cannot start the async runtime: {error}");
             return failure::FOUND;
         }
     };

@@ -50,13 +50,13 @@ fn filter(text: &str) -> Result<Targets, String> {
     if let Some(word) = word {
         let hint = ichido::handlers::suggestion(word, LEVELS);
         return Err(format!(
-            "`{word}` is no level{hint}; there are: {}; or target=level, with commas between",
+            "`{word}` is not a log level{hint}; use one of {}, or target=level pairs separated by commas",
             LEVELS.join(", ")
         ));
     }
     let parts = text.split(',').map(|part| part.replace(char::is_whitespace, "")).filter(|part| !part.is_empty());
     let targets = parts.collect::<Vec<_>>().join(",");
-    targets.parse().map_err(|why| format!("\"{text}\" cannot be read: {why}"))
+    targets.parse().map_err(|why| format!("cannot parse \"{text}\": {why}"))
 }
 
 #[cfg(test)]

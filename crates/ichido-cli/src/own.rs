@@ -110,7 +110,7 @@ impl Parts {
         let Some((program, store)) = self.0 else { return Ok(Program::new()) };
         let found = short_name::<S>();
         let wrong = |_| {
-            let text = format!("database.url: this program has actions for {store}, and the database is {found}");
+            let text = format!("database.url: this program's actions are for {store}, but the database is {found}");
             Failure::usage(text)
         };
         program.downcast::<Program<S>>().map(|program| *program).map_err(wrong)

@@ -52,8 +52,8 @@ pub(crate) fn process<S: Backend>(
 
 fn no_rust_action(name: &str, registered: &str) -> Failure {
     let there = if registered.is_empty() { "it has none".into() } else { format!("it has: {registered}") };
-    let way_out = "give it `sql`, `http` or `exec`, or register it in a program of your own";
-    Failure::usage(format!("actions.{name}: this program has no Rust action of that name ({there}); {way_out}"))
+    let way_out = "add `sql`, `http` or `exec`, or register it in your own program";
+    Failure::usage(format!("actions.{name}: this program has no Rust action of this name ({there}); {way_out}"))
 }
 
 /// What `handlers` in `[process]` and `[actions.A]` make of the queue.
@@ -89,7 +89,7 @@ pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
     });
     let told = |(name, column): (&String, &String)| {
         format!(
-            "log.mask: `{column}` is in the key of the queue `{name}`; it is masked in messages, and shown in their ids"
+            "log.mask: `{column}` is in the key of the queue `{name}`; it is masked in messages, but visible in their ids"
         )
     };
     let columns = keys.flat_map(|(name, key)| key.iter().map(move |column| (name, column)));
@@ -183,7 +183,7 @@ async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Re
             let known = || columns.iter().flatten().map(String::as_str);
             if columns.is_some() && !known().any(|column| column == name) {
                 let hint = ichido::handlers::suggestion(name, known());
-                return Err(Error::Setup(format!("`:{name}` is no column of the queue `{queue}`{hint}")));
+                return Err(Error::Setup(format!("`:{name}` is not a column of the queue `{queue}`{hint}")));
             }
         }
         store.check_sql(statement).await?;

@@ -16,12 +16,14 @@ pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
         let about = match queue.r#type {
             RabbitMqType::Quorum => return None,
             RabbitMqType::Mirrored if queue.management.is_some() => return None,
-            RabbitMqType::Classic => "a classic queue is on one node: what it holds is gone with that node's disk",
+            RabbitMqType::Classic => {
+                "a classic queue is on one node, and its messages are lost if that node's disk is lost"
+            }
             RabbitMqType::Mirrored => {
-                "that the policy `ha-mode` is set for the queue, nobody can see without `management`"
+                "without `management`, ichido cannot tell whether the policy `ha-mode` is set for the queue"
             }
         };
-        Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` is safe"))
+        Some(format!("queues.{name}.rabbitmq.type: {about}; `quorum` queues are safe"))
     });
     let late = config.actions.iter().filter_map(|(name, action)| {
         let (slots, timeout) = (program::workers(action, config).max(1), action.timeout?);
@@ -30,8 +32,8 @@ pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
         let rounds = u32::try_from(1 + config.read_ahead(slots).div_ceil(slots)).unwrap_or(u32::MAX);
         (at_broker && timeout * rounds > ACK_TIMEOUT).then(|| {
             format!(
-                "actions.{name}.timeout: a delivery may be out for {rounds} times {timeout:?}, and RabbitMQ takes it back after \
-                 {ACK_TIMEOUT:?} unless its `consumer_timeout` says otherwise; its effects are done once all the same"
+                "actions.{name}.timeout: a delivery may stay unacknowledged for {rounds} times {timeout:?}, but RabbitMQ requeues it after \
+                 {ACK_TIMEOUT:?} unless its `consumer_timeout` is longer; its effects still happen only once"
             )
         })
     });
@@ -57,7 +59,7 @@ mod tests {
         assert_eq!(warned("", &from("q", "15m")), Vec::<String>::new());
         let long = warned("", &from("q", "16m"));
         assert!(
-            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may be out for 2 times"),
+            long.len() == 1 && long[0].starts_with("actions.A.timeout: a delivery may stay unacknowledged for 2 times"),
             "{long:?}"
         );
         assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");

@@ -40,8 +40,8 @@ impl ExecAction {
     /// # Errors
     /// The text says that there is no such program, or that it cannot be run.
     pub(crate) fn new(argv: &[String]) -> Result<Self, String> {
-        let (name, arguments) = argv.split_first().ok_or("it names no program")?;
-        found(SHELL).map_err(|why| format!("{why}, and without it programs could outlive ichido"))?;
+        let (name, arguments) = argv.split_first().ok_or("no program given")?;
+        found(SHELL).map_err(|why| format!("{why}; ichido needs it to end its programs if it is killed"))?;
         Ok(ExecAction { program: found(name)?, arguments: arguments.to_vec() })
     }
 
@@ -67,7 +67,7 @@ impl<S: Store> Action<S> for ExecAction {
     async fn handle(&self, cx: &mut Context<S>, message: Whole) -> Result<Outcome> {
         let json = message.json(cx.attempt())?;
         let started = Group::spawn(&mut self.command(cx)?);
-        let (mut child, group) = started.map_err(|why| format!("`{}` does not start: {why}", self.name()))?;
+        let (mut child, group) = started.map_err(|why| format!("cannot start `{}`: {why}", self.name()))?;
         let hidden = cx.masks().hidden(&cx.message()?.payload, &cx.message()?.headers);
         let hide = |line: &str| hidden.hide(line);
         let (mut said, mut unkept) = (Tail::default(), Tail::default());
@@ -85,7 +85,7 @@ impl<S: Store> Action<S> for ExecAction {
             if !all_said {
                 let _ = tokio::time::timeout(LAST_WORDS, talk).await;
             }
-            status.map_err(|why| format!("how `{}` has ended cannot be known: {why}", self.name()))?
+            status.map_err(|why| format!("cannot determine how `{}` ended: {why}", self.name()))?
         };
         self.outcome(cx, status, &said.text(&hide))
     }
@@ -94,8 +94,8 @@ impl<S: Store> Action<S> for ExecAction {
 impl ExecAction {
     fn outcome<S: Store>(&self, cx: &Context<S>, status: ExitStatus, said: &str) -> Result<Outcome> {
         let how = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("ended with code {code}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
             (None, None) => "ended".into(),
         };
         let text = format!("`{}` {how}{}{said}", self.name(), if said.is_empty() { "" } else { ": " });
@@ -115,7 +115,7 @@ impl ExecAction {
 async fn write(input: Option<ChildStdin>, json: String) {
     let Some(mut input) = input else { return };
     if let Err(error) = input.write_all(format!("{GO}{json}\n").as_bytes()).await {
-        tracing::debug!(%error, "the program has not read the whole message");
+        tracing::debug!(%error, "the program did not read the whole message");
     }
 }
 
@@ -124,14 +124,14 @@ fn found(name: &str) -> Result<PathBuf, String> {
     let path = Path::new(name);
     if name.contains('/') {
         return match path.metadata() {
-            Err(why) => Err(format!("the program `{name}` cannot be found: {why}")),
-            Ok(_) if !is_program(path) => Err(format!("`{name}` is not a program that can be run")),
+            Err(why) => Err(format!("cannot find the program `{name}`: {why}")),
+            Ok(_) if !is_program(path) => Err(format!("`{name}` is not an executable file")),
             Ok(_) => Ok(std::path::absolute(path).unwrap_or_else(|_| path.into())),
         };
     }
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path));
-    found.ok_or_else(|| format!("there is no program `{name}` in the folders of PATH"))
+    found.ok_or_else(|| format!("no program `{name}` in PATH"))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -147,10 +147,10 @@ mod tests {
         assert!(found("sh").unwrap().is_absolute());
         assert_eq!(found("/bin/sh").unwrap(), Path::new("/bin/sh"));
         for (name, why) in [
-            ("ichido-no-such-program", "no program `ichido-no-such-program` in the folders of PATH"),
-            ("/no/such/program", "the program `/no/such/program` cannot be found"),
-            ("/etc/passwd", "is not a program"),
-            ("/", "is not a program"),
+            ("ichido-no-such-program", "no program `ichido-no-such-program` in PATH"),
+            ("/no/such/program", "cannot find the program `/no/such/program`"),
+            ("/etc/passwd", "is not an executable file"),
+            ("/", "is not an executable file"),
         ] {
             assert!(found(name).unwrap_err().contains(why), "{name}");
         }

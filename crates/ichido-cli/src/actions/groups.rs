@@ -66,7 +66,9 @@ fn tell(what: &str, leader: Pid) {
     if guardian.is_none() {
         match call() {
             Ok(called) => *guardian = called,
-            Err(error) => tracing::warn!(%error, "programs will outlive this process if it is killed: no shell"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot start a shell; programs will outlive this process if it is killed")
+            }
         }
     }
     let told = guardian.as_mut().map(|guardian| writeln!(guardian, "{what} {}", leader.as_raw_pid()));

@@ -70,7 +70,7 @@ impl HttpAction {
         }
         secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         for (name, value) in &config.headers {
-            let name: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+            let name: HeaderName = name.parse().map_err(|_| format!("invalid header name `{name}`"))?;
             headers.insert(name, secret(value)?);
         }
         Ok(HttpAction { client: client()?, url, headers, secrets, timeout: config.timeout })
@@ -118,7 +118,7 @@ impl HttpAction {
         let mut text = format!("{} answered {}", self.shown(), answer.status);
         if answer.status.is_redirection() {
             let to = answer.headers.get(LOCATION).and_then(|to| Some(shown(&Uri::try_from(to.as_bytes()).ok()?)));
-            let to = to.as_deref().unwrap_or("nowhere");
+            let to = to.as_deref().unwrap_or("an unknown location");
             text = format!("{text}, a redirect to {to}; redirects are not followed");
         }
         // Hidden first, for what is cut in two is not found.
@@ -152,7 +152,7 @@ fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String
     let trusting = system.or_else(|_| {
         HttpsConnectorBuilder::new()
             .with_provider_and_webpki_roots(default_provider())
-            .map_err(|error| format!("TLS cannot be used: {error}"))
+            .map_err(|error| format!("cannot set up TLS: {error}"))
     })?;
     let mut plain = HttpConnector::new();
     plain.enforce_http(false);
@@ -174,10 +174,9 @@ fn address(url: &str) -> Result<(Uri, Option<(String, String)>), String> {
     };
     let login = login.map(|login| login.split_once(':').unwrap_or((login, "")));
     let path = path.split('#').next().unwrap_or_default();
-    let uri: Uri =
-        format!("{scheme}://{host}{path}").parse().map_err(|why| format!("the url cannot be read: {why}"))?;
+    let uri: Uri = format!("{scheme}://{host}{path}").parse().map_err(|why| format!("the url is invalid: {why}"))?;
     if uri.host().is_none_or(str::is_empty) {
-        return Err("the url names no host".into());
+        return Err("the url has no host".into());
     }
     Ok((uri, login.map(|(user, password)| (plain(user), plain(password)))))
 }
@@ -198,7 +197,8 @@ fn shown(url: &Uri) -> String {
 }
 
 fn secret(value: &str) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| "a header's value has control characters")?;
+    let mut value =
+        HeaderValue::from_bytes(value.as_bytes()).map_err(|_| "a header value contains control characters")?;
     value.set_sensitive(true);
     Ok(value)
 }

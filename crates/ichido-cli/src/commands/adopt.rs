@@ -1,5 +1,5 @@
-//! `ichido adopt`: what a table lacks to be a queue. It looks, proposes and explains; only with `--apply` it adds the owner
-//! column and the index to the table, and the queue to the configuration.
+//! `ichido adopt`: what is missing to make a table a queue. It inspects, proposes and explains; only with `--apply` it adds the
+//! owner column and the index to the table, and the queue to the configuration.
 
 use std::path::Path;
 
@@ -62,8 +62,8 @@ fn refuse_other(adopt: &Adopt, known: &Table, at: &str) -> Result<(), Failure> {
         ("--failed", "status.failed", &adopt.failed, status.failed.as_ref()),
     ] {
         if given.is_some() && given.as_ref() != said {
-            let said = said.map_or("nothing".to_owned(), |said| format!("`{said}`"));
-            return Err(Failure::usage(format!("{flag}: {at}.{key} says {said}; change it there")));
+            let said = said.map_or("not set".to_owned(), |said| format!("`{said}`"));
+            return Err(Failure::usage(format!("{flag}: {at}.{key} is {said}; change it there")));
         }
     }
     Ok(())
@@ -85,7 +85,7 @@ impl Adoption {
         let mut queue = self.queue.clone();
         let known = match known(store, config, &table).await.map_err(of)? {
             Some((name, _)) if adopt.queue.is_some() && name != queue => {
-                let text = format!("--queue: {file} has the table `{}` as the queue `{name}` already", table.name);
+                let text = format!("--queue: the table `{}` is already the queue `{name}` in {file}", table.name);
                 return Err(Failure::usage(text));
             }
             Some((name, mapping)) => {
@@ -95,7 +95,7 @@ impl Adoption {
             }
             None if config.queues.contains_key(&queue) => {
                 let text = format!(
-                    "--queue: {file} has a queue `{queue}` for something else already; give this one another name with --queue"
+                    "--queue: {file} already has a queue `{queue}` for something else; choose another name with --queue"
                 );
                 return Err(Failure::usage(text));
             }
@@ -176,7 +176,7 @@ impl Adoption {
         }
         let file = self.draft.path().display();
         let unwritten =
-            |error| Failure::found(format!("{file}: cannot be written: {error}; the table has what it needs"));
+            |error| Failure::found(format!("{file}: cannot write file: {error}; the table is changed already"));
         self.draft.append(&report.config).map_err(unwritten)
     }
 }
@@ -185,14 +185,14 @@ impl Adoption {
 fn refuse_guesses(proposal: &Proposal) -> Result<(), Failure> {
     if let Some(doubt) = &proposal.owner.doubt {
         let text =
-            "if another program is at work on them, stop it first; then name that column, or a new one, with --owner";
+            "if another program works on these rows, stop it first; then choose that column or a new one with --owner";
         return Err(Failure::usage(format!("--apply: {doubt}; {text}")));
     }
     let Some(values) = &proposal.status.values else { return Ok(()) };
     let unsure = [("new", &values.new), ("done", &values.done)].into_iter().find(|(_, guess)| !guess.sure);
     let Some((name, guess)) = unsure else { return Ok(()) };
     Err(Failure::usage(format!(
-        "--apply: that `{}` means {name} is only a guess ({}; {}); say what they mean with --new and --done",
+        "--apply: it is only a guess that `{}` means {name} ({}; {}); set the values with --new and --done",
         guess.value,
         guess.why,
         counted(&proposal.status.counts)
@@ -208,7 +208,7 @@ fn counted(counts: &Counts) -> String {
     match (counts.values.is_empty(), counts.all) {
         (true, _) => "no rows".to_owned(),
         (_, true) => format!("{values} (all rows)"),
-        (_, false) => format!("{values} (of the first and the last {} rows by key)", counts.rows / 2),
+        (_, false) => format!("{values} (in the first and last {} rows by key)", counts.rows / 2),
     }
 }
 
@@ -221,14 +221,14 @@ fn findings(report: &Report) -> Vec<String> {
     ];
     lines.extend(status.values.iter().flat_map(meanings));
     let added = match (owner.there, report.applied) {
-        (true, _) => "is there",
+        (true, _) => "exists",
         (false, true) => "was added",
-        (false, false) => "is to be added",
+        (false, false) => "is missing; --apply adds it",
     };
     lines.push(format!("owner   {} {added}", owner.column));
-    lines.extend(owner.doubt.iter().map(|doubt| format!("        {doubt}  <- look at it")));
+    lines.extend(owner.doubt.iter().map(|doubt| format!("        {doubt}  <- check this")));
     lines.extend(claim.steps.iter().map(|step| format!("claim   {step}")));
-    let index = if claim.by_index { "an index knows" } else { "no index knows" };
+    let index = if claim.by_index { "an index covers" } else { "no index covers" };
     lines.push(format!("        {index} the claimable rows in claim order"));
     lines.extend(notes.iter().map(|note| format!("note    {note}")));
     lines
@@ -237,10 +237,12 @@ fn findings(report: &Report) -> Vec<String> {
 /// What the values mean, and why.
 fn meanings(values: &Values) -> [String; 3] {
     let line = |name: &str, guess: &Guess| {
-        let look = if guess.sure { "" } else { "  <- look at it" };
+        let look = if guess.sure { "" } else { "  <- check this" };
         format!("        {name:6}  `{}`: {}{look}", output::shortened(&guess.value, 40), guess.why)
     };
-    let none = || "        failed  none: such rows stay new, out of circulation (or give --failed)".to_owned();
+    let none = || {
+        "        failed  none: failed rows keep the status new, out of circulation; --failed sets a value".to_owned()
+    };
     let failed = values.failed.as_ref().map_or_else(none, |failed| line("failed", failed));
     [line("new", &values.new), line("done", &values.done), failed]
 }
@@ -259,14 +261,14 @@ fn print(report: &Report) -> Result<(), Failure> {
 fn conclude(report: &Report, draft: &Draft) {
     let (queue, file) = (&report.proposal.queue, draft.path().display());
     if report.config.is_empty() && report.proposal.claim.ddl.is_empty() {
-        output::talk(&format!("nothing is missing: the table is the queue `{queue}` of {file}"));
+        output::talk(&format!("nothing is missing: the table is the queue `{queue}` in {file}"));
     } else if report.applied {
         let action =
-            if report.config.contains("# [actions.") { format!("its action in {file}, ") } else { String::new() };
+            if report.config.contains("# [actions.") { format!("write its action in {file}, ") } else { String::new() };
         output::talk(&format!(
-            "done: the table is the queue `{queue}` of {file}; next: {action}ichido migrate, ichido run"
+            "done: the table is now the queue `{queue}` in {file}; next: {action}ichido migrate, ichido run"
         ));
     } else {
-        output::talk("nothing was changed; --apply does it");
+        output::talk("nothing was changed; run it again with --apply to make these changes");
     }
 }

@@ -171,6 +171,6 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    output::talk("everything is in place");
+    output::talk("check passed");
     Ok(())
 }

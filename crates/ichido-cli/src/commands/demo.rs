@@ -156,13 +156,13 @@ impl Story {
                 workers[0].kill().await?;
                 let had_claimed = ledger.claimed_by(&process).await?;
                 self.say(&format!(
-                    "killed process {pid} with SIGKILL after {done} orders; it had {had_claimed} in its hands"
+                    "killed process {pid} with SIGKILL after {done} orders; it had claimed {had_claimed} more"
                 ));
                 workers.remove(0);
                 return Ok(Killed { process, had_claimed });
             }
             if since.elapsed() > TIMEOUT || workers[0].try_wait()?.is_some() {
-                return Err(Failure::found(self.logs("the first process ended before it could be killed")));
+                return Err(Failure::found(self.logs("the first process exited before it could be killed")));
             }
             tokio::time::sleep(LOOK / 10).await;
         }
@@ -183,14 +183,14 @@ impl Story {
                 ended.extend(worker.try_wait()?);
             }
             if let Some(bad) = ended.iter().find(|status| !status.success()) {
-                return Err(Failure::found(self.logs(&format!("a process ended with {bad}"))));
+                return Err(Failure::found(self.logs(&format!("a process exited with {bad}"))));
             }
             if ended.len() == workers.len() {
                 bar.finish_and_clear();
                 return Ok(());
             }
             if since.elapsed() > TIMEOUT {
-                return Err(Failure::found(self.logs("the processes do not come to an end")));
+                return Err(Failure::found(self.logs("the processes did not finish in time")));
             }
             tokio::time::sleep(LOOK).await;
         }

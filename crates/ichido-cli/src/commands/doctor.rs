@@ -70,8 +70,8 @@ async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Rep
 
 fn of_orphan(queue: &str, orphan: &Orphan, done: Option<&'static str>) -> Finding {
     let meaning = match &orphan.owner {
-        _ if orphan.is_aside() => "put aside, and nothing is known about it".to_owned(),
-        owner => format!("new and owned by {owner}, which no process is"),
+        _ if orphan.is_aside() => "parked, but there is no record of it".to_owned(),
+        owner => format!("new, but owned by {owner}, which is not a known process"),
     };
     let message = MessageId { queue: queue.into(), key: orphan.key.clone() }.to_string();
     Finding {
@@ -90,9 +90,11 @@ async fn publish<S: Backend>(store: &S, brokers: Brokers, config: &Config) {
     let left = match tokio::time::timeout(deadline + LATE, relay.flush()).await {
         Ok(Ok(flushed)) => flushed.left,
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the broker takes longer than publish_deadline".to_owned()),
+        Err(_) => Some("the broker did not confirm within publish_deadline".to_owned()),
     };
     if let Some(why) = left {
-        eprintln!("ichido: not all of it published yet: {why}; a running process or `ichido relay` publishes it later");
+        eprintln!(
+            "ichido: not all messages are published yet: {why}; a running process or `ichido relay` will publish them"
+        );
     }
 }

@@ -26,14 +26,14 @@ impl SetFlag {
     /// What is so now, and what follows for those who serve the id.
     fn told(&self, changed: bool, live: usize) -> String {
         let id = &self.request_id;
-        let already = if changed { "" } else { " already" };
+        let already = if changed { "" } else { "already " };
         let who = served(live, "it");
         match (self.flag, self.on) {
-            (Flag::Stop, true) => format!("{id} is stopped{already}, until `ichido unstop {id}`; {who}"),
-            (Flag::Pause, true) => format!("{id} is paused{already}, until `ichido resume {id}`; {who}"),
+            (Flag::Stop, true) => format!("{id} is {already}stopped until `ichido unstop {id}`; {who}"),
+            (Flag::Pause, true) => format!("{id} is {already}paused until `ichido resume {id}`; {who}"),
             (Flag::Stop, false) if changed => format!("{id} may start again; {who}"),
             (Flag::Stop, false) => format!("{id} is not stopped; {who}"),
-            (Flag::Pause, false) if changed => format!("{id} goes on; {who}"),
+            (Flag::Pause, false) if changed => format!("{id} is resumed; {who}"),
             (Flag::Pause, false) => format!("{id} is not paused; {who}"),
         }
     }

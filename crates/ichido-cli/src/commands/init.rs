@@ -33,7 +33,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} is there already; --force writes over it", path.display()))
+            Failure::usage(format!("{} already exists; use --force to overwrite it", path.display()))
         }
         _ => Failure::usage(format!("{}: {error}", path.display())),
     })
@@ -44,10 +44,10 @@ fn next(path: &Path) -> String {
     let config = if file == "ichido.toml" { String::new() } else { format!(" --config {file}") };
     let commands = [
         ("migrate", "create ichido's tables"),
-        ("check", "is everything in place?"),
-        (r#"send hello '{"name":"world"}'"#, "a first message"),
+        ("check", "validate the configuration and the database"),
+        (r#"send hello '{"name":"world"}'"#, "send a first message"),
         ("run Hello --drain", "process it"),
-        ("adopt --table T", "make a queue of a table of yours"),
+        ("adopt --table T", "make one of your tables a queue"),
     ];
     let lines = commands.map(|(command, why)| format!("  {:<48} # {why}\n", format!("ichido{config} {command}")));
     format!("wrote {file}; next:\n{}", lines.concat())

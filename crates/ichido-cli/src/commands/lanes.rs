@@ -51,7 +51,11 @@ fn the_set(args: &Simulate, config: &Config) -> Result<LaneSet, Failure> {
     let name = match (&args.lanes, &config.lanes.keys().collect::<Vec<_>>()[..]) {
         (Some(name), _) => name,
         (None, [only]) => only,
-        (None, _) => return Err(Failure::usage("which lane set? Write `ichido lanes simulate NAME`")),
+        (None, _) => {
+            return Err(Failure::usage(
+                "no lane set given, and the configuration does not have exactly one; write `ichido lanes simulate NAME`",
+            ));
+        }
     };
     let lanes = config.lanes.get(name).ok_or_else(|| unknown_set(name, config))?;
     let policy = match args.policy.as_deref() {
@@ -80,12 +84,12 @@ fn loads(args: &Simulate, set: &LaneSet) -> Result<Vec<Load>, Failure> {
     for (level, service) in values("--service", &args.service, set, parse_duration)? {
         loads[level].service = service;
     }
-    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number of messages"));
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a number of messages"));
     for (level, backlog) in values("--backlog", &args.backlog, set, number)? {
         loads[level].backlog = backlog;
     }
     if loads.iter().all(|load| load.per_second <= 0.0 && load.backlog == 0) {
-        return Err(Failure::usage("nothing arrives: say how much with --rate LEVEL=50/s or --backlog LEVEL=1000"));
+        return Err(Failure::usage("nothing arrives: set --rate LEVEL=50/s or --backlog LEVEL=1000"));
     }
     Ok(loads)
 }
@@ -114,7 +118,7 @@ fn values<T: Clone>(
 
 /// Messages per second, from `50/s`, `0.5/s`, `3000/m`, `10/h` or `200/d`.
 fn rate(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is no rate; write it like 50/s, 3000/m, 10/h or 200/d");
+    let wrong = || format!("`{text}` is not a valid rate; write it like 50/s, 3000/m, 10/h or 200/d");
     let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
     let seconds = match unit {
         "s" => 1.0,
@@ -149,7 +153,7 @@ fn print(simulation: &Simulation, forecast: &Forecast) -> Result<(), Failure> {
     let heads = ["LEVEL", "ARRIVED", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOTS", "LEFT"];
     output::table(heads, &forecast.levels.iter().map(row).collect::<Vec<_>>())?;
     let busy = forecast.utilisation * 100.0;
-    eprintln!("{}: {}; the slots are busy for {busy:.1} % of the time", simulation.set.name, described(simulation));
+    eprintln!("{}: {}; slots busy {busy:.1} % of the time", simulation.set.name, described(simulation));
     Ok(())
 }
 

@@ -33,7 +33,7 @@ impl OnStore for Migrate {
 fn outcome(migration: &Migration, dry_run: bool) -> String {
     let (from, to) = (migration.from, migration.to);
     let done = match (from, dry_run) {
-        _ if from == to => format!("ichido's tables are there already, version {to}"),
+        _ if from == to => format!("ichido's tables are up to date, version {to}"),
         (0, true) => format!("would create ichido's tables, version {to}"),
         (0, false) => format!("created ichido's tables, version {to}"),
         (_, true) => format!("would upgrade ichido's tables from version {from} to {to}"),
@@ -41,7 +41,7 @@ fn outcome(migration: &Migration, dry_run: bool) -> String {
     };
     match migration.retries {
         0 => done,
-        1 => format!("{done}; tried again once, because a table was in use"),
-        times => format!("{done}; tried again {times} times, because a table was in use"),
+        1 => format!("{done}; retried once because a table was in use"),
+        times => format!("{done}; retried {times} times because a table was in use"),
     }
 }

@@ -18,13 +18,13 @@ impl OnStore for Relay {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let brokers = Brokers::of(config)?;
         if brokers.is_empty() {
-            let way_out = "write `rabbitmq = { url = …, queue = … }` in one";
+            let way_out = "add `rabbitmq = { url = …, queue = … }` to one";
             return Err(Failure::usage(format!(
-                "nothing to relay: no queue of the configuration is at a broker; {way_out}"
+                "nothing to relay: no queue in the configuration uses a broker; {way_out}"
             )));
         }
         let stop = CancellationToken::new();
-        stop_on_signals(stop.clone(), "what is being published comes to its end")?;
+        stop_on_signals(stop.clone(), "finishing what is being published")?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         for warning in crate::warnings::about_brokers(config) {
             tracing::warn!("{warning}");

@@ -29,7 +29,7 @@ impl OnStore for With<Run> {
         let arguments = arguments(self.args.arguments.clone())?;
         process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
         let request = request(self.args, arguments);
-        stop_on_signals(stop, "running messages come to their end, the rest is released")?;
+        stop_on_signals(stop, "finishing running messages and releasing the rest")?;
         let warnings = program::few_connections(config).into_iter().chain(program::masked_keys(config));
         for warning in warnings.chain(crate::warnings::about_brokers(config)) {
             tracing::warn!("{warning}");
@@ -64,7 +64,7 @@ fn arguments(words: Vec<String>) -> Result<Vec<(String, String)>, Failure> {
     while let Some(word) = words.next() {
         let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-')).filter(|name| !name.is_empty());
         let Some(name) = name else {
-            return Err(Failure::usage(format!("`{word}`: after -- come arguments like --name value")));
+            return Err(Failure::usage(format!("`{word}`: arguments after -- must look like --name value")));
         };
         let (name, value) = match name.split_once('=') {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
@@ -88,7 +88,7 @@ pub(super) fn stop_on_signals(stop: CancellationToken, what_happens: &'static st
             if stop.is_cancelled() {
                 std::process::exit(128 + number);
             }
-            tracing::info!("stopping: {what_happens}; once more to end at once");
+            tracing::info!("stopping: {what_happens}; send the signal again to exit at once");
             stop.cancel();
         }
     });

@@ -76,11 +76,11 @@ async fn publish<S: Backend>(store: S, sent: &Sent, config: &Config) -> Result<(
     let left = match tokio::time::timeout(deadline + LATE, relay.flush()).await {
         Ok(Ok(flushed)) => flushed.left,
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the broker takes longer than publish_deadline".to_owned()),
+        Err(_) => Some("the broker did not confirm within publish_deadline".to_owned()),
     };
     if let Some(why) = left {
-        let later = "a running process or `ichido relay` publishes it later";
-        eprintln!("ichido: committed, and not all of it published yet: {why}; {later}");
+        let later = "a running process or `ichido relay` will publish them";
+        eprintln!("ichido: committed, but not all messages are published yet: {why}; {later}");
     }
     Ok(())
 }

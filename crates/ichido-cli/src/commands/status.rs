@@ -135,7 +135,7 @@ fn at_brokers(queues: &[QueueCounts], loads: &[Load]) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let heads = ["AT A BROKER", "UNPUBLISHED", "OLDEST", "DUPLICATES", "FOUND BUSY", "LAST ERROR"];
+    let heads = ["BROKER QUEUE", "UNPUBLISHED", "OLDEST", "DUPLICATES", "FOUND BUSY", "LAST ERROR"];
     [String::new()].into_iter().chain(output::lines(heads, &rows)).collect()
 }
 

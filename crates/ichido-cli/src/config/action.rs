@@ -79,8 +79,8 @@ impl Action {
         };
         if self.commit_interval > 1 && lanes.counts_workers() {
             let text = format!(
-                "a worker that takes several messages takes them from all levels; leave it at 1, or leave out `reserve` and \
-                 `concurrency` of the levels of `{}`",
+                "with more than 1, a worker takes messages from all levels at once; set it to 1, or remove `reserve` and \
+                 `concurrency` from the levels of `{}`",
                 self.from
             );
             return Err(section.invalid("commit_interval", text));
@@ -89,8 +89,10 @@ impl Action {
         if reserved < slots {
             return Ok(());
         }
-        let text =
-            format!("the levels of `{}` reserve {reserved} of {slots} slots; at least one must stay free", self.from);
+        let text = format!(
+            "the levels of `{}` reserve {reserved} of {slots} slots; at least one must stay unreserved",
+            self.from
+        );
         Err(section.invalid("concurrency", text))
     }
 }
@@ -103,7 +105,7 @@ fn from(field: &Field, queues: &Queues, lanes: &Lanes) -> Result<String, ConfigE
     let known = || lanes.keys().chain(queues.keys()).map(String::as_str);
     let near = suggestion(name, known());
     let list = known().collect::<Vec<_>>().join(", ");
-    let list = if list.is_empty() { "none; write [queues.NAME]" } else { &list };
+    let list = if list.is_empty() { "none; add one with [queues.NAME]" } else { &list };
     Err(field.invalid(format!("no queue or lane set {}{near}\n  known: {list}", quoted(name))))
 }
 

@@ -59,7 +59,7 @@ impl ActionKind {
             ["http"] => section.required("http", HttpAction::read).map(Self::Http),
             ["exec"] => section.required("exec", program).map(Self::Exec),
             _ => {
-                let text = "an action is only one of `sql`, `http` and `exec`";
+                let text = "an action can have only one of `sql`, `http` and `exec`";
                 Err(section.invalid(written.last().copied().unwrap_or_default(), text))
             }
         }
@@ -73,7 +73,7 @@ fn statements(field: &Field) -> Result<Vec<String>, ConfigError> {
 fn program(field: &Field) -> Result<Vec<String>, ConfigError> {
     let argv = field.filled_list(|f| Ok(f.text()?.to_owned()))?;
     match argv.first() {
-        Some(program) if program.trim().is_empty() => Err(field.invalid("the program, which stands first, is empty")),
+        Some(program) if program.trim().is_empty() => Err(field.invalid("the first element, the program, is empty")),
         _ => Ok(argv),
     }
 }
@@ -94,7 +94,7 @@ fn headers(field: &Field) -> Result<BTreeMap<String, String>, ConfigError> {
     let one = |(name, field): (&str, Field)| {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(token) {
-            return Err(field.invalid("this is no name of a header"));
+            return Err(field.invalid("invalid header name"));
         }
         if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             return Err(field.invalid("ichido sets this header itself"));

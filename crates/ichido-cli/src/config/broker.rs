@@ -19,7 +19,7 @@ pub(super) const MUTEX_KEYS: [&str; 6] = ["publish_deadline", "guard", "claim", 
 /// Keys that earlier versions accepted, each with what is true in place of it.
 const REMOVED: [(&str, &str); 1] = [(
     "lock_timeout",
-    "nobody waits for a row that another process holds; `on_busy` says what becomes of the delivery",
+    "ichido never waits for a row that another process holds; `on_busy` decides what happens to the delivery",
 )];
 
 /// A `RabbitMQ` queue.
@@ -98,7 +98,7 @@ impl RabbitMq {
         let routing_key = section.or("routing_key", queue.clone(), short_text)?;
         if exchange.is_empty() && routing_key != queue {
             let text = format!(
-                "without `exchange` the key is the queue's name, {queue:?}; leave it out, or name the exchange"
+                "without `exchange`, the routing key must be the queue's name, {queue:?}; remove this key, or set `exchange`"
             );
             return Err(section.invalid("routing_key", text));
         }

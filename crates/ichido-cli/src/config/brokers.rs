@@ -37,7 +37,7 @@ impl Config {
                 file: file.to_owned(),
                 line: None,
                 key: format!("{}.rabbitmq.claim", spelling::key("queues", name)),
-                text: "SQLite has no locks on rows; write claim = \"lease\", or leave it out".to_owned(),
+                text: "SQLite has no row locks; write claim = \"lease\", or remove this key".to_owned(),
             }),
             _ => Ok(()),
         }
@@ -55,14 +55,14 @@ pub(super) fn check_distinct(root: &Section, queues: &BTreeMap<String, Queue>) -
         let same_broker = before.iter().filter(|(_, other)| other.url.iter().any(|url| queue.url.contains(url)));
         for (other_name, other) in same_broker {
             if queue.queue == other.queue {
-                let text = format!("the queue `{other_name}` is this one at the same broker already");
+                let text = format!("the queue `{other_name}` already uses this queue at the same broker");
                 return Err(at(root, name, "queue", text));
             }
             let fans_out = (&queue.exchange, &queue.routing_key) == (&other.exchange, &other.routing_key);
             if fans_out && [queue, other].iter().any(|queue| queue.mutex.guard == GuardBy::Mutex) {
                 let text = format!(
-                    "the queue `{other_name}` gets what is published with this key too, and a mutex stands for one delivery; \
-                     give one of them another key"
+                    "messages with this routing key also reach the queue `{other_name}`, but a mutex guards only one delivery; \
+                     use different keys"
                 );
                 return Err(at(root, name, "routing_key", text));
             }

@@ -38,10 +38,8 @@ impl Database {
             single_writer: section.or("single_writer", false, Field::flag)?,
         };
         match database.pool {
-            Some(pool) if pool <= OWN_CONNECTIONS => {
-                Err(section
-                    .invalid("pool", format!("found {pool}, expected at least 3: two connections are ichido's own")))
-            }
+            Some(pool) if pool <= OWN_CONNECTIONS => Err(section
+                .invalid("pool", format!("found {pool}, expected at least 3: ichido itself uses two connections"))),
             _ => Ok(database),
         }
     }

@@ -101,7 +101,7 @@ impl Converter<'_> {
     fn syntax(&self, text: &str, error: &toml::de::Error) -> ConfigError {
         let span = error.span().unwrap_or_default();
         let what = match (error.message(), text.get(span.clone())) {
-            ("duplicate key", Some(key)) => format!("the key `{key}` is written twice"),
+            ("duplicate key", Some(key)) => format!("duplicate key `{key}`"),
             (message, _) => format!("not valid TOML: {message}"),
         };
         let line = self.lines.number(span.start);

@@ -33,7 +33,7 @@ impl Draft {
                 let variable = environment(URL_VARIABLE).filter(|url| !url.is_empty());
                 let url = url.map(lines::text).or_else(|| variable.map(|_| format!("\"${{{URL_VARIABLE}}}\"")));
                 let Some(url) = url else {
-                    let why = "and nothing says where the database is; give --database-url or set ICHIDO_DATABASE_URL";
+                    let why = "and no database is given; use --database-url or set ICHIDO_DATABASE_URL";
                     let source = io::Error::other(format!("no such file, {why}"));
                     return Err(ConfigError::Unreadable { file: path.display().to_string(), source });
                 };
@@ -74,7 +74,7 @@ impl Draft {
                 file,
                 line: None,
                 key: "queues".to_owned(),
-                text: "nothing can be added at the end of this file; write the queues as [queues.NAME]".to_owned(),
+                text: "cannot append a queue to this file; write its queues as [queues.NAME] sections".to_owned(),
             }),
             other => other.map(|_| ()),
         }

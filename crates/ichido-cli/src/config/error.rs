@@ -88,12 +88,12 @@ impl fmt::Display for ConfigError {
             write!(f, ": {key}")?;
         }
         match self {
-            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                f.write_str(": no such file; name another with --config or ICHIDO_CONFIG")
-            }
-            Self::Unreadable { source, .. } => write!(f, ": cannot be read: {source}"),
+            Self::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => f.write_str(
+                ": no such file; run `ichido init` to create it, or name another with --config or ICHIDO_CONFIG",
+            ),
+            Self::Unreadable { source, .. } => write!(f, ": cannot read file: {source}"),
             Self::Syntax { text, .. } | Self::Invalid { text, .. } => write!(f, ": {text}"),
-            Self::NotBuilt { .. } => f.write_str(": not in this version"),
+            Self::NotBuilt { .. } => f.write_str(": not supported in this version"),
         }
     }
 }

@@ -26,16 +26,16 @@ impl<'a> Field<'a> {
     pub(super) fn text(&self) -> Result<&'a str, ConfigError> {
         match self.node {
             // Neither a database nor an operating system takes NUL in a text.
-            Node::Text { text, .. } if text.contains('\0') => Err(self.invalid("the text contains a NUL character")),
+            Node::Text { text, .. } if text.contains('\0') => Err(self.invalid("the value contains a NUL character")),
             Node::Text { text, .. } => Ok(text),
-            _ => Err(self.wrong("a text in quotes")),
+            _ => Err(self.wrong("a string in quotes")),
         }
     }
 
     /// A text that is not blank.
     pub(super) fn filled(&self) -> Result<String, ConfigError> {
         match self.text()? {
-            text if text.trim().is_empty() => Err(self.invalid("the text is empty")),
+            text if text.trim().is_empty() => Err(self.invalid("the value is empty")),
             text => Ok(text.to_owned()),
         }
     }
@@ -141,7 +141,7 @@ impl<'a> Field<'a> {
             Node::Text { .. } => Ok(self.text()?.to_owned()),
             Node::Integer(number) => Ok(number.to_string()),
             Node::Flag(flag) => Ok(flag.to_string()),
-            _ => Err(self.wrong("a text, a whole number, true or false")),
+            _ => Err(self.wrong("a string, a whole number, true or false")),
         }
     }
 
@@ -168,7 +168,7 @@ impl<'a> Field<'a> {
     ) -> Result<Vec<T>, ConfigError> {
         let list = self.list(read)?;
         if list.is_empty() {
-            return Err(self.invalid("the list is empty; leave the key out or fill it"));
+            return Err(self.invalid("the list is empty; fill it or remove the key"));
         }
         Ok(list)
     }

@@ -66,7 +66,7 @@ impl LaneSet {
 
 fn check_age(set: &ichido::lanes::LaneSet, section: &Section, queues: &Queues) -> Result<(), ConfigError> {
     if set.age_after.is_some() && set.policy == (Policy::Dedicated { borrow: false }) {
-        let text = "no effect: with the policy \"dedicated\" levels compete only with `borrow = true`";
+        let text = "has no effect: with the policy \"dedicated\", levels compete only if `borrow = true`";
         return Err(section.invalid("age_after", text));
     }
     let unknown = |level: &&Level| queues.get(&*level.queue).is_some_and(|queue| !queue.knows_sending_time());
@@ -96,7 +96,7 @@ pub(super) fn check_names(
 ) -> Result<(), ConfigError> {
     match lanes.keys().find(|name| queues.contains_key(*name)) {
         Some(name) => {
-            let text = format!("a queue has the name `{name}` too; `from` could mean either");
+            let text = format!("a queue is also named `{name}`, so `from` would be ambiguous; rename one of them");
             root.required("lanes", |field| Err(field.section()?.invalid(name, text)))
         }
         None => Ok(()),
@@ -104,5 +104,5 @@ pub(super) fn check_names(
 }
 
 pub(super) fn needs_sent_at(queue: &str) -> String {
-    format!("waiting times are unknown: the table queue `{queue}` has no `sent_at`")
+    format!("waiting times are unknown: the table queue `{queue}` has no `sent_at`; set it")
 }

@@ -45,7 +45,7 @@ pub(super) fn read(field: &Field, policy: Policy, queues: &Queues) -> Result<(Le
         reserve_range: section.optional("reserve_range", |f| range(f, SLOTS))?,
     };
     if matches!(policy, Policy::Dedicated { .. }) && level.concurrency.is_none() {
-        let text = "missing; with the policy \"dedicated\" every level needs it";
+        let text = "missing; with the policy \"dedicated\", every level requires it";
         return Err(section.invalid("concurrency", text));
     }
     let queue = queues.get(&*level.queue);

@@ -55,7 +55,7 @@ fn remark(proposal: &Proposal) -> String {
     let failed = values.failed.as_ref().map(|guess| ("failed", guess));
     let all: Vec<_> =
         [("new", &values.new), ("done", &values.done)].into_iter().chain(failed).filter_map(one).collect();
-    if all.is_empty() { String::new() } else { format!("  # look at it: {}", all.join("; ")) }
+    if all.is_empty() { String::new() } else { format!("  # check this: {}", all.join("; ")) }
 }
 
 /// An action to begin with, as a remark: what is to be done with a row, nobody can guess.
@@ -70,7 +70,7 @@ pub fn action_lines(proposal: &Proposal) -> String {
         names.filter(|name| ![&proposal.mapping.owner, &proposal.mapping.status.column].iter().any(|own| own == name));
     let names: Vec<_> = names.map(|name| format!(":{name}")).collect();
     format!(
-        "# What to do with a row; write your own statement, and take the # away.\n# [actions.{}]\n# from = {}\n# sql  = [{}]\n",
+        "# What to do with a row. Write your own statement and remove the leading # of each line.\n# [actions.{}]\n# from = {}\n# sql  = [{}]\n",
         action_name(&proposal.queue),
         text(&proposal.queue),
         text(&format!("insert into … values ({})", names.join(", ")))

@@ -19,7 +19,7 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} is no name; a name has 1 to {LONGEST_NAME} letters, digits, `_`, `.` or `-` \
+        "{} is not a valid name; a name has 1 to {LONGEST_NAME} letters, digits, `_`, `.` or `-` \
          and starts with a letter or `_`",
         quoted(name)
     ))
@@ -48,7 +48,7 @@ pub(super) fn column(field: &Field) -> Result<String, ConfigError> {
 pub(super) fn check_distinct<'a>(field: &Field, texts: impl IntoIterator<Item = &'a str>) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     match texts.into_iter().find(|text| !seen.insert(*text)) {
-        Some(text) => Err(field.invalid(format!("{} is there twice", quoted(text)))),
+        Some(text) => Err(field.invalid(format!("{} is used twice", quoted(text)))),
         None => Ok(()),
     }
 }
@@ -76,7 +76,7 @@ impl TableName {
             (name, None) => Ok(Self { schema: Some(first), name }),
             (_, Some(_)) => Err(format!(
                 "{} has more than two parts; write \"schema.name\", \
-                 a part with a dot in double quotes",
+                 with a part that contains a dot in double quotes",
                 quoted(text)
             )),
         }
@@ -86,9 +86,7 @@ impl TableName {
 /// The first part of a dotted name, and what follows its dot.
 fn part(text: &str) -> Result<(String, Option<&str>), String> {
     let (part, rest) = match text.strip_prefix('"') {
-        Some(inside) => {
-            quoted_part(inside).ok_or_else(|| format!("{} has a double quote that is out of place", quoted(text)))?
-        }
+        Some(inside) => quoted_part(inside).ok_or_else(|| format!("{} has a misplaced double quote", quoted(text)))?,
         None => match text.split_once('.') {
             Some((part, rest)) => (part.to_owned(), Some(rest)),
             None => (text.to_owned(), None),

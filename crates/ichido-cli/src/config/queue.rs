@@ -63,14 +63,14 @@ impl QueueKind {
     fn read(section: &Section) -> Result<Self, ConfigError> {
         let written = KINDS.iter().filter(|kind| section.field(kind).is_some());
         if let [_, second, ..] = written.collect::<Vec<_>>()[..] {
-            let text = "a queue is only one of `table`, `rabbitmq` and `sqs`";
+            let text = "a queue can have only one of `table`, `rabbitmq` and `sqs`";
             return Err(section.invalid(second, text));
         }
         if section.field("table").is_some() {
             return table::read(section).map(|table| Self::Table(Box::new(table)));
         }
         if let Some(key) = table::KEYS.iter().find(|key| section.field(key).is_some()) {
-            let text = "only a table queue has this key; write `table = \"…\"` beside it";
+            let text = "only table queues have this key; add `table = \"…\"`";
             return Err(section.invalid(key, text));
         }
         if let Some(field) = section.field("rabbitmq") {

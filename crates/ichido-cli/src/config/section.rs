@@ -85,7 +85,7 @@ impl<'a> Section<'a> {
     ) -> Result<T, ConfigError> {
         match self.field(key) {
             Some(field) => read(&field),
-            None => Err(self.invalid(key, format!("missing; `{}` needs this key", self.path))),
+            None => Err(self.invalid(key, format!("missing; `{}` requires this key", self.path))),
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) fn read(section: &Section) -> Result<Table, ConfigError> {
 /// ichido writes the status and the owner, so neither can be anything else at the same time.
 fn check_roles(table: &Table, section: &Section) -> Result<(), ConfigError> {
     let status = &table.status.column;
-    let twice = |column: &str, role| format!("{} is {role} already", quoted(column));
+    let twice = |column: &str, role| format!("{} is already {role}", quoted(column));
     if table.owner == *status {
         return Err(section.invalid("owner", twice(status, "the status column")));
     }
@@ -61,7 +61,7 @@ fn status(field: &Field, on_done: OnDone) -> Result<Status, ConfigError> {
     status.done = section.optional("done", Field::scalar)?;
     status.failed = section.optional("failed", Field::scalar)?;
     if status.done.is_none() && on_done == OnDone::Status {
-        let text = "missing; only with `on_done = \"delete\"` it may be left out";
+        let text = "missing; it is optional only with `on_done = \"delete\"`";
         return Err(section.invalid("done", text));
     }
     let values = [Some(&status.new), status.done.as_ref(), status.failed.as_ref()];

@@ -20,7 +20,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut milliseconds = Some(0_u64);
     if rest.is_empty() {
-        return Err("a duration is missing; write it like \"30s\"".to_owned());
+        return Err("the duration is empty; write it like \"30s\"".to_owned());
     }
     while !rest.is_empty() {
         let (number, after) = split(rest, |c| c.is_ascii_digit());
@@ -31,7 +31,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = after;
     }
     let duration = milliseconds.map(Duration::from_millis).filter(|sum| *sum <= LONGEST);
-    duration.ok_or_else(|| format!("{} is too long; at most \"36500d\"", quoted(text)))
+    duration.ok_or_else(|| format!("{} is too long; the maximum is \"36500d\"", quoted(text)))
 }
 
 /// Reads a time as RFC 3339 writes it, with `Z` or an offset: "2026-12-24T18:00:00+01:00".
@@ -39,7 +39,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A text that says what was found and what to write.
 pub fn parse_time(text: &str) -> Result<SystemTime, String> {
-    let unreadable = || format!("{} is no time; write it like \"2026-12-24T18:00:00Z\"", quoted(text));
+    let unreadable = || format!("{} is not a valid time; write it like \"2026-12-24T18:00:00Z\"", quoted(text));
     let time = text.trim();
     let (local, offset) = match time.strip_suffix(['Z', 'z']) {
         Some(local) => (local, Some((false, Duration::ZERO))),
@@ -82,7 +82,7 @@ fn factor(text: &str, number: &str, unit: &str) -> Result<u64, String> {
 
 fn no_duration(text: &str) -> String {
     let found = quoted(text);
-    format!("{found} is no duration; write a whole number with ms, s, m, h or d, like \"30s\"")
+    format!("{found} is not a valid duration; write a whole number with ms, s, m, h or d, like \"30s\"")
 }
 
 /// Reads a size in bytes: a whole number, or one with `B`, `KiB`, `MiB` or `GiB`.
@@ -93,7 +93,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     let size = number.parse::<u64>().ok().zip(factor).and_then(|(n, f)| n.checked_mul(f));
     size.ok_or_else(|| {
         let found = quoted(text);
-        format!("{found} is no size; write a whole number with B, KiB, MiB or GiB, like \"256KiB\"")
+        format!("{found} is not a valid size; write a whole number with B, KiB, MiB or GiB, like \"256KiB\"")
     })
 }
 

@@ -40,7 +40,7 @@ impl Url {
         let place = rest.strip_prefix("//").or(Some(rest).filter(|_| scheme == "sqlite"));
         match place {
             None => Err(format!("`{scheme}:` must be followed by `//`")),
-            Some("") => Err(format!("nothing follows `{scheme}:`; it must say where")),
+            Some("") => Err(format!("the address is incomplete: nothing follows `{scheme}:`")),
             Some(_) if text.chars().any(char::is_control) => Err("the address contains a control character".to_owned()),
             Some(_) => Ok(Self(text.to_owned())),
         }

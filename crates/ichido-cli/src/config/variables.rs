@@ -18,7 +18,7 @@ pub(super) fn replace(text: &str, environment: Environment) -> Result<Option<Str
         } else {
             replaced.push_str(before);
             let Some((variable, after)) = found[2..].split_once('}') else {
-                return Err("`${` is never closed; write `$${` for a literal `${`".to_owned());
+                return Err("`${` has no closing `}`; write `$${` for a literal `${`".to_owned());
             };
             replaced.push_str(&value(variable, environment)?);
             rest = after;
@@ -36,13 +36,13 @@ fn value(variable: &str, environment: Environment) -> Result<String, String> {
     };
     if !is_name(name) {
         return Err(format!(
-            "`${{{}}}` is no variable; write `${{NAME}}` or `${{NAME:-default}}`, \
+            "`${{{}}}` is not a valid variable; write `${{NAME}}` or `${{NAME:-default}}`, \
              and `$${{` for a literal `${{`",
             variable.escape_debug()
         ));
     }
     if default.is_some_and(|default| default.contains("${")) {
-        return Err(format!("the default of `${{{name}}}` contains another variable; write a plain text"));
+        return Err(format!("the default of `${{{name}}}` contains another variable; write plain text"));
     }
     match (environment(name), default) {
         (Some(value), None) => Ok(value),

@@ -271,7 +271,7 @@ async fn an_index_that_serves_is_recognised(kind: Kind) {
     env.reconfigure(|config| config.replace("\"received_order\"", "\"other\""));
     let looked = env.run(&["adopt", "--table", "received_order"]).await;
     assert!(looked.stdout.contains("[queues.received_order]") && !looked.stdout.contains("create index"), "{looked:?}");
-    assert!(looked.stderr.contains("an index knows the claimable rows"), "{looked:?}");
+    assert!(looked.stderr.contains("an index covers the claimable rows"), "{looked:?}");
     let table = if kind == Kind::MariaDb { " on received_order" } else { "" };
     env.sql(&format!("drop index received_order_claim{table}; create index by_name on received_order (name, status)"))
         .await;
@@ -298,7 +298,7 @@ async fn a_large_table_is_not_counted_to_its_end(kind: Kind) {
     );
     env.sql(&rows).await;
     let looked = env.run(&["adopt", "--table", "received_order"]).await;
-    let told = "`1` 99944, `2` 49, `0` 7 (of the first and the last 50000 rows by key)";
+    let told = "`1` 99944, `2` 49, `0` 7 (in the first and last 50000 rows by key)";
     assert!(looked.code == Some(0) && looked.stderr.contains(told), "{looked:?}");
 }
 

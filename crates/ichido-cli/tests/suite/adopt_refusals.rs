@@ -30,7 +30,7 @@ async fn what_is_not_there_is_named_with_what_was_meant(kind: Kind) {
     env.run(&["adopt", "--table", "a.b.c"]).await.assert_refused(127, &["--table", "more than two parts"]);
     with(&["--status", "statsu"]).await.assert_refused(127, &["--status", "`statsu`", "did you mean `status`"]);
     with(&["--owner", "proces_id"]).await.assert_refused(127, &["--owner", "`proces_id`", "did you mean `process_id`"]);
-    with(&["--queue", "a b"]).await.assert_refused(127, &["a b", "is no name"]);
+    with(&["--queue", "a b"]).await.assert_refused(127, &["a b", "is not a valid name"]);
     env.run(&["adopt"]).await.assert_refused_by_clap();
     env.configure(|config| config.replace("from        = \"orders\"", "from = \"ordres\""));
     env.run(&["adopt", "--table", "project"])
@@ -96,7 +96,7 @@ async fn owners_that_cannot_work_are_refused(kind: Kind) {
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert!(
         looked.stderr.contains("`owner` looks like the owner, but 1 unprocessed row has a value in it")
-            && looked.stderr.contains("process_id is to be added"),
+            && looked.stderr.contains("process_id is missing; --apply adds it"),
         "{looked:?}"
     );
     let before = env.everything().await;
@@ -145,7 +145,7 @@ async fn what_the_file_says_already_is_not_changed(kind: Kind) {
     let before = env.everything().await;
     with(&["--done", "9", "--apply"])
         .await
-        .assert_refused(127, &["--done", "queues.orders.status.done says `1`", "change it there"]);
+        .assert_refused(127, &["--done", "queues.orders.status.done is `1`", "change it there"]);
     with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "`orders` already"]);
     env.run(&["adopt", "--table", "project", "--queue", "mail"])
         .await
@@ -190,15 +190,15 @@ async fn guesses_are_told_and_never_applied(kind: Kind) {
     let looked = env.run(&["adopt", "--table", "job"]).await;
     assert_eq!(looked.code, Some(0), "{looked:?}");
     for told in
-        ["`2` 2", "`0` 1", "null 1", "(all rows)", "2 is more frequent than 1", "look at it", "left alone: null 1"]
+        ["`2` 2", "`0` 1", "null 1", "(all rows)", "2 is more frequent than 1", "check this", "left alone: null 1"]
     {
         assert!(looked.stderr.contains(told), "{told}: {looked:?}");
     }
-    assert!(looked.stdout.contains("# look at it: done is a guess"), "{looked:?}");
+    assert!(looked.stdout.contains("# check this: done is a guess"), "{looked:?}");
     let before = env.everything().await;
     env.run(&["adopt", "--table", "job", "--apply"])
         .await
-        .assert_refused(127, &["`1` means done is only a guess", "`2` 2", "--new and --done"]);
+        .assert_refused(127, &["only a guess that `1` means done", "`2` 2", "--new and --done"]);
     assert_eq!(env.everything().await, before);
     env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "2", "--apply"]).await;
     assert!(env.file().contains(r#"new = "0", done = "2" }"#), "{}", env.file());

@@ -23,7 +23,7 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
         (
             "[queues.mail]",
             "[queues.mail]\nsqs = { url = \"http://127.0.0.1\", queue = \"q\" }",
-            &["queues.mail.sqs", "not in this version"],
+            &["queues.mail.sqs", "not supported in this version"],
         ),
         ("url = \"", "url = \"ftp://", &["database.url"]),
     ];

@@ -79,13 +79,13 @@ async fn a_program_gets_the_message_and_its_arguments_as_they_are() {
 #[tokio::test]
 async fn its_exit_code_says_what_became_of_the_message() {
     let cases = [
-        ("echo for nobody >&2; exit 65", "ended with code 65: for nobody", 1),
-        ("exit 65", "ended with code 65", 1),
-        ("echo oh no >&2; exit 1", "ended with code 1: oh no", 2),
-        ("exit 64", "ended with code 64", 2),
-        ("exit 120", "ended with code 120", 2),
-        ("exit 99", "ended with code 99", 2),
-        ("echo dying >&2; kill -9 $$", "was ended by signal 9: dying", 2),
+        ("echo for nobody >&2; exit 65", "exited with code 65: for nobody", 1),
+        ("exit 65", "exited with code 65", 1),
+        ("echo oh no >&2; exit 1", "exited with code 1: oh no", 2),
+        ("exit 64", "exited with code 64", 2),
+        ("exit 120", "exited with code 120", 2),
+        ("exit 99", "exited with code 99", 2),
+        ("echo dying >&2; kill -9 $$", "was killed by signal 9: dying", 2),
     ];
     for (script, reason, runs) in cases {
         let (env, ended) = ran(&format!("echo x >> runs; {script}"), "").await;
@@ -101,7 +101,7 @@ async fn codes_from_100_to_119_end_the_process_with_them() {
     for code in [100, 119] {
         let (env, ended) = ran(&format!("echo give up >&2; exit {code}"), "").await;
         assert_eq!(ended.code, Some(code), "{ended:?}");
-        assert!(ended.stderr.contains(&format!("ended with code {code}: give up")), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("exited with code {code}: give up")), "{ended:?}");
         assert_eq!(env.number("select attempts from ichido_parked").await, 1, "an attempt is spent");
     }
 }
@@ -220,9 +220,10 @@ async fn no_transaction_is_open_while_a_program_runs() {
 #[tokio::test]
 async fn a_program_that_is_not_there_is_refused_at_start() {
     let env = running("", "").await;
-    for (program, why) in
-        [("no-such-program", "no program `no-such-program`"), ("./ichido.toml", "`./ichido.toml` is not a program")]
-    {
+    for (program, why) in [
+        ("no-such-program", "no program `no-such-program`"),
+        ("./ichido.toml", "`./ichido.toml` is not an executable file"),
+    ] {
         env.reconfigure(|config| {
             config.split("exec = ").next().unwrap().to_owned() + &format!("exec = [\"{program}\"]\n")
         });

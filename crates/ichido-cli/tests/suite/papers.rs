@@ -19,7 +19,7 @@ async fn commands(env: &Env) -> Vec<String> {
 async fn a_new_configuration_leads_from_nothing_to_done() {
     let env = Env::new(Kind::Sqlite).await;
     let refused = env.run(&["init"]).await;
-    refused.assert_refused(127, &["ichido.toml is there already", "--force"]);
+    refused.assert_refused(127, &["ichido.toml already exists", "--force"]);
     let written = env.run(&["init", "--force"]).await;
     assert_eq!((written.code, written.stdout.as_str()), (Some(0), ""), "{written:?}");
     let talked: Vec<_> = written.stderr.lines().skip(1).map(|line| line.split('#').next().unwrap().trim()).collect();

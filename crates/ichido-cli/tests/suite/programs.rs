@@ -163,7 +163,7 @@ async fn a_program_for_another_database_and_an_action_that_nobody_registered_are
     let world = World::new().await;
     let (code, _, stderr) = world.run("statuses", &["--database-url", "postgres://127.0.0.1:1/x", "run"]).await;
     assert_eq!(code, Some(127));
-    assert!(stderr.contains("this program has actions for Sqlite, and the database is Postgres"), "{stderr}");
+    assert!(stderr.contains("this program's actions are for Sqlite, but the database is Postgres"), "{stderr}");
     world.0.run(&["run", "Greet"]).await.assert_refused(127, &["actions.Greet", "no Rust action", "it has none"]);
     world.0.reconfigure(|config| config.replace("[actions.Greet]", "[actions.Great]"));
     let (code, _, stderr) = world.run("statuses", &["run"]).await;

@@ -57,7 +57,7 @@ async fn a_stop_ends_all_processes_of_its_request_id_and_keeps_others_from_start
     env.until("select count(*) from project", 3).await;
     assert_eq!(
         told(&env, &["stop", "R1"]).await,
-        "R1 is stopped, until `ichido unstop R1`; 3 live processes serve it\n"
+        "R1 is stopped until `ichido unstop R1`; 3 live processes serve it\n"
     );
     for process in &mut processes {
         assert_eq!(process.exit_code().await, 0, "{}", process.log());
@@ -89,7 +89,7 @@ async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind
     env.until("select count(*) from project", 2).await;
     assert_eq!(
         told(&env, &["pause", "R1"]).await,
-        "R1 is paused, until `ichido resume R1`; one live process serves it\n"
+        "R1 is paused until `ichido resume R1`; one live process serves it\n"
     );
     process.until_logged("`R1` is paused").await;
     env.until_none("received_order where process_id is not null").await;
@@ -109,7 +109,7 @@ async fn a_paused_request_id_leaves_its_work_to_others_also_after_a_restart(kind
     env.send_orders(101..=110).await;
     assert_eq!((env.number(FREE).await, state(&env, "R1").await["paused"].as_bool()), (10, Some(true)));
     env.until_none(&format!("ichido_process where pid = {killed}")).await; // it is forgotten
-    assert_eq!(told(&env, &["resume", "R1"]).await, "R1 goes on; one live process serves it\n");
+    assert_eq!(told(&env, &["resume", "R1"]).await, "R1 is resumed; one live process serves it\n");
     env.until("select count(*) from received_order where status = '1'", 110).await;
     env.assert_exact(110).await;
     again.stop().await;
@@ -142,7 +142,7 @@ async fn the_flags_of_an_id_that_nobody_serves_are_kept_and_bad_ids_are_refused(
     let nobody = env.run(&["health", "R1"]).await;
     assert_eq!((nobody.code, nobody.stdout.as_str()), (Some(1), "no live process serves R1\n"));
     assert!(told(&env, &["stop", "R1"]).await.contains("no live process serves it"));
-    assert!(told(&env, &["stop", "R1"]).await.contains("is stopped already"));
+    assert!(told(&env, &["stop", "R1"]).await.contains("is already stopped"));
     assert!(told(&env, &["pause", "R1"]).await.contains("no live process serves it"));
     let json = env.run(&["health", "R1", "--json"]).await;
     let expected = serde_json::json!({"request_id": "R1", "processes": 0, "stopped": true, "paused": true});

@@ -89,7 +89,7 @@ impl Ledger {
 }
 
 fn failure(error: &sqlx::Error) -> Failure {
-    Failure::found(format!("the demo's database: {error}"))
+    Failure::found(format!("demo database: {error}"))
 }
 
 impl Result {
@@ -106,18 +106,19 @@ impl Result {
             output::print(&format!("           {count:>6} by process {process}{note}"))?;
         }
         output::print(&format!("rescued    {rescued}\nlost       {lost}\ndouble     {double}\n"))?;
-        let verdict = if self.is_exact() { "every order has exactly one project" } else { "THE LEDGER IS NOT EXACT" };
+        let verdict =
+            if self.is_exact() { "every order has exactly one project" } else { "ORDERS WERE LOST OR PROCESSED TWICE" };
         output::print(&format!("{verdict} ({seconds} s)"))?;
         output::print("\nTry next:")?;
         if kept {
             let folder = super::shown(folder);
             output::print(&format!("  cd {folder}"))?;
-            output::print("  ichido status                                       what is where")?;
+            output::print("  ichido status                                       show queues and processes")?;
             output::print("  ichido send orders '{\"name\":\"one more\"}'            send an order")?;
             output::print("  ichido run ProjectCreation/R1                       process it; Ctrl-C stops")?;
-            output::print("  ichido check --sql                                  the statements behind it")
+            output::print("  ichido check --sql                                  show the SQL statements")
         } else {
-            output::print("  ichido demo --keep my-demo     keep the database and the configuration for a look")?;
+            output::print("  ichido demo --keep my-demo     keep the database and the configuration")?;
             output::print("  ichido --help                  all commands")
         }
     }

@@ -91,7 +91,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         if self.depths.is_some() {
             self.letters().await?;
         } else {
-            let meaning = "there is no such queue at the broker, or not all that belongs to it".to_owned();
+            let meaning = "the queue, or a queue that belongs to it, does not exist at the broker".to_owned();
             self.report.finding(&Finding::of(self.kept.name(), self.kept.name().to_owned(), meaning))?;
         }
         self.rows().await?;
@@ -130,7 +130,7 @@ impl<'a, S: Backend> Exam<'a, S> {
                 (Some(key), why) if why.is_none() || row.is_some() => {
                     self.letter(letters, letter, key, row, &named).await?;
                 }
-                (_, why) => self.foreign(letter, why.as_deref().unwrap_or("it has no id"))?,
+                (_, why) => self.foreign(letter, why.as_deref().unwrap_or("no message id"))?,
             }
         }
         Ok(())
@@ -158,7 +158,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
-        let reason = letter.header(REASON).unwrap_or_else(|| "no reason is given".to_owned());
+        let reason = letter.header(REASON).unwrap_or_else(|| "no reason given".to_owned());
         let meaning =
             format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
         let name = letter.message_id().unwrap_or("a dead letter").to_owned();
@@ -176,7 +176,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         let ours = named.foreign.is_none();
         self.dead.insert(key.clone());
         if self.again.contains(key) {
-            let meaning = "another copy of what is published again".to_owned();
+            let meaning = "another copy of a message that is published again".to_owned();
             let done = Some(if ours { deleted(letters.delete(letter).await) } else { "left alone" });
             let finding = Finding { dead: true, verdict: Verdict::Delete, done, ..self.finding(key, meaning) };
             return self.report.finding(&finding);
@@ -281,7 +281,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         };
         if !row.kept {
             finding.verdict = Verdict::Investigate;
-            finding.meaning = format!("{}; another program has made its row, and must publish it", finding.meaning);
+            finding.meaning = format!("{}; another program created its row and must publish it", finding.meaning);
         } else if self.fix {
             finding.done = Some(if self.act(&row).await? { "published again" } else { "left alone" });
         }

@@ -80,7 +80,7 @@ impl Counts {
         let Counts { queue, ready, busy, dead, unpublished, rows, healthy, .. } = self;
         let out = self.unacknowledged.map_or("unknown".to_owned(), |out| out.to_string());
         format!(
-            "{queue}: {ready} ready, {out} unacknowledged, {busy} busy, {dead} dead letters, {unpublished} unpublished; \
+            "{queue}: {ready} ready, {out} unacknowledged, {busy} busy, {dead} dead-lettered, {unpublished} unpublished; \
              {rows} not done, {healthy} of them healthy"
         )
     }
@@ -111,6 +111,6 @@ impl Report {
     }
 
     pub(super) fn end(&self) -> Result<(), Failure> {
-        if self.found == 0 && !self.json { output::print("nothing found") } else { Ok(()) }
+        if self.found == 0 && !self.json { output::print("no problems found") } else { Ok(()) }
     }
 }

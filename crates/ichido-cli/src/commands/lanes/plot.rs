@@ -96,7 +96,7 @@ fn grid(text: &mut String, decades: u32) {
     let (middle, below) = (f64::midpoint(LEFT, RIGHT), BOTTOM + 42.0);
     let _ = writeln!(
         text,
-        r#"<text x="{middle}" y="{below}" text-anchor="middle">messages that have started, by waiting time</text>"#
+        r#"<text x="{middle}" y="{below}" text-anchor="middle">share of messages started, by waiting time</text>"#
     );
 }
 

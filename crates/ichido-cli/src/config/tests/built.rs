@@ -1,4 +1,4 @@
-//! What is right and not in this version.
+//! What is right and not supported in this version.
 
 use super::super::ConfigError;
 use super::{EXAMPLE, parse, with_action, with_queue, with_table};
@@ -8,14 +8,14 @@ fn not_built(text: &str, line: usize, key: &str) -> String {
     let error = parse(text).unwrap_err();
     assert!(matches!(error, ConfigError::NotBuilt { .. }), "{error}");
     assert_eq!((error.file(), error.line(), error.key()), ("ichido.toml", Some(line), Some(key)));
-    assert!(error.to_string().ends_with("not in this version"), "{error}");
+    assert!(error.to_string().ends_with("not supported in this version"), "{error}");
     error.to_string()
 }
 
 #[test]
 fn a_kind_that_is_not_built_is_refused_by_its_key() {
     let sqs = with_queue("sqs = { url = \"http://h\", queue = \"x\" }");
-    assert_eq!(not_built(&sqs, 2, "queues.q.sqs"), "ichido.toml:2: queues.q.sqs: not in this version");
+    assert_eq!(not_built(&sqs, 2, "queues.q.sqs"), "ichido.toml:2: queues.q.sqs: not supported in this version");
     not_built("[queues.\"a.b\"]\nsqs = { url = \"http://h\", queue = \"x\" }", 2, "queues.\"a.b\".sqs");
 }
 

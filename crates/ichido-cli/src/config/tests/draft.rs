@@ -59,7 +59,7 @@ fn what_is_added_comes_after_what_was_there() {
 fn a_file_that_cannot_take_it_is_left_alone() {
     let (_folder, draft) = draft("queues = { mail = {} }\n");
     let error = draft.check(NEW).unwrap_err().to_string();
-    assert!(error.contains("ichido.toml: queues: nothing can be added"), "{error}");
+    assert!(error.contains("ichido.toml: queues: cannot append a queue"), "{error}");
 }
 
 #[test]

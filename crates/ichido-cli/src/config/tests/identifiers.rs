@@ -9,7 +9,7 @@ fn names_are_short_and_plain() {
     for name in ["9a", "-a", "a b", "ä", "", "a/b", "a\\u0000", &long] {
         for section in ["queues", "actions", "lanes"] {
             let text = format!("[{section}.\"{name}\"]");
-            refused(&text, &[&format!("ichido.toml:1: {section}."), "is no name; a name has 1 to 64"]);
+            refused(&text, &[&format!("ichido.toml:1: {section}."), "is not a valid name; a name has 1 to 64"]);
         }
     }
     accepted(&format!("[queues.{}]", "a".repeat(64)));
@@ -47,30 +47,30 @@ fn a_table_name_has_at_most_two_parts() {
     refused(&table("a.b.c"), &["ichido.toml:2: queues.q.table: \"a.b.c\" has more than two parts", "schema.name"]);
     refused(&table("a."), &["the identifier \"\" is empty"]);
     refused(&table(".a"), &["the identifier \"\" is empty"]);
-    refused(&table("\"a"), &["a double quote that is out of place"]);
-    refused(&table("\"a\"b"), &["a double quote that is out of place"]);
+    refused(&table("\"a"), &["a misplaced double quote"]);
+    refused(&table("\"a\"b"), &["a misplaced double quote"]);
     refused(&table("\"\".a"), &["the identifier \"\" is empty"]);
     accepted(&table("\"a.b\".\"c.d\""));
 }
 
 #[test]
 fn columns_are_not_named_twice() {
-    refused(&with_table("key = [\"a\", \"b\", \"a\"]"), &["queues.q.key: \"a\" is there twice"]);
-    refused(&with_table("order_by = [\"a\", \"-a\"]"), &["queues.q.order_by: \"a\" is there twice"]);
-    refused(&with_table("key = []"), &["queues.q.key: the list is empty; leave the key out or fill it"]);
+    refused(&with_table("key = [\"a\", \"b\", \"a\"]"), &["queues.q.key: \"a\" is used twice"]);
+    refused(&with_table("order_by = [\"a\", \"-a\"]"), &["queues.q.order_by: \"a\" is used twice"]);
+    refused(&with_table("key = []"), &["queues.q.key: the list is empty; fill it or remove the key"]);
     refused(&with_table("order_by = []"), &["queues.q.order_by: the list is empty"]);
-    refused(&with_table("").replace("\"o\"", "\"s\""), &["queues.q.owner: \"s\" is the status column already"]);
-    refused(&with_table("key = [\"o\"]"), &["queues.q.key: \"o\" is the owner column already"]);
-    refused(&with_table("only = { s = 0 }"), &["queues.q.only: \"s\" is the status column already"]);
+    refused(&with_table("").replace("\"o\"", "\"s\""), &["queues.q.owner: \"s\" is already the status column"]);
+    refused(&with_table("key = [\"o\"]"), &["queues.q.key: \"o\" is already the owner column"]);
+    refused(&with_table("only = { s = 0 }"), &["queues.q.only: \"s\" is already the status column"]);
 }
 
 #[test]
 fn the_values_of_the_status_differ_as_text() {
     let status = |values: &str| with_table("").replace("new = 0, done = 1", values);
-    refused(&status("new = 0, done = \"0\""), &["ichido.toml:3: queues.q.status: \"0\" is there twice"]);
-    refused(&status("new = 0, done = 1, failed = 1"), &["queues.q.status: \"1\" is there twice"]);
-    refused(&status("new = 0, done = 1, failed = 0"), &["queues.q.status: \"0\" is there twice"]);
-    refused(&status("new = \"true\", done = true"), &["\"true\" is there twice"]);
+    refused(&status("new = 0, done = \"0\""), &["ichido.toml:3: queues.q.status: \"0\" is used twice"]);
+    refused(&status("new = 0, done = 1, failed = 1"), &["queues.q.status: \"1\" is used twice"]);
+    refused(&status("new = 0, done = 1, failed = 0"), &["queues.q.status: \"0\" is used twice"]);
+    refused(&status("new = \"true\", done = true"), &["\"true\" is used twice"]);
     accepted(&status("new = \"\", done = \" \""));
-    refused(&status("new = 0"), &["queues.q.status.done: missing; only with `on_done = \"delete\"`"]);
+    refused(&status("new = 0"), &["queues.q.status.done: missing; it is optional only with `on_done = \"delete\"`"]);
 }

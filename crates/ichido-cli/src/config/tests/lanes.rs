@@ -115,16 +115,16 @@ fn waiting_times_are_refused_where_nothing_says_when_a_row_was_sent() {
 #[test]
 fn a_lane_set_must_not_share_its_name_with_a_queue() {
     let set = lanes("policy = \"strict\"", TWO);
-    refused(&format!("[queues.mail]\n{set}"), &["ichido.toml:2: lanes.mail: a queue has the name"]);
+    refused(&format!("[queues.mail]\n{set}"), &["ichido.toml:2: lanes.mail: a queue is also named"]);
     let own = set.replace("\"m\"", "\"mail\"");
-    refused(&own, &["lanes.mail: a queue has the name `mail` too"]);
+    refused(&own, &["lanes.mail: a queue is also named `mail`"]);
 }
 
 #[test]
 fn levels_and_their_queues_are_distinct() {
     let set = lanes("policy = \"strict\"", TWO);
-    refused(&set.replace("\"free\"", "\"member\""), &["lanes.mail.levels: \"member\" is there twice"]);
-    refused(&set.replace("\"f\"", "\"m\""), &["lanes.mail.levels: \"m\" is there twice"]);
+    refused(&set.replace("\"free\"", "\"member\""), &["lanes.mail.levels: \"member\" is used twice"]);
+    refused(&set.replace("\"f\"", "\"m\""), &["lanes.mail.levels: \"m\" is used twice"]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn what_counts_workers_needs_workers_with_one_message() {
     for limit in ["reserve = 1", "concurrency = 2"] {
         let levels = TWO.replacen(" }", &format!(", {limit} }}"), 1);
         let text = format!("{}{action}", lanes("policy = \"weighted\"", &levels));
-        refused(&text, &["actions.A.commit_interval", "takes them from all levels", "`mail`"]);
+        refused(&text, &["actions.A.commit_interval", "from all levels at once", "`mail`"]);
     }
 }
 
@@ -169,6 +169,6 @@ fn what_counts_workers_needs_workers_with_one_message() {
 fn aging_is_refused_where_levels_do_not_compete() {
     let levels = TWO.replace(" }", ", concurrency = 2 }");
     let text = |borrow: bool| lanes(&format!("policy = \"dedicated\"\nage_after = \"1m\"\nborrow = {borrow}"), &levels);
-    refused(&text(false), &["lanes.mail.age_after: no effect", "`borrow = true`"]);
+    refused(&text(false), &["lanes.mail.age_after: has no effect", "`borrow = true`"]);
     assert_eq!(accepted(&text(true)).lanes["mail"].set.policy, Policy::Dedicated { borrow: true });
 }

@@ -114,8 +114,8 @@ fn lock_timeout_is_refused_as_removed() {
     let text = "[queues.q.rabbitmq]\nurl = \"amqp://h\"\nqueue = \"x\"\nlock_timeout = \"5s\"";
     assert_eq!(
         refusal(text),
-        "ichido.toml:4: queues.q.rabbitmq.lock_timeout: removed; delete this line: nobody waits for a row that another \
-         process holds; `on_busy` says what becomes of the delivery"
+        "ichido.toml:4: queues.q.rabbitmq.lock_timeout: removed; delete this line: ichido never waits for a row \
+         that another process holds; `on_busy` decides what happens to the delivery"
     );
     let sqs = text.replace("rabbitmq", "sqs").replace("amqp", "http");
     refused(&sqs, &["ichido.toml:4: queues.q.sqs.lock_timeout: removed; delete this line"]);

@@ -65,7 +65,10 @@ impl Drop for Scratch {
 #[test]
 fn a_missing_file_is_named_with_the_ways_to_name_another() {
     let error = Config::load(Path::new("no/such/ichido.toml")).unwrap_err();
-    assert_eq!(error.to_string(), "no/such/ichido.toml: no such file; name another with --config or ICHIDO_CONFIG");
+    assert_eq!(
+        error.to_string(),
+        "no/such/ichido.toml: no such file; run `ichido init` to create it, or name another with --config or ICHIDO_CONFIG"
+    );
     assert!(matches!(error, ConfigError::Unreadable { .. }));
     assert!(std::error::Error::source(&error).is_some());
 }
@@ -73,7 +76,7 @@ fn a_missing_file_is_named_with_the_ways_to_name_another() {
 #[test]
 fn a_directory_is_not_a_file() {
     let error = Config::load(&std::env::temp_dir()).unwrap_err().to_string();
-    assert!(error.contains(": cannot be read: "), "{error}");
+    assert!(error.contains(": cannot read file: "), "{error}");
 }
 
 #[test]
@@ -131,8 +134,8 @@ fn what_is_not_toml_is_refused_with_its_line() {
 #[test]
 fn a_key_that_is_written_twice_is_named() {
     let twice = "[log]\nlevel = \"info\"\nlevel = \"warn\"";
-    assert_eq!(refusal(twice), "ichido.toml:3: the key `level` is written twice");
-    assert_eq!(refusal("[queues.a]\n[queues.a]"), "ichido.toml:2: the key `a` is written twice");
+    assert_eq!(refusal(twice), "ichido.toml:3: duplicate key `level`");
+    assert_eq!(refusal("[queues.a]\n[queues.a]"), "ichido.toml:2: duplicate key `a`");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn an_unknown_from_names_the_nearest_queue_or_lane_set() {
             "known: mail, orders",
         ],
     );
-    refused("[actions.A]\nfrom = \"x\"", &["actions.A.from: no queue", "known: none; write [queues.NAME]"]);
+    refused("[actions.A]\nfrom = \"x\"", &["actions.A.from: no queue", "known: none; add one with [queues.NAME]"]);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn numbers_stay_in_their_ranges() {
         (with_action("retry = { factor = 0 }"), "retry.factor: found 0, expected a number from 1"),
         (database("pool = 0"), "pool: found 0, expected a whole number from 1 to 1000"),
         (database("pool = 1001"), "pool: found 1001, expected a whole number from 1 to 1000"),
-        (database("pool = 2"), "pool: found 2, expected at least 3: two connections are ichido's own"),
+        (database("pool = 2"), "pool: found 2, expected at least 3: ichido itself uses two connections"),
         (process("read_ahead = 65"), "read_ahead: found 65, expected a whole number from 0 to 64"),
         (process("retry = { exit = 99 }"), "retry.exit: found 99, expected a whole number from 100 to 199"),
         (process("retry = { exit = 200 }"), "retry.exit: found 200"),
@@ -88,9 +88,9 @@ fn the_retry_window_is_longer_than_all_retries_together() {
 fn a_queue_has_one_kind() {
     let broker = "{ url = \"amqp://h\", queue = \"x\" }";
     let both = with_table(&format!("rabbitmq = {broker}"));
-    refused(&both, &["ichido.toml:5: queues.q.rabbitmq: a queue is only one of `table`, `rabbitmq` and `sqs`"]);
+    refused(&both, &["ichido.toml:5: queues.q.rabbitmq: a queue can have only one of `table`, `rabbitmq` and `sqs`"]);
     let both = with_queue(&format!("rabbitmq = {broker}\nsqs = {{ url = \"http://h\", queue = \"x\" }}"));
-    refused(&both, &["ichido.toml:3: queues.q.sqs: a queue is only one of"]);
+    refused(&both, &["ichido.toml:3: queues.q.sqs: a queue can have only one of"]);
 }
 
 /// Two queues at brokers, with these keys.
@@ -103,17 +103,23 @@ fn two_queues_are_not_one_at_the_broker() {
     let (h, g) = ("url = \"amqp://h\"", "url = [\"amqp://g\", \"amqp://h\"]");
     let queue = |broker: &str, rest: &str| format!("{broker}, {rest}");
     let same = brokers(&queue(h, "queue = \"x\""), &queue(g, "queue = \"x\""));
-    refused(&same, &["ichido.toml:4: queues.b.rabbitmq.queue: the queue `a` is this one at the same broker already"]);
+    refused(
+        &same,
+        &["ichido.toml:4: queues.b.rabbitmq.queue: the queue `a` already uses this queue at the same broker"],
+    );
     let of =
         |name: &str, key: &str| queue(h, &format!("queue = \"{name}\", exchange = \"e\", routing_key = \"{key}\""));
     refused(
         &brokers(&of("x", "k"), &of("y", "k")),
-        &["queues.b.rabbitmq.routing_key: the queue `a` gets what", "another"],
+        &["queues.b.rabbitmq.routing_key: messages with this routing key also reach the queue `a`", "different keys"],
     );
     accepted(&brokers(&of("x", "k"), &of("y", "l")));
     accepted(&brokers(&queue(h, "queue = \"x\""), &queue("url = \"amqp://g\"", "queue = \"x\"")));
     let astray = with_queue(&format!("rabbitmq = {{ {h}, queue = \"x\", routing_key = \"y\" }}"));
-    refused(&astray, &["queues.q.rabbitmq.routing_key: without `exchange` the key is the queue's name, \"x\""]);
+    refused(
+        &astray,
+        &["queues.q.rabbitmq.routing_key: without `exchange`, the routing key must be the queue's name, \"x\""],
+    );
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn a_row_is_locked_only_where_rows_have_locks() {
     let refused = config.check_claims("ichido.toml").unwrap_err().to_string();
     assert_eq!(
         refused,
-        "ichido.toml: queues.q.rabbitmq.claim: SQLite has no locks on rows; write claim = \"lease\", or leave it out"
+        "ichido.toml: queues.q.rabbitmq.claim: SQLite has no row locks; write claim = \"lease\", or remove this key"
     );
     config.override_url("postgres://h/d", "--database-url").unwrap();
     config.check_claims("ichido.toml").unwrap();
@@ -139,12 +145,12 @@ fn a_row_is_locked_only_where_rows_have_locks() {
 #[test]
 fn an_action_has_one_kind_and_something_to_do() {
     let text = with_action("sql = [\"select 1\"]\nexec = [\"true\"]");
-    refused(&text, &["ichido.toml:5: actions.A.exec: an action is only one of `sql`, `http` and `exec`"]);
+    refused(&text, &["ichido.toml:5: actions.A.exec: an action can have only one of `sql`, `http` and `exec`"]);
     refused(&with_action("sql = []"), &["actions.A.sql: the list is empty"]);
-    refused(&with_action("sql = [\" \"]"), &["actions.A.sql[0]: the text is empty"]);
+    refused(&with_action("sql = [\" \"]"), &["actions.A.sql[0]: the value is empty"]);
     refused(&with_action("exec = []"), &["actions.A.exec: the list is empty"]);
-    refused(&with_action("exec = [\"\", \"x\"]"), &["actions.A.exec: the program, which stands first, is empty"]);
-    refused(&with_action("exec = [\"a\\u0000\"]"), &["actions.A.exec[0]: the text contains a NUL character"]);
+    refused(&with_action("exec = [\"\", \"x\"]"), &["actions.A.exec: the first element, the program, is empty"]);
+    refused(&with_action("exec = [\"a\\u0000\"]"), &["actions.A.exec[0]: the value contains a NUL character"]);
 }
 
 #[test]
@@ -152,13 +158,13 @@ fn a_header_cannot_smuggle_in_another() {
     let headers = |headers: &str| with_action(&format!("http = {{ url = \"http://h\", headers = {{ {headers} }} }}"));
     refused(&headers("idempotency-Key = \"a\""), &["headers.idempotency-Key: ichido sets this header itself"]);
     refused(&headers("X = \"a\\r\\nY: b\""), &["actions.A.http.headers.X: the value contains a control character"]);
-    refused(&headers("\"X Y\" = \"a\""), &["this is no name of a header"]);
-    refused(&headers("\"\" = \"a\""), &["this is no name of a header"]);
+    refused(&headers("\"X Y\" = \"a\""), &["invalid header name"]);
+    refused(&headers("\"\" = \"a\""), &["invalid header name"]);
 }
 
 #[test]
 fn a_handler_is_placed_before_or_after_another() {
     let text = with_action("handlers = [{ name = \"a\", before = \"b\", after = \"c\" }]");
     refused(&text, &["actions.A.handlers[0].after: write either `before` or `after`, not both"]);
-    refused(&with_action("handlers = [\"\"]"), &["actions.A.handlers[0]: \"\" is no name"]);
+    refused(&with_action("handlers = [\"\"]"), &["actions.A.handlers[0]: \"\" is not a valid name"]);
 }

@@ -83,7 +83,7 @@ fn an_address_needs_a_scheme_that_is_known() {
     refused(&url("ichido.db"), &["database.url: the address has no scheme; allowed: sqlite://"]);
     refused(&url("C\\u0000:x"), &["contains a NUL character"]);
     refused(&url(""), &["has no scheme"]);
-    refused(&url("sqlite://"), &["nothing follows `sqlite:`; it must say where"]);
+    refused(&url("sqlite://"), &["the address is incomplete: nothing follows `sqlite:`"]);
     refused(&url("postgres:db"), &["`postgres:` must be followed by `//`"]);
     refused(&url("postgres://db\\n"), &["the address contains a control character"]);
     for good in ["sqlite:ichido.db", "sqlite::memory:", "postgresql:///shop?host=/run", "mysql://h/d", "mariadb://h/d"]

@@ -75,11 +75,11 @@ fn odd_keys_are_shown_quoted_and_without_control_characters() {
 fn a_key_of_a_table_queue_without_a_table_says_so() {
     for line in ["owner = \"o\"", "key = [\"id\"]", "only = {}", "on_done = \"delete\""] {
         let key = line.split(' ').next().unwrap();
-        let place = format!("ichido.toml:2: queues.q.{key}: only a table queue has this key");
-        refused(&with_queue(line), &[&place, "write `table = \"…\"` beside it"]);
+        let place = format!("ichido.toml:2: queues.q.{key}: only table queues have this key");
+        refused(&with_queue(line), &[&place, "add `table = \"…\"`"]);
     }
     let rabbit = "owner = \"o\"\nrabbitmq = { url = \"amqp://h\", queue = \"x\" }";
-    refused(&with_queue(rabbit), &["queues.q.owner: only a table queue has this key"]);
+    refused(&with_queue(rabbit), &["queues.q.owner: only table queues have this key"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn a_wrong_type_is_answered_with_what_was_found_and_what_is_allowed() {
         "ichido.toml:4: actions.A.concurrency: found \"8\", expected a whole number from 1 to 1024"
     );
     let cases = [
-        ("[database]\nurl = 5", "database.url: found 5, expected a text in quotes"),
+        ("[database]\nurl = 5", "database.url: found 5, expected a string in quotes"),
         ("[database]\npool = 4.5", "database.pool: found 4.5, expected a whole number"),
         ("database = 5", "ichido.toml:1: database: found 5, expected a table of keys"),
         ("database = []", "database: found a list, expected a table of keys"),
@@ -26,7 +26,7 @@ fn a_wrong_type_is_answered_with_what_was_found_and_what_is_allowed() {
         ("[process]\nhandlers = [5]", "process.handlers[0]: found 5, expected a handler's name"),
         ("[log]\nformat = 1", "log.format: found 1, expected \"text\" or \"json\""),
         ("[log]\nlevel = \"inf\"", "found \"inf\", expected one of \"error\", \"warn\""),
-        ("[log]\nmask = [1]", "log.mask[0]: found 1, expected a text in quotes"),
+        ("[log]\nmask = [1]", "log.mask[0]: found 1, expected a string in quotes"),
     ];
     for (text, message) in cases {
         refused(text, &[message]);
@@ -37,7 +37,7 @@ fn a_wrong_type_is_answered_with_what_was_found_and_what_is_allowed() {
 #[test]
 fn wrong_types_in_queues_and_actions_are_found() {
     refused(&with_table("key = \"id\""), &["ichido.toml:5: queues.q.key: found \"id\", expected a list"]);
-    refused(&with_table("only = { a = 1.5 }"), &["queues.q.only.a: found 1.5, expected a text, a whole number"]);
+    refused(&with_table("only = { a = 1.5 }"), &["queues.q.only.a: found 1.5, expected a string, a whole number"]);
     refused(&with_queue("rabbitmq = true"), &["queues.q.rabbitmq: found true, expected a table"]);
     refused(&with_action("sql = \"select 1\""), &["actions.A.sql: found \"select 1\", expected a list"]);
     refused(&with_action("sql = [\n\"select 1\",\n2]"), &["ichido.toml:6: actions.A.sql[1]: found 2"]);
@@ -72,10 +72,10 @@ fn durations_are_whole_numbers_with_units() {
         let error = parse_duration(text).unwrap_err();
         assert!(error.contains("write"), "{text}: {error}");
     }
-    assert!(parse_duration(" ").unwrap_err().contains("missing"));
+    assert!(parse_duration(" ").unwrap_err().contains("empty"));
     for text in ["36501d", "18446744073709551615s 1000ms", "99999999999999999999d", "36500d1ms"] {
         let error = parse_duration(text).unwrap_err();
-        assert!(error.contains("too long; at most \"36500d\""), "{text}: {error}");
+        assert!(error.contains("too long; the maximum is \"36500d\""), "{text}: {error}");
     }
 }
 
@@ -91,14 +91,17 @@ fn sizes_are_whole_numbers_with_or_without_units() {
         ["\"256KB\"", "\"1.5MiB\"", "\"\"", "\"KiB\"", "\"-1B\"", "\"99999999999999999999B\"", "\"99999999999GiB\""]
     {
         let text = with_queue(&format!("payload_limit = {value}"));
-        refused(&text, &["queues.q.payload_limit", "is no size; write a whole number with B, KiB, MiB or GiB"]);
+        refused(
+            &text,
+            &["queues.q.payload_limit", "is not a valid size; write a whole number with B, KiB, MiB or GiB"],
+        );
     }
     refused(&with_queue("payload_limit = true"), &["found true, expected a size like \"256KiB\""]);
 }
 
 #[test]
 fn a_missing_key_names_the_table_that_needs_it() {
-    refused("[actions.A]", &["ichido.toml:1: actions.A.from: missing; `actions.A` needs this key"]);
+    refused("[actions.A]", &["ichido.toml:1: actions.A.from: missing; `actions.A` requires this key"]);
     let table = with_table("");
     refused(&table.replace("owner = \"o\"", ""), &["ichido.toml:1: queues.q.owner: missing"]);
     refused("[queues.q]\ntable = \"t\"\nowner = \"o\"", &["queues.q.status: missing"]);

@@ -64,9 +64,9 @@ fn an_unset_variable_is_named_with_the_key_that_wants_it() {
 
 #[test]
 fn what_is_no_variable_is_refused() {
-    assert!(replaced("${NAME").unwrap_err().contains("`${` is never closed; write `$${`"));
+    assert!(replaced("${NAME").unwrap_err().contains("`${` has no closing `}`; write `$${`"));
     for text in ["${}", "${ NAME}", "${1A}", "${A-B}", "${:-x}", "${Ä}"] {
-        assert!(replaced(text).unwrap_err().contains("is no variable; write `${NAME}`"), "{text}");
+        assert!(replaced(text).unwrap_err().contains("is not a valid variable; write `${NAME}`"), "{text}");
     }
     assert!(replaced("${UNSET:-${NAME}}").unwrap_err().contains("contains another variable"));
 }

@@ -343,7 +343,7 @@ async fn rows_that_belong_to_nobody_are_given_back(kind: Kind) {
     assert!(found.stdout.contains("orders/1  ") && found.stdout.contains(&unknown.to_string()), "{found:?}");
     let mended = env.run(&["doctor", "--fix"]).await;
     assert_eq!((mended.code, mended.stdout.matches("released").count()), (Some(0), 3), "{mended:?}");
-    assert_eq!(env.ok(&["doctor"]).await, "nothing found\n");
+    assert_eq!(env.ok(&["doctor"]).await, "no problems found\n");
     env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
     env.assert_exact(4).await;
 }

@@ -47,7 +47,7 @@ async fn a_configuration_that_cannot_work_is_refused_with_one_message(kind: Kind
 #[tokio::test]
 async fn a_relay_without_a_broker_has_nothing_to_do() {
     let env = Env::new(Kind::Sqlite).await;
-    env.run(&["relay"]).await.assert_refused(127, &["nothing to relay: no queue of the configuration is at a broker"]);
+    env.run(&["relay"]).await.assert_refused(127, &["nothing to relay: no queue in the configuration uses a broker"]);
 }
 
 async fn a_broker_that_is_away_is_told_by_its_address_alone(kind: Kind) {
@@ -60,7 +60,7 @@ async fn a_broker_that_is_away_is_told_by_its_address_alone(kind: Kind) {
     let all = world.env.run(&["check", "-vv"]).await;
     assert!(all.code == Some(20) && !all.stderr.contains("s3cret"), "{all:?}");
     let mut process = world.env.start("run", &["run", "-vv"]);
-    process.until_logged("going on without it").await;
+    process.until_logged("continuing without it").await;
     process.stop().await;
     assert!(!process.log().contains("s3cret"), "{}", process.log());
 }
@@ -149,7 +149,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     check.assert_refused(20, &["queues.orders.rabbitmq:", &away]);
     assert!(!check.stderr.contains("s3cret"), "{check:?}");
     let mut relay = world.env.start("relay", &["relay"]);
-    relay.until_logged("going on without it").await;
+    relay.until_logged("continuing without it").await;
     relay.until_logged("relaying `orders`").await;
     relay.stop().await;
     world.configure_queue(route);

@@ -40,7 +40,7 @@ async fn what_is_sent_while_the_broker_is_away_is_committed_and_published_by_a_r
     proxy.refuse(true);
     let sent = world.env.run(&["send", "orders", &World::order(1)]).await;
     assert_eq!((sent.code, sent.stdout.lines().count()), (Some(0), 1), "{sent:?}");
-    let told = ["committed, and not all of it published yet", "`ichido relay` publishes it later", "127.0.0.1"];
+    let told = ["committed, but not all messages are published yet", "`ichido relay` will publish them", "127.0.0.1"];
     assert!(told.iter().all(|part| sent.stderr.contains(part)) && !sent.stderr.contains("once:"), "{sent:?}");
     assert_eq!(sent.stderr.matches("ichido: ").count(), 1, "{sent:?}");
     assert_eq!(world.unpublished().await, 1);
@@ -49,16 +49,16 @@ async fn what_is_sent_while_the_broker_is_away_is_committed_and_published_by_a_r
     assert_eq!(outbox["unpublished"].as_u64(), Some(1), "{status}");
     assert!(outbox["oldest_seconds"].is_u64() && outbox["error"].is_string(), "{status}");
     let text = world.env.ok(&["status"]).await;
-    assert!(["AT A BROKER", "UNPUBLISHED", "not sent:"].iter().all(|part| text.contains(part)), "{text}");
+    assert!(["BROKER QUEUE", "UNPUBLISHED", "not sent:"].iter().all(|part| text.contains(part)), "{text}");
 
     let mut relay = world.env.start("relay", &["relay"]);
-    relay.until_logged("going on without it").await;
+    relay.until_logged("continuing without it").await;
     relay.until_logged("relaying `orders` to 127.0.0.1").await;
     proxy.refuse(false);
     world.settles_at(QUEUE, 1).await;
     world.env.until("select count(*) from ichido_outbox where published_at is not null", 1).await;
     relay.stop().await;
-    assert!(relay.log().contains("what is being published comes to its end"), "{}", relay.log());
+    assert!(relay.log().contains("finishing what is being published"), "{}", relay.log());
     let text = world.env.ok(&["status"]).await;
     assert!(!text.contains("not sent:"), "{text}");
 }
