@@ -75,7 +75,7 @@ fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
 
 fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> String {
     let kind = match &action.kind {
-        ActionKind::Sql(statements) => format!("sql of {} statements", statements.len()),
+        ActionKind::Sql(statements) => format!("sql statements {}", statements.len()),
         ActionKind::Http(http) => {
             let headers = http.headers.keys().map(|header| format!("{header}: {MASK}")).collect::<Vec<_>>().join(", ");
             // What follows the `?` is often a key.

@@ -20,8 +20,8 @@ pub(crate) fn unknown_set(name: &str, config: &Config) -> Failure {
     let known = config.lanes.keys().map(String::as_str);
     let hint = ichido::handlers::suggestion(name, known.clone());
     let list = known.collect::<Vec<_>>().join(", ");
-    let list = if list.is_empty() { "there are none".into() } else { format!("there are: {list}") };
-    Failure::usage(format!("no lane set `{name}` in the configuration{hint}; {list}"))
+    let list = if list.is_empty() { "it has none".into() } else { format!("it has: {list}") };
+    Failure::usage(format!("no lane set `{name}` in the configuration ({list}){hint}"))
 }
 
 /// For `run --level`: the actions that work on a lane set with this level serve its queue alone, with as many workers as it has
@@ -51,8 +51,8 @@ pub(crate) fn only_level(config: &mut Config, name: &str, path: Option<&str>) ->
             config.lanes.values().flat_map(|lanes| &lanes.set.levels).map(|level| &*level.name).collect();
         let hint = ichido::handlers::suggestion(name, levels.iter().copied());
         let list = levels.into_iter().collect::<Vec<_>>().join(", ");
-        let list = if list.is_empty() { "there are no lanes".into() } else { format!("there are: {list}") };
-        return Err(Failure::usage(format!("--level {name}: no action works on this level{hint}; {list}")));
+        let list = if list.is_empty() { "there are no lanes".into() } else { format!("levels: {list}") };
+        return Err(Failure::usage(format!("--level {name}: no action works on this level ({list}){hint}")));
     }
     Ok(())
 }

@@ -49,10 +49,7 @@ fn filter(text: &str) -> Result<Targets, String> {
     });
     if let Some(word) = word {
         let hint = ichido::handlers::suggestion(word, LEVELS);
-        return Err(format!(
-            "`{word}` is not a log level{hint}; use one of {}, or target=level pairs separated by commas",
-            LEVELS.join(", ")
-        ));
+        return Err(format!("`{word}` is neither a log level ({}) nor a target=level pair{hint}", LEVELS.join(", ")));
     }
     let parts = text.split(',').map(|part| part.replace(char::is_whitespace, "")).filter(|part| !part.is_empty());
     let targets = parts.collect::<Vec<_>>().join(",");

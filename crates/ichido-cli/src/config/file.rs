@@ -59,7 +59,7 @@ impl Config {
     /// Reads the text of a file; `ICHIDO_DATABASE_URL` overrides its `database.url`.
     ///
     /// # Errors
-    /// When it is not TOML, a key is unknown, a value is not allowed or not in this version.
+    /// When it is not TOML, a key is unknown, a value is not allowed, or a key is not supported in this version.
     pub fn parse(
         text: &str,
         file_name: &str,

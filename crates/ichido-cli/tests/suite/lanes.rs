@@ -54,7 +54,7 @@ async fn unknown_levels_are_refused(kind: Kind) {
     refused(&["send", "site", "{}", "--level", "membr"], &["no level `membr`; did you mean `member`?", levels]).await;
     refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is no lane set", "there are: site"]).await;
     refused(&["run", "ProjectCreation", "--level", "gold"], &["no level `gold`", levels]).await;
-    refused(&["run", "--level", "gold"], &["no action works on this level", "there are: free, member"]).await;
+    refused(&["run", "--level", "gold"], &["no action works on this level", "levels: free, member"]).await;
     env.reconfigure(|config| config.replace("level_by", "# level_by"));
     refused(&["send", "site", "{}"], &["`site` needs a level", levels]).await;
     assert_eq!(env.number("select count(*) from ichido_message").await, 0);
