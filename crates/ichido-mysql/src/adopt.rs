@@ -126,7 +126,7 @@ fn refuse_unindexable(queue: &Queue, rows: &Rows) -> Result<()> {
     for (key, name) in [("owner", rows.owner.name.as_str()), ("status", status)] {
         let column = rows.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
         if let Some(column) = column.filter(|column| column.kind.contains("text") || column.is_bytes()) {
-            let reason = format!("the column `{name}` must not be {}, which the claim index cannot hold", column.kind);
+            let reason = format!("the column `{name}` must not be {}: the claim index cannot hold it", column.kind);
             return Err(ichido_sql::unfit(queue, key, reason));
         }
     }
@@ -136,13 +136,11 @@ fn refuse_unindexable(queue: &Queue, rows: &Rows) -> Result<()> {
 fn unfit(kind: &str, engine: &str, schema: &str) -> Option<String> {
     match (kind, engine) {
         _ if ["mysql", "information_schema", "performance_schema", "sys"].contains(&schema) => {
-            Some("is the server's own".into())
+            Some("is one of the server's own tables".into())
         }
-        ("view" | "system view", _) => Some("is a view; adopt the table that it shows".into()),
-        ("temporary", _) => {
-            Some("is a temporary table, which only its own session sees; make it a permanent one".into())
-        }
-        ("sequence", _) => Some("is a sequence".into()),
+        ("view" | "system view", _) => Some("is a view; adopt the table behind it".into()),
+        ("temporary", _) => Some("is a temporary table, visible only to its own session; make it permanent".into()),
+        ("sequence", _) => Some("is a sequence, not a table".into()),
         (_, "innodb") => None,
         (_, engine) => Some(format!(
             "has the engine {engine}, which has no transactions; change it with alter table … engine = InnoDB"

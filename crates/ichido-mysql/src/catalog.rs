@@ -202,7 +202,7 @@ fn refuse_owner(queue: &Queue, owner: &Column) -> Result<()> {
 fn refuse_value(queue: &Queue, column: &Column, value: &str) -> Result<()> {
     let labels = if column.kind == "enum" { literals(&column.declared) } else { Vec::new() };
     let reason = match () {
-        () if column.is_number() && value.parse::<i128>().is_err() => "is no whole number",
+        () if column.is_number() && value.parse::<i128>().is_err() => "is not an integer",
         () if !labels.is_empty() && !labels.iter().any(|label| label.eq_ignore_ascii_case(value)) => {
             "is not in the enum"
         }

@@ -95,12 +95,12 @@ impl MySql {
         let url = url.replacen("mariadb://", "mysql://", 1);
         let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| {
             Error::Setup(format!(
-                "the database's URL cannot be read ({error}); write mysql://user:password@host:3306/name"
+                "the database URL is invalid ({error}); write one like mysql://user:password@host:3306/name"
             ))
         })?;
         if options.get_database().is_none() {
             return Err(Error::Setup(
-                "the database's URL names no database; write mysql://user:password@host:3306/name".into(),
+                "the database URL names no database; write one like mysql://user:password@host:3306/name".into(),
             ));
         }
         let wake_ups = WakeUps::at(&address(&options));
@@ -183,7 +183,7 @@ async fn set_up(connection: &mut MySqlConnection, autocommit: bool) -> Result<()
         // MySQL has no such setting.
         let idle = format!("set session idle_transaction_timeout = {IDLE}");
         if let Err(error) = connection.execute(AssertSqlSafe(idle)).await {
-            tracing::debug!(%error, "no limit for idle transactions");
+            tracing::debug!(%error, "cannot limit idle transactions");
         }
     }
     Ok(())

@@ -75,7 +75,7 @@ impl MySql {
             Ok(Some(row)) => Ok(Some((row.try_get(0)?, row.try_get(1)?))),
             Ok(None) => Ok(None),
             Err(error) => {
-                tracing::debug!(%error, "other sessions are not visible");
+                tracing::debug!(%error, "cannot see other sessions");
                 Ok(None)
             }
         }

@@ -81,7 +81,7 @@ async fn lock(connection: &mut MySqlConnection, wait: Duration) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "another `ichido migrate` has been at work on this database for {wait:?}; run it again when that one has ended"
+        "another `ichido migrate` has been running on this database for {wait:?}; run it again when that one has ended"
     );
     Err(Error::Failed(text.into()))
 }
@@ -94,7 +94,7 @@ async fn run_step(connection: &mut MySqlConnection, step: &Step, waiting: &mut W
         match try_step(connection, step, waiting.limit()).await {
             Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                 Some(pause) => {
-                    tracing::info!("{} is in use ({error}); trying again in {pause:?}", in_use(step));
+                    tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
                     tokio::time::sleep(pause).await;
                 }
                 None => return Err(still_in_use(connection, step, waiting).await),
@@ -117,13 +117,13 @@ async fn still_in_use(connection: &mut MySqlConnection, step: &Step, waiting: &W
     // Not every user may ask.
     let holders = holders(connection).await.unwrap_or_default();
     let who = if holders.is_empty() {
-        "`select * from information_schema.innodb_trx` tells which are open".to_owned()
+        "`select * from information_schema.innodb_trx` lists them".to_owned()
     } else {
-        format!("the longest that are open: {}", holders.join("; "))
+        format!("the longest open: {}", holders.join("; "))
     };
     let text = format!(
-        "{} was in use by other transactions whenever its turn came, for {:?}; {who}. Wait until they have ended, or end them \
-         with `kill id`, and run `ichido migrate` again: it goes on where it has stopped, and processes can work meanwhile",
+        "{} was in use by other transactions for {:?}; {who}. Wait until they end, or end them with `kill id`, and \
+         run `ichido migrate` again: it continues where it stopped, and processes can keep working",
         in_use(step),
         waiting.total()
     );
@@ -139,7 +139,7 @@ async fn holders(connection: &mut MySqlConnection) -> Result<Vec<String>> {
     let describe = |row: &sqlx::mysql::MySqlRow| {
         let (id, age): (i64, i64) = (row.try_get(0)?, row.try_get(4)?);
         let (user, host, command): (&str, &str, &str) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        Ok(format!("id {id} (user {user} from {host}, {command}), since {age} s"))
+        Ok(format!("id {id} (user {user} from {host}, {command}), for {age} s"))
     };
     rows.iter().map(describe).collect()
 }

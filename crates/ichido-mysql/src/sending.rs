@@ -175,7 +175,7 @@ fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64)
         Some(name) => Ok(text(&fields.value(name)?).unwrap_or_default()),
         None if column.counts_itself => Ok(counted.to_string()),
         None => {
-            let text = format!("a message for the queue `{}` must name its key `{}`", queue.queue, column.name);
+            let text = format!("a message for the queue `{}` must contain its key `{}`", queue.queue, column.name);
             Err(Error::Refused(text))
         }
     };

@@ -145,7 +145,8 @@ fn isolation(isolation: Isolation) -> String {
 pub(crate) fn broken(error: impl Into<Error>) -> Error {
     match error.into() {
         Error::Failed(cause) if cause.downcast_ref().and_then(fault::number) == Some(NO_SAVEPOINT) => {
-            let how = "it ended before its completion: by the action, by DDL, or by an error that the action swallowed";
+            let how = "it ended before the message was completed: by the action, by DDL, or by an error that the \
+             action swallowed; return the error instead";
             Error::BrokenTransaction(how.into())
         }
         error => error,

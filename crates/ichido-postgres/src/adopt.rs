@@ -138,11 +138,11 @@ impl Postgres {
 
 fn unfit(kind: &str, persistence: &str) -> Option<&'static str> {
     match (kind, persistence) {
-        (_, "t") => Some("is a temporary table, which only its own session sees; make it a permanent one"),
-        ("v" | "m", _) => Some("is a view; adopt the table that it shows"),
-        ("f", _) => {
-            Some("is a foreign table; one transaction must hold its rows and the effects, so adopt it where it is")
-        }
+        (_, "t") => Some("is a temporary table, visible only to its own session; make it permanent"),
+        ("v" | "m", _) => Some("is a view; adopt the table behind it"),
+        ("f", _) => Some(
+            "is a foreign table; its rows and the effects must be in one transaction, so adopt it in its own database",
+        ),
         _ => None,
     }
 }

@@ -89,7 +89,7 @@ impl Postgres {
     pub fn new(url: &str, schema: Option<&str>, pool: u32, queues: Vec<Queue>) -> Result<Self> {
         let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
             Error::Setup(format!(
-                "the database's URL cannot be read ({error}); write postgres://user:password@host:5432/name"
+                "the database URL is invalid ({error}); write one like postgres://user:password@host:5432/name"
             ))
         })?;
         let wake_ups = WakeUps::at(&address(&options));

@@ -63,7 +63,7 @@ impl Postgres {
                 Ok(None) => waiting.pause(began.elapsed(), POLL).ok_or_else(|| another_migration(waiting.total()))?,
                 Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                     Some(pause) => {
-                        tracing::info!("{} is in use ({error}); trying again in {pause:?}", in_use(step));
+                        tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
                         pause
                     }
                     None => return Err(self.still_in_use(step, waiting).await),
@@ -102,9 +102,9 @@ impl Postgres {
         let holders = self.holders(step).await.unwrap_or_default();
         let who = if holders.is_empty() { String::new() } else { format!(": {}", holders.join("; ")) };
         let text = format!(
-            "{} was in use by other transactions whenever its turn came, for {:?}{who}. Wait until they have ended, or end \
-             them with `select pg_terminate_backend(id)`, and run `ichido migrate` again: it goes on where it has stopped, \
-             and processes can work meanwhile",
+            "{} was in use by other transactions for {:?}{who}. Wait until they end, or end them with `select \
+             pg_terminate_backend(id)`, and run `ichido migrate` again: it continues where it stopped, and processes \
+             can keep working",
             in_use(step),
             waiting.total()
         );
@@ -127,7 +127,7 @@ impl Postgres {
             let (program, state): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
             let age: i64 = row.try_get(4)?;
             let program = if program.is_empty() { String::new() } else { format!(", program {program}") };
-            Ok(format!("id {pid} (role {role}{program}) is {state}, in a transaction since {age} s"))
+            Ok(format!("id {pid} (role {role}{program}) is {state}, in a transaction for {age} s"))
         };
         rows.iter().map(describe).collect()
     }
@@ -140,7 +140,7 @@ fn in_use(step: &Step) -> String {
 
 fn another_migration(waited: Duration) -> Error {
     let text = format!(
-        "another `ichido migrate` has been at work on this database for {waited:?}; run it again when that one has ended"
+        "another `ichido migrate` has been running on this database for {waited:?}; run it again when that one has ended"
     );
     Error::Failed(text.into())
 }

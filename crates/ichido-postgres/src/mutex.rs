@@ -150,7 +150,7 @@ impl Postgres {
             Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
             Err(error) => {
-                tracing::debug!(%error, "not locked with the beginning of the transaction");
+                tracing::debug!(%error, "cannot begin and lock in one round trip; doing both separately");
                 return Ok(None);
             }
         };

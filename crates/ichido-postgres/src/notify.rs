@@ -32,7 +32,7 @@ impl Wakeups for Postgres {
         }
         loop {
             if let Err(error) = self.hear_until_lost(&wake).await {
-                tracing::debug!(%error, "other hosts are not heard; the queues are polled");
+                tracing::debug!(%error, "no wake-ups from other hosts; polling instead");
             }
             tokio::time::sleep(PAUSE).await;
         }

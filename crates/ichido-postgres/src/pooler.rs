@@ -180,9 +180,10 @@ impl Connections {
     }
 }
 
-const UNGUARDED: &str = "a transaction pooler is on the way to the database and the role may write outside of a transaction: what an action writes \
-     after a COMMIT or ROLLBACK of its own stays, though its message is parked as broken; run `alter role … set default_transaction_read_only = on` \
-     for the role of the workers, or set connect_query = 'set default_transaction_read_only = on' in pgbouncer";
+const UNGUARDED: &str = "the database is behind a transaction pooler and the role may write outside a transaction: \
+     what an action writes after its own COMMIT or ROLLBACK stays, although its message is parked as broken; run \
+     `alter role … set default_transaction_read_only = on` for the role of the workers, or set connect_query = 'set \
+     default_transaction_read_only = on' in pgbouncer";
 
 /// Is our setting there? A pooler has refused or dropped it.
 async fn is_pooled(direct: &PgPool, pooled: &PgPool, mark: &str) -> sqlx::Result<bool> {

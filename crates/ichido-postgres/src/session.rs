@@ -41,7 +41,7 @@ impl Session {
             return Ok(rows);
         }
         self.terminate().await;
-        Err(sqlx::Error::Protocol("an earlier answer was not read to its end".into()))
+        Err(sqlx::Error::Protocol("an earlier response was not read completely".into()))
     }
 
     /// Ends the server's side, and comes back when what it had locked is free: it hangs up after that.

@@ -192,14 +192,14 @@ pub(crate) enum Completion {
 }
 
 pub(crate) fn broken(why: Completion) -> Error {
-    let ended = || Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into());
+    let ended = || Error::BrokenTransaction("the action ended it; leave COMMIT and ROLLBACK to ichido".into());
     match why {
         Completion::Lost => Error::LostClaim,
         Completion::Ended => ended(),
         Completion::Failed(error) => match fault::code(&error).as_deref() {
             Some(READ_ONLY) => ended(),
             Some(ABORTED) => {
-                Error::BrokenTransaction("the action went on after an SQL error; return the error instead".into())
+                Error::BrokenTransaction("the action continued after an SQL error; return the error instead".into())
             }
             _ => error.into(),
         },

@@ -102,8 +102,8 @@ impl RabbitMq {
         }
         let queue = &self.topology().dead_letter_queue;
         Err(Error::Setup(format!(
-            "the queue {queue:?} is not as ichido would declare it, so it may have a delivery limit, and each look at a letter \
-             counts: give the URL of the management API, which knows"
+            "the queue {queue:?} is not as ichido would declare it, so it may have a delivery limit, and each time a \
+             dead letter is read counts as a delivery: set the URL of the management API, which knows the limit"
         )))
     }
 }
@@ -164,7 +164,7 @@ impl DeadLetters {
         let unlocked = async {
             let channel = opened(&self.connection).await?;
             let unlocked = channel.queue_delete(self.lock.as_str().into(), QueueDeleteOptions::default()).await;
-            unlocked.map(drop).map_err(Error::broker("ending the reading of dead letters"))
+            unlocked.map(drop).map_err(Error::broker("closing the reader of dead letters"))
         };
         answered(READING, unlocked).await
     }
@@ -210,7 +210,7 @@ impl DeadLetters {
                 Ok(Some(letter)) => self.take(letter?),
                 Ok(None) => return Err(Error::Setup(format!("the queue {:?} was deleted", self.queue))),
                 Err(_) if look(&self.connection, &self.queue).await?.0 == 0 => break,
-                Err(_) => return Err(Error::Busy(format!("the queue {:?} hands its letters to others", self.queue))),
+                Err(_) => return Err(Error::Busy(format!("another consumer reads the queue {:?}", self.queue))),
             }
         }
         // Before anything is deleted: its place would be filled, out of turn.
@@ -262,7 +262,7 @@ async fn lock(connection: &Connection, queue: &str) -> Result<String> {
     let channel = opened(connection).await?;
     let declared = channel.queue_declare(name.as_str().into(), ours, FieldTable::default()).await;
     declared.map_err(|error| match code(&error) {
-        Some(405) => Error::Busy(format!("the dead letters in queue {queue:?} are being read by somebody else")),
+        Some(405) => Error::Busy(format!("another process is reading the dead letters in queue {queue:?}")),
         _ => Error::Broker { doing: format!("declaring queue {name:?}"), source: error },
     })?;
     Ok(name)
@@ -271,7 +271,7 @@ async fn lock(connection: &Connection, queue: &str) -> Result<String> {
 fn limited(queue: &str, limit: Option<u64>) -> Error {
     let limit = limit.unwrap_or_default();
     Error::Setup(format!(
-        "the queue {queue:?} drops what was handed out {limit} times, and each look at a letter counts: take the delivery limit \
-         away, by a policy or with another queue"
+        "the queue {queue:?} drops messages after {limit} deliveries, and each time a dead letter is read counts as \
+         one: remove the delivery limit with a policy, or use another queue"
     ))
 }

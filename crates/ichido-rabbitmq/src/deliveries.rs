@@ -102,7 +102,7 @@ impl Delivery {
         let id = match self.id() {
             Id::Of(id) => Ok(id),
             Id::Missing => Err("it has no mutex id".to_owned()),
-            Id::Unreadable(why) => Err(format!("its mutex id cannot be read: {why}")),
+            Id::Unreadable(why) => Err(format!("its mutex id is unreadable: {why}")),
         };
         Received {
             tag: 0,

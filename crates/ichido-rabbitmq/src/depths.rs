@@ -33,7 +33,7 @@ impl Topology {
 }
 
 pub(crate) async fn look(connection: &Connection, queue: &str) -> Result<(u32, u32)> {
-    let doing = format!("looking at queue {queue:?}");
+    let doing = format!("inspecting queue {queue:?}");
     let found = answered(&doing, async {
         let channel = connection.create_channel().await.map_err(Error::broker("opening a channel"))?;
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };

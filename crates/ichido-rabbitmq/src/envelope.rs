@@ -57,7 +57,7 @@ impl Envelope {
         }
         let size: usize = message.headers.iter().map(|(header, value)| header.len() + value.len() + 6).sum();
         if size > MOST_HEADERS {
-            return Err(Error::Setup(format!("its headers have {size} bytes; {MOST_HEADERS} fit beside a message")));
+            return Err(Error::Setup(format!("its headers have {size} bytes; the limit is {MOST_HEADERS}")));
         }
         let mut envelope = Self::new(&message.exchange, &message.routing_key, message.payload.as_slice())?;
         envelope.properties = envelope
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn headers_that_do_not_fit_into_a_frame_are_refused() {
         let error = Envelope::of(&outgoing("1", [("long", &"x".repeat(MOST_HEADERS))])).expect_err("too long");
-        assert!(error.to_string().contains("fit beside a message"), "{error}");
+        assert!(error.to_string().contains("the limit is"), "{error}");
     }
 
     #[test]

@@ -46,8 +46,9 @@ impl Topology {
         };
         let (queue, other) = (&self.queue, &other.queue);
         Err(Error::Setup(format!(
-            "queue {queue:?}: what is published to exchange {exchange:?} with key {routing_key:?} reaches queue {other:?} too, \
-             and one mutex cannot stand for both: use guard = \"inbox\" for each of them, or publish to {queue:?} by its name"
+            "queue {queue:?}: messages published to exchange {exchange:?} with key {routing_key:?} also reach queue \
+             {other:?}, and one mutex cannot guard both: use guard = \"inbox\" for each of them, or publish to \
+             {queue:?} by its name"
         )))
     }
 }

@@ -45,7 +45,7 @@ impl Id {
             None => Id::Missing,
             Some(Ok(id)) if id.is_empty() => Id::Unreadable("it is empty".to_owned()),
             Some(Ok(id)) if id.len() > LONGEST => Id::Unreadable(format!("it is longer than {LONGEST} bytes")),
-            Some(Ok(id)) if id.contains('\0') => Id::Unreadable("it holds a NUL".to_owned()),
+            Some(Ok(id)) if id.contains('\0') => Id::Unreadable("it contains NUL".to_owned()),
             Some(Ok(id)) => Id::Of(id),
             Some(Err(why)) => Id::Unreadable(why),
         }

@@ -43,7 +43,7 @@ impl Http {
     pub(crate) fn new(url: &str, user: &str, password: &str) -> Result<Self> {
         let (base, user, password) = read(url, user, password).ok_or_else(|| {
             let expected = "http://user:password@host:port, or https://";
-            Error::Setup(format!("the URL of the management API cannot be read: expected {expected}"))
+            Error::Setup(format!("the URL of the management API is invalid: expected {expected}"))
         })?;
         let login = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let mut login = HeaderValue::try_from(login).expect("base64");
@@ -53,8 +53,7 @@ impl Http {
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Result<T> {
         let body = self.send(Method::GET, path, None, doing).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| self.failed(doing, &format!("the answer cannot be read: {error}")))
+        serde_json::from_slice(&body).map_err(|error| self.failed(doing, &format!("cannot read the response: {error}")))
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, json: Option<String>, doing: &str) -> Result<Bytes> {
@@ -71,7 +70,7 @@ impl Http {
             let body = Limited::new(answer.into_body(), LARGEST).collect().await.map_err(|error| error.to_string())?;
             Ok((status, body.to_bytes()))
         };
-        let answer = timeout(TIMEOUT, answer).await.unwrap_or_else(|_| Err(format!("no answer within {TIMEOUT:?}")));
+        let answer = timeout(TIMEOUT, answer).await.unwrap_or_else(|_| Err(format!("no response within {TIMEOUT:?}")));
         let (status, body) = answer.map_err(|why: String| self.failed(doing, &why))?;
         if status.is_success() {
             return Ok(body);
@@ -89,7 +88,7 @@ impl Http {
         let said = said.get(..said.floor_char_boundary(REASON)).unwrap_or_default();
         let why = format!("{status} {said}");
         match status.as_u16() {
-            400..=407 => Error::Setup(format!("{doing}: the management API at {} answers {why}", self.base)),
+            400..=407 => Error::Setup(format!("{doing}: the management API at {} answered {why}", self.base)),
             _ => self.failed(doing, &why),
         }
     }
@@ -126,7 +125,7 @@ fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>> {
     let trusting = system.or_else(|_| {
         HttpsConnectorBuilder::new()
             .with_provider_and_webpki_roots(default_provider())
-            .map_err(|error| Error::Setup(format!("TLS cannot be used: {error}")))
+            .map_err(|error| Error::Setup(format!("cannot use TLS: {error}")))
     })?;
     let mut plain = HttpConnector::new();
     plain.enforce_http(false);

@@ -92,9 +92,9 @@ impl Link {
             Err(error) => {
                 // Once is enough: it is tried again all the time.
                 if slot.pace.is_new() {
-                    tracing::warn!(%error, "{}: no connection", self.name);
+                    tracing::warn!(%error, "{}: cannot connect; retrying", self.name);
                 } else {
-                    tracing::debug!(%error, "{}: still no connection", self.name);
+                    tracing::debug!(%error, "{}: still cannot connect", self.name);
                 }
                 slot.pace.failed();
                 self.state.send_replace(State::Away(error.to_string()));
@@ -159,15 +159,15 @@ impl Link {
             while let Some(event) = poll_fn(|cx| events.as_mut().poll_next(cx)).await {
                 match event {
                     Event::ConnectionBlocked(reason) => {
-                        tracing::warn!(reason, "{name}: the broker takes no messages");
+                        tracing::warn!(reason, "{name}: the broker accepts no messages");
                         tell(State::Blocked(reason));
                     }
                     Event::ConnectionUnblocked => {
-                        tracing::info!("{name}: the broker takes messages again");
+                        tracing::info!("{name}: the broker accepts messages again");
                         tell(State::Connected);
                     }
                     Event::Error(error) => {
-                        tracing::warn!(%error, "{name}: the connection is lost");
+                        tracing::warn!(%error, "{name}: connection lost");
                         tell(State::Idle);
                         return;
                     }

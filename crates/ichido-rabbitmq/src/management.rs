@@ -108,7 +108,7 @@ impl Management {
     /// # Errors
     /// If the API is away, refuses, or there is no such queue.
     pub(crate) async fn delivery_limit(&self, queue: &str, broker: &Server) -> Result<Option<u64>> {
-        let doing = format!("looking at queue {queue:?}");
+        let doing = format!("inspecting queue {queue:?}");
         let found: Value = self.http.get(&self.path(&["queues"], &[queue]), &doing).await?;
         if found["type"] != "quorum" {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Management {
     pub async fn mirror(&self, topology: &Topology) -> Result<()> {
         let Topology { queue, dead_letter_queue, .. } = topology;
         if topology.kind != Kind::Mirrored {
-            return Err(Error::Setup(format!("queue {queue:?} is not to be mirrored")));
+            return Err(Error::Setup(format!("queue {queue:?} is not configured as mirrored")));
         }
         let policy = json!({
             "pattern": format!("^({}|{})$", literally(queue), literally(dead_letter_queue)),
@@ -148,13 +148,13 @@ impl Management {
     }
 
     async fn kind(&self, exchange: &str) -> Result<String> {
-        let doing = format!("looking at exchange {exchange:?}");
+        let doing = format!("inspecting exchange {exchange:?}");
         let found: Exchange = self.http.get(&self.exchange(exchange), &doing).await?;
         Ok(found.kind)
     }
 
     async fn bound(&self, exchange: &str) -> Result<Vec<Bound>> {
-        let doing = format!("looking at the bindings of exchange {exchange:?}");
+        let doing = format!("inspecting the bindings of exchange {exchange:?}");
         let path = format!("{}/bindings/source", self.exchange(exchange));
         self.http.get(&path, &doing).await
     }

@@ -101,7 +101,7 @@ impl Publisher {
         let deadline = Instant::now() + self.0.settings.publish_deadline;
         let mut fates = Vec::with_capacity(messages.len());
         let Ok(_turn) = timeout_at(deadline, self.0.turns.acquire()).await else {
-            return unsent(messages, "the deadline has passed; others are being sent");
+            return unsent(messages, "the deadline has passed while other messages were being sent");
         };
         for window in messages.chunks(self.0.settings.window.max(1)) {
             let sent = self.0.send(window, deadline).await;
@@ -175,7 +175,7 @@ impl Inner {
 
     fn why_waiting(&self) -> String {
         match self.link.state() {
-            State::Blocked(reason) => format!("the broker takes no messages: {reason}"),
+            State::Blocked(reason) => format!("the broker accepts no messages: {reason}"),
             State::Away(reason) => reason,
             State::Connected | State::Idle => "the deadline has passed".to_owned(),
         }
@@ -259,9 +259,10 @@ impl Window {
             }
             match answer {
                 Answer::Ack => Ok(()),
-                Answer::Nack => {
-                    Err(Unpublished::Refused(format!("a queue for {:?} did not take it", message.routing_key.as_str())))
-                }
+                Answer::Nack => Err(Unpublished::Refused(format!(
+                    "a queue bound to {:?} rejected it",
+                    message.routing_key.as_str()
+                ))),
                 Answer::Lost(error) => Err(Unpublished::Unknown(error.to_string())),
                 Answer::Late => Err(Unpublished::Unknown("the deadline has passed".to_owned())),
             }
@@ -269,7 +270,7 @@ impl Window {
         let mut fates: Vec<Fate> = messages.iter().zip(self.answers).map(fate).collect();
         if !returned.is_empty() {
             // One of them is not in a queue, and nobody can tell which.
-            let unknown = || Err(Unpublished::Unknown("the broker returned a message that it has changed".to_owned()));
+            let unknown = || Err(Unpublished::Unknown("the broker returned a modified message".to_owned()));
             fates.iter_mut().filter(|fate| fate.is_ok()).for_each(|fate| *fate = unknown());
         }
         fates

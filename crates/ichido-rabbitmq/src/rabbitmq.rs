@@ -103,7 +103,8 @@ impl RabbitMq {
         match declared.map_err(|_| Unpublished::Unsent("the queue could not be declared in time".to_owned()))? {
             Ok(()) => {}
             // The queue is there; only its policy is not known.
-            Err(error @ Error::Management { .. }) => tracing::warn!(%error, "publishing nevertheless"),
+            Err(error @ Error::Management { .. }) => tracing::warn!(%error, "cannot set the mirroring policy; \
+             publishing anyway"),
             Err(error) => return Err(Unpublished::Unsent(error.to_string())),
         }
         self.declared.store(true, Ordering::Relaxed);
@@ -166,7 +167,7 @@ impl ichido::broker::Broker for RabbitMq {
         if let Some(management) = &self.management {
             match self.counted(management).await {
                 Ok(counted) => return Ok(counted),
-                Err(error) => tracing::warn!(%error, "nobody counts what is handed out"),
+                Err(error) => tracing::warn!(%error, "cannot count unacknowledged messages"),
             }
         }
         let seen = self.topology.depths(&self.broker).await.map_err(|error| error.to_string())?;
@@ -182,7 +183,7 @@ impl ichido::broker::Broker for RabbitMq {
 pub(crate) fn trouble(state: State) -> Option<String> {
     match state {
         State::Connected | State::Idle => None,
-        State::Blocked(reason) => Some(format!("the broker takes no messages: {reason}")),
+        State::Blocked(reason) => Some(format!("the broker accepts no messages: {reason}")),
         State::Away(reason) => Some(reason),
     }
 }

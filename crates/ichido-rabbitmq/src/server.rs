@@ -41,7 +41,7 @@ impl Server {
         let nodes: Vec<AMQPUri> =
             urls.into_iter().zip(1..).map(|(url, n)| parse(url.as_ref(), n)).collect::<Result<_>>()?;
         if nodes.is_empty() {
-            return Err(Error::Setup("no URL of a broker is given".to_owned()));
+            return Err(Error::Setup("no broker URL configured".to_owned()));
         }
         Ok(Self { nodes: nodes.into(), tls: OwnedTLSConfig::default(), turn: Arc::default() })
     }
@@ -101,7 +101,7 @@ impl Server {
         let (uri, source) = failed.expect("at least one address");
         Err(if error::is_refusal(&source) {
             let (address, vhost, user) = (address(uri), &uri.vhost, &uri.authority.userinfo.username);
-            Error::Setup(format!("the broker at {address} refuses user {user:?} at vhost {vhost:?}: {source}"))
+            Error::Setup(format!("the broker at {address} refused user {user:?} on vhost {vhost:?}: {source}"))
         } else {
             Error::Unreachable { addresses: self.addresses(), source }
         })
@@ -117,7 +117,7 @@ impl fmt::Debug for Server {
 fn parse(url: &str, n: usize) -> Result<AMQPUri> {
     let mut uri: AMQPUri = url.parse().map_err(|_| {
         let expected = "amqp://user:password@host:port/vhost, or amqps://";
-        Error::Setup(format!("number {n} of the broker's URLs cannot be read: expected {expected}"))
+        Error::Setup(format!("broker URL number {n} is invalid: expected {expected}"))
     })?;
     uri.query.heartbeat.get_or_insert(HEARTBEAT);
     Ok(uri)
@@ -134,7 +134,7 @@ pub(crate) async fn answered<T>(doing: &str, question: impl Future<Output = Resu
 
 /// What a broker says that says nothing.
 pub(crate) fn silent(within: Duration) -> lapin::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {within:?}")).into()
+    io::Error::new(io::ErrorKind::TimedOut, format!("no response within {within:?}")).into()
 }
 
 #[cfg(test)]

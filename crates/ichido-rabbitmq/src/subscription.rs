@@ -228,7 +228,7 @@ impl Shared {
                 Ok(()) => return,
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(why, queue = self.topology.queue, "nothing is received; trying again");
+            tracing::warn!(why, queue = self.topology.queue, "cannot receive; retrying");
             self.why_not(Some(why.clone()));
             // The broker hands them out again.
             self.ready().clear();
@@ -251,7 +251,7 @@ impl Shared {
             lost = self.take_from(&mut consumer) => return Err(lost),
         }
         let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
-        cancelled.map_err(Error::broker("ending the consumer"))?;
+        cancelled.map_err(Error::broker("cancelling the consumer"))?;
         // What came meanwhile; its end is the answer to the cancel.
         self.take_from(&mut consumer).await;
         self.release_unstarted().await;
@@ -298,7 +298,7 @@ impl Shared {
                 }
                 None => {
                     let queue = &self.topology.queue;
-                    return Error::Setup(format!("the broker has cancelled the consumer of queue {queue:?}"));
+                    return Error::Setup(format!("the broker cancelled the consumer of queue {queue:?}"));
                 }
             }
         }

@@ -127,18 +127,18 @@ impl Topology {
             format!("the name {name:?} has {} bytes; AMQP allows 1 to {LONGEST_NAME}", name.len())
         } else if version < AT_LEAST_ONCE {
             format!(
-                "RabbitMQ {version} can lose messages on their way to the dead-letter queue and back from the busy queue: \
-                 {AT_LEAST_ONCE} is the first that keeps them until they have arrived"
+                "RabbitMQ {version} can lose messages on their way to the dead-letter queue and back from the busy \
+                 queue: upgrade to {AT_LEAST_ONCE} or later, which keeps them until they have arrived"
             )
         } else if self.kind == Kind::Mirrored && version >= NO_MIRRORS {
             format!("RabbitMQ {version} has no mirrored queues: use quorum")
         } else if self.ack_timeout.is_some() && version < CONSUMER_TIMEOUT {
             format!(
-                "RabbitMQ {version} accepts a queue's acknowledgement timeout and ignores it: {CONSUMER_TIMEOUT} is the first \
-                 that knows it; set consumer_timeout in rabbitmq.conf instead"
+                "RabbitMQ {version} ignores a queue's acknowledgement timeout: upgrade to {CONSUMER_TIMEOUT} or \
+                 later, or set consumer_timeout in rabbitmq.conf instead"
             )
         } else if self.busy_delay.is_zero() {
-            "a busy delay of nothing would send busy deliveries round and round".to_owned()
+            "a busy delay of zero would redeliver busy messages in a tight loop".to_owned()
         } else {
             return Ok(());
         };
@@ -175,13 +175,13 @@ impl Topology {
     fn way_out(&self, what: &str, name: &str, error: lapin::Error) -> Error {
         match code(&error) {
             Some(406) => Error::Setup(format!(
-                "the {what} {name:?} exists and is not what ichido would declare: {error}. Delete it when it is empty, \
-                 give another name, or set declare = false if it is meant to be as it is"
+                "the {what} {name:?} exists with settings other than ichido's: {error}. Delete it when it is empty, \
+                 use another name, or set declare = false to keep it as it is"
             )),
             Some(404) if !self.declare => Error::Setup(format!(
-                "the {what} {name:?} does not exist, and declare = false: create it, or let ichido declare it"
+                "the {what} {name:?} does not exist, and declare = false: create it, or set declare = true"
             )),
-            Some(403 | 405) => Error::Setup(format!("the {what} {name:?} cannot be declared: {error}")),
+            Some(403 | 405) => Error::Setup(format!("cannot declare the {what} {name:?}: {error}")),
             _ => Error::Broker { doing: format!("declaring the {what} {name:?}"), source: error },
         }
     }
@@ -242,7 +242,7 @@ async fn bind(channel: &Channel, queue: &str, exchange: &str, key: &str) -> Resu
     let options = QueueBindOptions::default();
     let bound = channel.queue_bind(queue.into(), exchange.into(), key.into(), options, FieldTable::default());
     bound.await.map_err(|error| match code(&error) {
-        Some(404) => Error::Setup(format!("queue {queue:?} cannot be bound: there is no exchange {exchange:?}")),
+        Some(404) => Error::Setup(format!("cannot bind queue {queue:?}: exchange {exchange:?} does not exist")),
         _ => Error::Broker { doing: format!("binding queue {queue:?} to {exchange:?}"), source: error },
     })
 }
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn what_the_server_accepts_and_ignores_is_refused() {
         let timeout = |topology: &mut Topology| topology.ack_timeout = Some(Duration::from_mins(10));
-        assert!(refusal((3, 10), timeout).expect("ignored").contains("ignores it"));
+        assert!(refusal((3, 10), timeout).expect("ignored").contains("ignores a queue's acknowledgement timeout"));
         assert_eq!(refusal((3, 12), timeout), None);
     }
 

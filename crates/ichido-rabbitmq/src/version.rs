@@ -56,7 +56,7 @@ impl Server {
         let version = property(&start, "version").and_then(parse);
         version.filter(|_| product == "RabbitMQ").ok_or_else(|| {
             let address = self.addresses();
-            Error::Setup(format!("the server at {address} is not a RabbitMQ: it calls itself {product:?}"))
+            Error::Setup(format!("the server at {address} is not RabbitMQ: it identifies itself as {product:?}"))
         })
     }
 }

@@ -95,7 +95,8 @@ impl Mapping {
     pub fn of(table: &Table, key: Vec<String>, quoted: impl Fn(&str) -> Result<String>) -> Result<Self> {
         if table.group_by.is_some() && table.status.failed.is_none() {
             return Err(ichido::Error::Setup(format!(
-                "the table `{}` has groups, so its status needs a value for rows that have failed: one that stays `{}` would hold up its group for ever",
+                "the table `{}` has groups, so its status needs a value for failed rows: one that stays `{}` would \
+                 block its group forever",
                 table.name, table.status.new
             )));
         }

@@ -29,7 +29,7 @@ pub fn payload_hash(payload: &[u8]) -> Vec<u8> {
 /// A verb that is for brokers' queues only.
 #[must_use]
 pub fn no_broker(queue: &str) -> Error {
-    Error::Setup(format!("no broker keeps the queue `{queue}`"))
+    Error::Setup(format!("`{queue}` is not a broker queue"))
 }
 
 /// Those of a store's queues that brokers keep.
@@ -64,7 +64,7 @@ pub fn refuse_publications(queue: &str, limit: usize, messages: &[Publication]) 
         }
         for (what, name) in [("exchange", exchange), ("routing key", routing_key)] {
             if name.len() > 255 || name.contains('\0') {
-                return Err(Error::Refused(format!("the {what} has more than 255 bytes, or a NUL")));
+                return Err(Error::Refused(format!("the {what} is longer than 255 bytes or contains NUL")));
             }
         }
     }

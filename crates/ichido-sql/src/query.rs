@@ -198,7 +198,7 @@ impl Row {
     pub fn get<T: FromCell>(&self, at: usize) -> Result<T> {
         let cell = self.0.get(at).unwrap_or(&Cell::Null);
         T::from_cell(cell)
-            .ok_or_else(|| Error::Failed(format!("column {at} of ichido's own tables has {cell:?}").into()))
+            .ok_or_else(|| Error::Failed(format!("unexpected {cell:?} in column {at} of ichido's own tables").into()))
     }
 
     /// The key in the first columns.

@@ -11,7 +11,7 @@ pub fn refuse_overlaps<'a>(queues: impl IntoIterator<Item = (&'a str, &'a str)>)
     for (name, place) in queues {
         if let Some((other, _)) = seen.iter().find(|(_, known)| *known == place) {
             return Err(Error::Setup(format!(
-                "the queues `{other}` and `{name}` have the same rows of the same table"
+                "the queues `{other}` and `{name}` share the same rows of the same table"
             )));
         }
         seen.push((name, place));
@@ -32,13 +32,13 @@ pub(super) fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Re
 pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: &NewMessage) -> Result<()> {
     let text = match (&message.unique, &message.group, group_by) {
         (Some(_), _, _) => {
-            format!("unique keys are for managed queues; `{queue}` is a table, which can have a unique constraint")
+            format!("unique keys are for managed queues only; `{queue}` is a table: use a unique constraint")
         }
         (_, Some(_), Some(column)) => {
-            format!("the group of a message for `{queue}` is its column {column}; give it there")
+            format!("the group of a message for `{queue}` is its column {column}; set it there")
         }
         (_, Some(_), None) => {
-            format!("the table queue `{queue}` has no groups; `group_by` names the column that has them")
+            format!("the table queue `{queue}` has no groups; set `group_by` to the column that holds them")
         }
         _ => return Ok(()),
     };
@@ -52,15 +52,17 @@ pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: 
 /// [`Error::Setup`] if the tables are missing, too old or too new.
 pub fn refuse_version(version: u32, oldest: u32, known: u32) -> Result<()> {
     let text = match version {
-        0 => "ichido's tables are not there; run `ichido migrate`".to_owned(),
+        0 => "ichido's tables do not exist; run `ichido migrate`".to_owned(),
         version if version < known => {
             format!("ichido's tables have version {version}, this binary needs {known}; run `ichido migrate`")
         }
         version if oldest > known => format!(
-            "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows {known}"
+            "ichido's tables have version {version}, which needs a binary that knows version {oldest}; this one knows \
+             {known}: install a newer ichido"
         ),
         version if version > known + 1 => format!(
-            "ichido's tables have version {version}, and this binary knows {known}: it works with tables that are at most one version newer; take a newer ichido"
+            "ichido's tables have version {version}, but this binary knows {known} and works with tables at most one \
+             version newer; install a newer ichido"
         ),
         _ => return Ok(()),
     };
@@ -100,7 +102,7 @@ pub fn refuse_key(queue: &str, key: &Key, columns: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::Refused(format!(
-        "{queue}/{key} cannot be a message: a key of `{queue}` has {columns} columns, separated by /"
+        "{queue}/{key} is not a valid message id: a key of `{queue}` has {columns} columns, separated by /"
     )))
 }
 
@@ -117,13 +119,13 @@ pub fn refuse_sent_at(queue: &Queue, column: &str, kind: &str) -> Result<()> {
     if ["timestamp", "date"].iter().any(|time| kind.starts_with(time)) {
         return Ok(());
     }
-    Err(unfit(queue, "sent_at", format!("the column `{column}` has the type {kind}; it must be a date and a time")))
+    Err(unfit(queue, "sent_at", format!("the column `{column}` has the type {kind}; it must hold date and time")))
 }
 
 /// A message for a table queue must be an object.
 #[must_use]
 pub fn not_columns(queue: &str) -> Error {
-    Error::Refused(format!("a message for the table queue `{queue}` is a JSON object whose fields are columns"))
+    Error::Refused(format!("a message for the table queue `{queue}` must be a JSON object whose fields are columns"))
 }
 
 #[cfg(test)]
@@ -136,7 +138,7 @@ mod tests {
             Err(Error::Setup(text)) => text,
             other => panic!("expected a refusal, got {other:?}"),
         };
-        assert!(refusal(0, 0, 2).contains("are not there"));
+        assert!(refusal(0, 0, 2).contains("do not exist"));
         assert!(refusal(1, 1, 2).contains("have version 1, this binary needs 2; run `ichido migrate`"));
         assert!(refusal(4, 3, 2).contains("needs a binary that knows version 3; this one knows 2"));
         assert!(refusal(4, 2, 2).contains("at most one version newer"));

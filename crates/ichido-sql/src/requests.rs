@@ -46,7 +46,8 @@ impl Other {
     pub fn refusal(self) -> Error {
         let Other { request_id, id, host, pid, heartbeat } = self;
         let reason = format!(
-            "`{request_id}` is served already, by process {id} (pid {pid} on {host}); `ichido stop {request_id}` ends it, and `process.exempt` admits several"
+            "`{request_id}` is already served by process {id} (pid {pid} on {host}); stop it with `ichido stop \
+             {request_id}`, or allow several with `process.exempt`"
         );
         Error::Duplicate { reason, heartbeat: heartbeat.map(|at| format!("{id} {at}")) }
     }

@@ -98,7 +98,7 @@ pub fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &
         if mapping.status.is_some() {
             super::refuse::refuse_managed_only(queue, mapping.group.as_deref(), message)?;
         } else if !mapping.unique_keys && (message.unique.is_some() || message.group.is_some()) {
-            let text = format!("unique keys and groups are for managed queues; a broker keeps `{queue}`");
+            let text = format!("unique keys and groups are for managed queues only; `{queue}` is a broker queue");
             return Err(Error::Refused(text));
         }
     }
@@ -108,19 +108,18 @@ pub fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &
 /// A failed message cannot be put back into circulation: another one has its unique key.
 #[must_use]
 pub fn unique_taken(queue: &str, key: &Key) -> Error {
-    format!("{queue}/{key} stays failed: a message that was sent later has its unique key").into()
+    format!("{queue}/{key} stays failed: a later message has its unique key").into()
 }
 
 /// A failed message cannot be put back into circulation: what it says is not in the database.
 #[must_use]
 pub fn nothing_kept(queue: &str, key: &Key) -> Error {
-    let text =
-        "nothing of it is kept here, only its dead letter says what it was; `ichido doctor --fix` publishes that again";
+    let text = "its content is only in its dead letter; `ichido doctor --fix` publishes that again";
     format!("{queue}/{key} stays failed: {text}").into()
 }
 
 /// Messages with the same unique key were sent and done again and again meanwhile.
 #[must_use]
 pub fn unique_in_motion(unique: &str) -> Error {
-    Error::Refused(format!("others send and finish messages with the unique key `{unique}` all the time; try again"))
+    Error::Refused(format!("too many concurrent sends with the unique key `{unique}`; try again"))
 }

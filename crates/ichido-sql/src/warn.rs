@@ -8,16 +8,15 @@ const OLD_SNAPSHOT: i64 = 300;
 /// Without an index on claimable rows, a claim reads all rows.
 #[must_use]
 pub fn no_claim_index(queue: &str) -> String {
-    format!(
-        "queue `{queue}` has no index on its claimable rows in claim order; with many done rows a claim reads them all"
-    )
+    format!("queue `{queue}` has no index on its claimable rows in claim order; every claim scans all processed rows")
 }
 
 /// Without an index on unprocessed rows by group, a claim reads all rows.
 #[must_use]
 pub fn no_group_index(queue: &str) -> String {
     format!(
-        "queue `{queue}` has no index on its unprocessed rows that begins with the group and goes on in claim order; a claim reads them all"
+        "queue `{queue}` has no index on its unprocessed rows that starts with the group and continues in claim \
+         order; every claim scans them all"
     )
 }
 
@@ -25,7 +24,7 @@ pub fn no_group_index(queue: &str) -> String {
 #[must_use]
 pub fn old_snapshot(session: &str, seconds: i64) -> Option<String> {
     let old = format!(
-        "session {session} has had a transaction open for {seconds} s; until it ends, claims walk over every row that is done"
+        "session {session} has had a transaction open for {seconds} s; until it ends, every claim scans all processed rows"
     );
     (seconds >= OLD_SNAPSHOT).then_some(old)
 }
@@ -38,7 +37,8 @@ pub fn long_messages(longest: Vec<(String, i64)>, lease: Duration) -> Vec<String
     let text = |(queue, longest): (String, i64)| {
         let longest = time(longest);
         format!(
-            "a message of queue `{queue}` took {longest:.1?}, longer than the lease of {lease:?}; a process that hangs in it is seen late"
+            "a message of queue `{queue}` took {longest:.1?}, longer than the lease of {lease:?}; a process that \
+             hangs in it is detected late"
         )
     };
     long.map(text).collect()

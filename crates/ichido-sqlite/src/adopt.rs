@@ -30,7 +30,8 @@ const LONGEST_NAME: usize = 120;
 impl Adopt for Sqlite {
     async fn tables(&self, schema: Option<&str>) -> Result<Vec<FoundTable>> {
         if schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
-            let text = "--table: SQLite's business tables are in the schema `main`; what is attached or temporary, no other process sees";
+            let text = "--table: SQLite's business tables must be in the schema `main`; other processes do not see \
+             attached or temporary tables";
             return Err(Error::Setup(text.into()));
         }
         let mut connection = self.read_only().await?;
@@ -41,8 +42,8 @@ impl Adopt for Sqlite {
         let found = |row: &SqliteRow| {
             let unfit = match row.try_get(1)? {
                 "table" => None,
-                "view" => Some("is a view; adopt the table that it shows".to_owned()),
-                other => Some(format!("is a {other} table; only an ordinary one can be a queue")),
+                "view" => Some("is a view; adopt the table behind it".to_owned()),
+                other => Some(format!("is a {other} table; only an ordinary table can be a queue")),
             };
             let name: String = row.try_get(0)?;
             Ok(FoundTable { schema: schema.map(str::to_owned), id: name.clone(), name, unfit })
@@ -123,7 +124,7 @@ impl Adopt for Sqlite {
 impl Sqlite {
     async fn read_only(&self) -> Result<SqliteConnection> {
         if !self.path().exists() {
-            return Err(Error::Setup(format!("there is no database {}", self.path().display())));
+            return Err(Error::Setup(format!("the database {} does not exist", self.path().display())));
         }
         let options = SqliteConnectOptions::new().filename(self.path()).read_only(true).busy_timeout(BUSY);
         options.connect().await.map_err(|error| self.unreachable(error))

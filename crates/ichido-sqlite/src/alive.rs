@@ -57,7 +57,7 @@ impl Alive {
 
     pub(crate) fn remove(&self, process: ProcessId) {
         if let Err(error) = std::fs::remove_file(self.path(process)) {
-            tracing::debug!(%error, "lock file of {process} not removed");
+            tracing::debug!(%error, "cannot remove the lock file of {process}");
         }
     }
 

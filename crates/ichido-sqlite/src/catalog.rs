@@ -29,7 +29,7 @@ pub(crate) async fn business_table(
     to_come: Option<Column>,
 ) -> Result<Rows> {
     if table.schema.as_deref().is_some_and(|schema| schema != "main") {
-        return Err(ichido_sql::unfit(queue, "table", "SQLite's business tables are in the schema `main`"));
+        return Err(ichido_sql::unfit(queue, "table", "SQLite's business tables must be in the schema `main`"));
     }
     let (mut columns, primary) = columns(connection, queue, table).await?;
     columns.extend(to_come);

@@ -94,7 +94,7 @@ impl Sqlite {
     /// [`Error::Setup`] if the URL cannot be read, or names a database in memory, which no other process could share.
     pub fn new(url: &str, queues: Vec<Queue>) -> Result<Self> {
         let unreadable = |why: &dyn std::fmt::Display| {
-            Error::Setup(format!("the database's URL `{url}` cannot be read ({why}); write sqlite://ichido.db"))
+            Error::Setup(format!("the database URL `{url}` is invalid ({why}); write one like sqlite://ichido.db"))
         };
         let options: SqliteConnectOptions = url.parse().map_err(|error: sqlx::Error| unreadable(&error))?;
         let path = options.get_filename().to_path_buf();
@@ -163,7 +163,7 @@ impl Sqlite {
         if self.path().exists() {
             return self.unreachable(error);
         }
-        Error::Setup(format!("there is no database {}; run `ichido migrate`", self.path().display()))
+        Error::Setup(format!("the database {} does not exist; run `ichido migrate`", self.path().display()))
     }
 
     pub(crate) async fn make_statements(&self) -> Result<Vec<Statements>> {

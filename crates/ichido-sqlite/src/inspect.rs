@@ -20,7 +20,7 @@ impl Inspect for Sqlite {
         let synchronous = sqlx::query("pragma synchronous").fetch_one(tx.connection()).await?;
         tx.rollback().await?;
         if synchronous.try_get::<i64, _>(0)? < 2 {
-            warnings.push("synchronous is not FULL: a loss of power can lose the last commits".into());
+            warnings.push("synchronous is not FULL: a power failure can lose the last commits".into());
         }
         for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
             let groups = queue.grouped.as_ref();

@@ -47,7 +47,7 @@ impl Sqlite {
                 }
             };
             let Some(pause) = waiting.again(began.elapsed()) else { return Err(self.still_busy(options.wait)) };
-            tracing::info!("{} is in use ({error}); trying again in {pause:?}", self.path().display());
+            tracing::info!("{} is in use ({error}); retrying in {pause:?}", self.path().display());
             tokio::time::sleep(pause).await;
         }
     }
@@ -68,8 +68,8 @@ impl Sqlite {
 
     fn still_busy(&self, wait: Duration) -> Error {
         let text = format!(
-            "{} was locked by another program whenever its turn came, for {wait:?}. Find it with `fuser {0}`, end its transaction, \
-             and run `ichido migrate` again: nothing was changed",
+            "another program kept {} locked for {wait:?}; nothing was changed. Find it with `fuser {0}`, end its \
+             transaction, and run `ichido migrate` again",
             self.path().display()
         );
         Error::Failed(text.into())

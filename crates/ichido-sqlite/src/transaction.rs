@@ -172,7 +172,8 @@ impl Sqlite {
 /// This must be the transaction that was begun.
 fn prove(tx: &Tx) -> Result<()> {
     if tx.guard.rolled_back.load(Ordering::SeqCst) {
-        let how = "it was rolled back, by the action or by an error that the action swallowed";
+        let how =
+            "it was rolled back by the action, or by an error that the action swallowed; return the error instead";
         return Err(Error::BrokenTransaction(how.into()));
     }
     Ok(())
@@ -181,7 +182,7 @@ fn prove(tx: &Tx) -> Result<()> {
 pub(crate) fn broken(error: impl Into<Error>) -> Error {
     match error.into() {
         Error::Failed(cause) if cause.downcast_ref().and_then(fault::code) == Some(VETOED) => {
-            Error::BrokenTransaction("the action ended it; COMMIT and ROLLBACK are ichido's".into())
+            Error::BrokenTransaction("the action ended it; leave COMMIT and ROLLBACK to ichido".into())
         }
         error => error,
     }

@@ -147,11 +147,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Failed(cause) => write_chain(f, cause.as_ref()),
-            Error::LostClaim => f.write_str("the claim is gone: the message was rescued, changed or deleted meanwhile"),
+            Error::LostClaim => f.write_str("claim lost: the message was rescued, changed or deleted in the meantime"),
             Error::BrokenTransaction(how) => write!(f, "transaction broken: {how}"),
-            Error::Undecodable(why) => write!(f, "the message cannot be read: {why}"),
+            Error::Undecodable(why) => write!(f, "cannot read the message: {why}"),
             Error::Panic(text) => write!(f, "panic: {text}"),
-            Error::TimedOut(limit) => write!(f, "took longer than {limit:?}"),
+            Error::TimedOut(limit) => write!(f, "timed out after {limit:?}"),
             Error::Setup(text) | Error::Refused(text) => f.write_str(text),
             Error::Unreachable { address, source } => {
                 write!(f, "the database at {address} does not answer: ")?;

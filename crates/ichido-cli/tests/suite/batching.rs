@@ -88,7 +88,7 @@ async fn a_message_that_takes_too_long_is_rolled_back_and_the_worker_goes_on(kin
     let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
     env.until("select count(*) from received_order where status = '2' and id = 3", 1).await;
     let shown = env.ok(&["failed", "show", "orders/3"]).await;
-    assert!(shown.contains("took longer than 1s") && shown.contains("attempts  3"), "{shown}");
+    assert!(shown.contains("timed out after 1s") && shown.contains("attempts  3"), "{shown}");
     env.send_orders(11..=20).await;
     env.until("select count(*) from received_order where status = '1'", 19).await;
     if kind == Kind::Postgres {

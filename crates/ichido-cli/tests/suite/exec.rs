@@ -161,7 +161,7 @@ async fn what_a_program_leaves_in_its_group_is_ended_with_it() {
 async fn a_program_that_takes_too_long_is_ended_with_its_group() {
     let (env, ended) = ran(FAMILY, "timeout = \"2s\"").await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(failed(&env).await, ["took longer than 2s"]);
+    assert_eq!(failed(&env).await, ["timed out after 2s"]);
     let grandchild = until_written(&env, "grandchild").await;
     until_gone(&grandchild).await;
 }

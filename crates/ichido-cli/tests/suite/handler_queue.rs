@@ -84,7 +84,10 @@ async fn handlers_by_name_run_where_they_are_put(kind: Kind) {
     let names: Vec<_> = handlers.iter().map(|line| line["handler"].as_str().unwrap()).collect();
     assert_eq!(names[12..], ["rate limit", "read", "elapsed", "transaction"]);
     assert_eq!(handlers[14]["scope"], "worker");
-    assert_eq!((handlers[14]["out"].as_str(), handlers[14]["on_error"].as_str()), (Some("log the time"), Some("also")));
+    assert_eq!(
+        (handlers[14]["out"].as_str(), handlers[14]["on_error"].as_str()),
+        (Some("log the elapsed time"), Some("the same"))
+    );
     let mut process = env.start("log", &["run", "ProjectCreation/R1", "--drain"]);
     assert_eq!(process.exit_code().await, 0);
     assert_eq!(process.log().matches(" elapsed ").count(), 5, "{}", process.log());
@@ -122,7 +125,10 @@ async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move()
                 "move `read` before",
             ],
         ),
-        (changed(|names| names.swap(10, 12)), &["`read` (11, worker scope) comes before `loop` (13", "never another"]),
+        (
+            changed(|names| names.swap(10, 12)),
+            &["`read` (11, worker scope) comes before `loop` (13", "would read only one message"],
+        ),
         (
             changed(|names| names.swap(8, 10)),
             &["`loop` (9, process scope) works in worker scope only; move it after `concurrency`"],
@@ -157,7 +163,7 @@ async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move()
             &["`action` (14, worker scope) needs `transaction` before it", "nothing would ever be completed"],
         ),
         (changed(|names| names.swap(4, 7)), &["`dispatch` (5, process scope) comes before `retry` (8", "move `retry`"]),
-        (changed(|names| names.swap(1, 2)), &["`global error` (2", "`context clear` (3", "ids have been removed"]),
+        (changed(|names| names.swap(1, 2)), &["`global error` (2", "`context clear` (3", "ids are removed"]),
         (
             changed(|names| {
                 names.remove(8);
@@ -176,7 +182,7 @@ async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move()
     for (handlers, parts) in refused {
         set_handlers(&env, &handlers);
         for command in [&["check"][..], &["run", "--drain"]] {
-            env.run(command).await.assert_refused(127, &[&["the handler queue cannot work"][..], parts].concat());
+            env.run(command).await.assert_refused(127, &[&["invalid handler queue"][..], parts].concat());
         }
     }
 }
@@ -196,12 +202,15 @@ async fn a_name_a_place_or_an_option_that_nobody_knows_is_refused_with_what_was_
             r#"[{ name = "elapsed", before = "read", options = { least = 5 } }]"#,
             &["no option `least`", "there are: least_ms"],
         ),
-        (r#"[{ name = "rate limit", before = "read", options = { per_second = 0 } }]"#, &["0 is not from 1 to"]),
+        (
+            r#"[{ name = "rate limit", before = "read", options = { per_second = 0 } }]"#,
+            &["0 is out of range; use 1 to"],
+        ),
         (
             r#"[{ name = "rate limit", before = "read", options = { per_second = "x" } }]"#,
             &["option `per_second`", "\"x\""],
         ),
-        (r#"["elapsed"]"#, &["a list of names is the whole queue", "before = \"read\""]),
+        (r#"["elapsed"]"#, &["a list of names replaces the whole queue", "before = \"read\""]),
         (
             r#"[{ name = "rate limit", after = "dispatch", options = { per_second = 5 } }]"#,
             &["works in worker scope only"],
@@ -238,7 +247,7 @@ async fn an_action_has_a_queue_of_its_own_also_beside_others() {
         assert_eq!(env.done().await, if all { 4 } else { 0 });
     }
     with(r#"before = "dispatch""#);
-    env.run(&["run", "--drain"]).await.assert_refused(127, &["action Mail", "a process of its own"]);
+    env.run(&["run", "--drain"]).await.assert_refused(127, &["action Mail", "a separate process"]);
     env.ok(&["run", "Mail/M1", "--drain"]).await;
     with(r#"before = "raed""#);
     env.run(&["check"]).await.assert_refused(127, &["actions.Mail.handlers", "did you mean `read`"]);

@@ -297,7 +297,7 @@ async fn a_payload_that_is_no_json_is_parked_and_its_neighbours_go_on() {
     )
     .await;
     env.ok(RUN).await;
-    assert!(failed(&env).await[0].contains("the message cannot be read: not JSON"), "{:?}", failed(&env).await);
+    assert!(failed(&env).await[0].contains("cannot read the message: not JSON"), "{:?}", failed(&env).await);
     assert_eq!(server.posts().len(), 1);
 }
 

@@ -52,7 +52,7 @@ async fn unknown_levels_are_refused(kind: Kind) {
     let refused = async |args: &[&str], parts: &[&str]| env.run(args).await.assert_refused(127, parts);
     let levels = "it has: member, free";
     refused(&["send", "site", "{}", "--level", "membr"], &["no level `membr`; did you mean `member`?", levels]).await;
-    refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is no lane set", "there are: site"]).await;
+    refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is not a lane set", "there are: site"]).await;
     refused(&["run", "ProjectCreation", "--level", "gold"], &["no level `gold`", levels]).await;
     refused(&["run", "--level", "gold"], &["no action works on this level", "levels: free, member"]).await;
     env.reconfigure(|config| config.replace("level_by", "# level_by"));
@@ -125,6 +125,6 @@ async fn what_cannot_be_simulated_is_refused_with_a_way_out() {
     refused(&["--service", "40ms", "--rate", "5"], &["--rate 5", "50/s"]).await;
     refused(&["--service", "40ms", "--rate", "1000000/s"], &["20 million"]).await;
     refused(&["sites", "--service", "40ms"], &["no lane set `sites`", "did you mean `site`?"]).await;
-    refused(&["--service", "1s", "--rate", "1/s", "--policy", "dedicated"], &["does not say its `concurrency`"]).await;
+    refused(&["--service", "1s", "--rate", "1/s", "--policy", "dedicated"], &["has no `concurrency`"]).await;
     refused(&["--service", "1s", "--rate", "1/s", "--svg", "no/where.svg"], &["no/where.svg"]).await;
 }

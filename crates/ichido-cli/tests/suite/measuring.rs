@@ -61,7 +61,7 @@ async fn a_backlog_that_nobody_works_on_is_told(kind: Kind) {
     let env = Env::new(kind).await;
     env.send_orders(1..=3).await;
     let text = env.ok(&["status"]).await;
-    assert!(text.contains("advice: orders: 3 wait, and no live process has run one of them"), "{text}");
+    assert!(text.contains("advice: orders: 3 wait, and no live process has run any of them"), "{text}");
     assert_eq!(status(&env).await["advice"][0]["about"], "orders");
 }
 

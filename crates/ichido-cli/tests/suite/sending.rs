@@ -272,6 +272,6 @@ async fn a_row_tells_when_it_was_sent(kind: Kind) {
     env.run(&["check"]).await.assert_refused(127, &["`writen`", "`written`"]);
     env.reconfigure(|config| config.replace(r#"sent_at = "writen""#, r#"sent_at = "name""#));
     if kind != Kind::Sqlite {
-        env.run(&["check"]).await.assert_refused(127, &["sent_at", "`name`", "a date and a time"]);
+        env.run(&["check"]).await.assert_refused(127, &["sent_at", "`name`", "date and time"]);
     }
 }

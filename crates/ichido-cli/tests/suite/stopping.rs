@@ -169,7 +169,7 @@ async fn the_flags_of_an_id_that_nobody_serves_are_kept_and_bad_ids_are_refused(
 fn assert_duplicate(ended: &Ended, code: i32, first: &Process) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     let pid = format!("pid {}", first.pid());
-    assert!(ended.stderr.contains("`R1` is served already") && ended.stderr.contains(&pid), "{ended:?}");
+    assert!(ended.stderr.contains("`R1` is already served") && ended.stderr.contains(&pid), "{ended:?}");
 }
 
 async fn a_second_process_of_a_request_id_ends_with_14_and_a_killed_one_blocks_nobody(kind: Kind) {

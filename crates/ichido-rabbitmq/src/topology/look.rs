@@ -33,7 +33,7 @@ impl Topology {
             self.can_be_bound(&connection).await?;
             self.missing(&connection).await
         };
-        let missing = answered(&format!("looking at queue {:?}", self.queue), looked).await?;
+        let missing = answered(&format!("inspecting queue {:?}", self.queue), looked).await?;
         Ok(TopologyLook { version, missing })
     }
 
@@ -42,9 +42,7 @@ impl Topology {
         for (exchange, _) in self.bindings.iter().filter(|(exchange, _)| !exchange.is_empty()) {
             if !has_exchange(connection, exchange).await? {
                 let queue = &self.queue;
-                return Err(Error::Setup(format!(
-                    "queue {queue:?} cannot be bound: there is no exchange {exchange:?}"
-                )));
+                return Err(Error::Setup(format!("cannot bind queue {queue:?}: exchange {exchange:?} does not exist")));
             }
         }
         Ok(())
@@ -79,13 +77,13 @@ async fn has_exchange(connection: &Connection, name: &str) -> Result<bool> {
     let options = ExchangeDeclareOptions { passive: true, ..Default::default() };
     let channel = channel(connection).await?;
     let found = channel.exchange_declare(name.into(), ExchangeKind::Direct, options, FieldTable::default()).await;
-    is_there(found, || format!("looking at exchange {name:?}"))
+    is_there(found, || format!("inspecting exchange {name:?}"))
 }
 
 async fn has_queue(connection: &Connection, name: &str) -> Result<bool> {
     let options = QueueDeclareOptions { passive: true, ..Default::default() };
     let found = channel(connection).await?.queue_declare(name.into(), options, FieldTable::default()).await;
-    is_there(found, || format!("looking at queue {name:?}"))
+    is_there(found, || format!("inspecting queue {name:?}"))
 }
 
 fn is_there<T>(found: lapin::Result<T>, doing: impl FnOnce() -> String) -> Result<bool> {

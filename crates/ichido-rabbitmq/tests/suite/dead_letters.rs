@@ -209,7 +209,7 @@ async fn a_queue_that_may_drop_what_is_looked_at_is_not_touched() {
     }
     let management = Management::new(&node.management_url(), &bench.broker()).expect("a URL");
     let error = three.clone().managed(management.clone()).dead_letters().await.map(drop).expect_err("3");
-    assert!(!error.is_transient() && error.to_string().contains("handed out 3 times"), "{error}");
+    assert!(!error.is_transient() && error.to_string().contains("after 3 deliveries"), "{error}");
     assert!(read(&unlimited.managed(management.clone())).await.is_empty());
     assert!(read(&queue(&bench).managed(management)).await.is_empty());
     node.stop();

@@ -141,7 +141,7 @@ async fn a_broker_that_blocks_publishers_is_told_and_loses_nothing() {
     assert!(matches!(error, Unpublished::Unknown(_) | Unpublished::Unsent(_)), "{error}");
     until("blocked", || publisher.state(), |state| matches!(state, State::Blocked(_))).await;
     let error = publisher.publish(&[order("3")]).await.pop().expect("a fate").expect_err("blocked");
-    assert!(matches!(error, Unpublished::Unsent(_)) && error.to_string().contains("takes no messages"), "{error}");
+    assert!(matches!(error, Unpublished::Unsent(_)) && error.to_string().contains("accepts no messages"), "{error}");
     let source = bench.source(10);
     for _ in 0..5 {
         let delivery = next(&source).await;

@@ -216,7 +216,7 @@ async fn trouble_is_told_while_the_broker_is_away_or_takes_nothing_and_not_after
     node.memory_alarm(true);
     let blocked = async || {
         queue.publish(&[outgoing("2")]).await.pop().expect("a fate").expect_err("blocked");
-        queue.trouble().is_some_and(|trouble| trouble.contains("takes no messages"))
+        queue.trouble().is_some_and(|trouble| trouble.contains("accepts no messages"))
     };
     eventually("each call ends, and the broker's word is heard", blocked).await;
     node.memory_alarm(false);

@@ -50,7 +50,7 @@ async fn counts<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<QueueCounts>
 
 /// The row of a count, which always has one.
 fn first(rows: &[Row]) -> Result<&Row> {
-    rows.first().ok_or_else(|| "a count has no row".into())
+    rows.first().ok_or_else(|| "a count returned no row".into())
 }
 
 async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {

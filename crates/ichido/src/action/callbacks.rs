@@ -98,12 +98,12 @@ pub(crate) async fn ended<S: Store>(cx: &mut Context<S>, result: Result<Outcome>
     if let Err(error) = &result
         && let Err(second) = apart(cx, Callback::Error(error)).await
     {
-        tracing::warn!("the callback `error` failed, too: {second}");
+        tracing::warn!("the callback `error` failed too: {second}");
     }
     match (apart(cx, Callback::Terminate(&result)).await, result) {
         (Err(error), Ok(Outcome::Done | Outcome::Stop)) => Err(error),
         (Err(second), result) => {
-            tracing::warn!("the callback `terminate` failed, too: {second}");
+            tracing::warn!("the callback `terminate` failed too: {second}");
             result
         }
         (Ok(()), result) => result,

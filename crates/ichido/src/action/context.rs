@@ -137,7 +137,7 @@ impl<S: Store> Context<S> {
     /// On which terms transactions begin here, if there may be any.
     fn terms(&self) -> Result<Terms> {
         if !self.connected {
-            return Err(Error::Setup("`cx.tx()` needs the handler `connection` before it in the handler queue".into()));
+            return Err(Error::Setup("`cx.tx()` needs the handler `connection` earlier in the handler queue".into()));
         }
         Ok(self.work.as_ref().filter(|_| self.in_worker).map_or_else(Terms::default, |work| work.pool.terms))
     }
@@ -158,7 +158,7 @@ impl<S: Store> Context<S> {
         let store = self.store.clone();
         let routes = self.routes.clone();
         let sent = routes.send(&store, self.tx().await?, queue, std::slice::from_ref(&message)).await?;
-        let id = sent.ids.into_iter().next().ok_or("the store sent nothing")?;
+        let id = sent.ids.into_iter().next().ok_or("the store returned no message id")?;
         self.sent.extend(sent.queues);
         if let Some(noted) = &mut self.noted {
             noted.push(Sent::new(&id.queue, id.clone(), message));
@@ -183,7 +183,7 @@ impl<S: Store> Context<S> {
     /// system said.
     pub async fn file(&mut self, path: impl AsRef<Path>) -> Result<&mut tokio::fs::File> {
         let Some(stage) = &self.stage else {
-            let text = "`cx.file()` needs the handler `files` before it in the handler queue, and a message in hand";
+            let text = "`cx.file()` needs the handler `files` earlier in the handler queue, and a current message";
             return Err(Error::Setup(text.into()));
         };
         self.files.get_or_insert_with(|| FileSet::new(stage.clone())).file(path.as_ref()).await
@@ -194,7 +194,10 @@ impl<S: Store> Context<S> {
     /// # Errors
     /// [`Error::Setup`] outside `read`, where there is none.
     pub fn delivery(&self) -> Result<&Delivery> {
-        self.batch.in_hand().first().ok_or_else(|| Error::Setup("there is no message before the handler `read`".into()))
+        self.batch
+            .in_hand()
+            .first()
+            .ok_or_else(|| Error::Setup("no current message: this handler must come after `read`".into()))
     }
 
     /// All deliveries in hand: one, unless a [`BatchAction`](crate::BatchAction) or a handler before `each` asks.

@@ -150,9 +150,9 @@ pub(crate) fn decode<T: Payload>(delivery: &Delivery) -> Result<T> {
 pub(crate) fn proper(outcome: Outcome) -> Result<Outcome> {
     match outcome {
         Outcome::Abort(code) if !(100..=199).contains(&code) => {
-            Err(format!("an action ends its process with a code from 100 to 199, not {code}").into())
+            Err(format!("an action cannot abort with code {code}; use 100 to 199").into())
         }
-        Outcome::Stop | Outcome::Ended(_) => Err("an action is done, retries, parks or aborts; nothing else".into()),
+        Outcome::Stop | Outcome::Ended(_) => Err("an action must return done, retry, park or abort".into()),
         outcome => Ok(outcome),
     }
 }

@@ -27,7 +27,7 @@ impl<S: Store> Slot<S> {
         }
         match self {
             Slot::Open(tx) => Ok(tx),
-            _ => Err("the transaction did not open".into()),
+            _ => Err("the transaction did not start".into()),
         }
     }
 

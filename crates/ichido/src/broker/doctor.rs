@@ -176,16 +176,16 @@ impl Sighting {
             (Some(row), true) => self.with_both(row),
             (Some(row), false) => self.with_row(row),
             (None, true) => match self.queue {
-                InQueue::No => ("a duplicate of something that has finished", Verdict::Delete),
+                InQueue::No => ("a duplicate of a finished message", Verdict::Delete),
                 InQueue::NotEmpty | InQueue::Old => (
-                    "done; there may be a stray copy in the queue too, and the one in the DLQ may be deleted",
+                    "done; the copy in the DLQ can be deleted, and the queue may hold a stray one too",
                     Verdict::Investigate,
                 ),
             },
             (None, false) => match self.queue {
-                InQueue::No => ("nothing there", Verdict::Nothing),
-                InQueue::NotEmpty => ("done, its ack on the way", Verdict::Nothing),
-                InQueue::Old => ("done, and still ready although consumers live", Verdict::Investigate),
+                InQueue::No => ("not found anywhere", Verdict::Nothing),
+                InQueue::NotEmpty => ("done, its ack in transit", Verdict::Nothing),
+                InQueue::Old => ("done, but still ready although consumers are alive", Verdict::Investigate),
             },
         };
         Judgement { meaning, verdict }
@@ -193,17 +193,15 @@ impl Sighting {
 
     fn with_both(&self, row: RowState) -> (&'static str, Verdict) {
         match row {
-            RowState::Held => ("a duplicate, while the first is being processed", Verdict::Wait),
-            RowState::Waiting => ("a duplicate, while the first waits for its time", Verdict::Wait),
+            RowState::Held => ("a duplicate; the original is being processed", Verdict::Wait),
+            RowState::Waiting => ("a duplicate; the original waits for its due time", Verdict::Wait),
             RowState::Failed => ("failed", Verdict::Retry),
             RowState::Unsent(age) if age < self.young => ("about to be published again", Verdict::Wait),
-            RowState::Unsent(_) => ("to be published again, and nobody does", Verdict::Publish),
+            RowState::Unsent(_) => ("due to be published again, but no relay does it", Verdict::Publish),
             RowState::Published(_) if self.queue != InQueue::No => {
-                ("a duplicate, while the first waits its turn", Verdict::Wait)
+                ("a duplicate; the original waits in the queue", Verdict::Wait)
             }
-            RowState::Published(age) if age < self.young => {
-                ("a duplicate, while the first is on its way", Verdict::Wait)
-            }
+            RowState::Published(age) if age < self.young => ("a duplicate; the original is on its way", Verdict::Wait),
             RowState::Published(_) => ("its only copy is in the DLQ", Verdict::Retry),
         }
     }
@@ -211,13 +209,13 @@ impl Sighting {
     fn with_row(&self, row: RowState) -> (&'static str, Verdict) {
         match row {
             RowState::Held => ("being processed", Verdict::Wait),
-            RowState::Waiting => ("waits for its time", Verdict::Wait),
-            RowState::Failed => ("failed, and no copy of it is in the DLQ", Verdict::Retry),
+            RowState::Waiting => ("waits for its due time", Verdict::Wait),
+            RowState::Failed => ("failed, without a copy in the DLQ", Verdict::Retry),
             RowState::Unsent(age) if age < self.young => ("committed, about to be published", Verdict::Wait),
-            RowState::Unsent(_) => ("committed and not published", Verdict::Publish),
-            RowState::Published(_) if self.queue != InQueue::No => ("waits its turn", Verdict::Wait),
-            RowState::Published(age) if age < self.young => ("published a moment ago", Verdict::Wait),
-            RowState::Published(_) => ("published, and the broker has lost it", Verdict::Publish),
+            RowState::Unsent(_) => ("committed but not published", Verdict::Publish),
+            RowState::Published(_) if self.queue != InQueue::No => ("waits in the queue", Verdict::Wait),
+            RowState::Published(age) if age < self.young => ("just published", Verdict::Wait),
+            RowState::Published(_) => ("published, but lost by the broker", Verdict::Publish),
         }
     }
 }

@@ -80,7 +80,7 @@ impl Guard {
         };
         match id.len() {
             1..=LONGEST_ID if !id.contains('\0') => Ok(Key::new([id])),
-            _ => Err(format!("an id has 1 to {LONGEST_ID} bytes and no NUL")),
+            _ => Err(format!("an id must have 1 to {LONGEST_ID} bytes and no NUL")),
         }
     }
 }

@@ -184,10 +184,10 @@ impl Unpublished {
 impl fmt::Display for Unpublished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unpublished::Unroutable(why) => write!(f, "no queue takes it: {why}"),
-            Unpublished::Refused(why) => write!(f, "the broker refuses it: {why}"),
+            Unpublished::Unroutable(why) => write!(f, "unroutable: {why}"),
+            Unpublished::Refused(why) => write!(f, "refused by the broker: {why}"),
             Unpublished::Unsent(why) => write!(f, "not sent: {why}"),
-            Unpublished::Unknown(why) => write!(f, "sent and not confirmed: {why}"),
+            Unpublished::Unknown(why) => write!(f, "sent but not confirmed: {why}"),
         }
     }
 }

@@ -113,7 +113,7 @@ async fn publish<S: Store>(
 ) -> Result<(Arc<str>, String)> {
     let queue = broker_for(through, &store.broker_queues())?;
     let ids = store::publish(store, tx, &queue, &[publication]).await?;
-    let id = ids.into_iter().next().ok_or("the store published nothing")?;
+    let id = ids.into_iter().next().ok_or("the store returned no message id")?;
     Ok((queue, id))
 }
 
@@ -124,13 +124,15 @@ async fn publish<S: Store>(
 fn broker_for(named: Option<&str>, queues: &[Arc<str>]) -> Result<Arc<str>> {
     let all = queues.join("`, `");
     match (named, queues) {
-        (_, []) => Err(Error::Setup("nothing can be published: no queue of this database is a broker's".into())),
-        (Some(named), queues) => queues.iter().find(|queue| &***queue == named).cloned().ok_or_else(|| {
-            Error::Setup(format!("no broker keeps the queue `{named}`; publish through one of `{all}`"))
-        }),
+        (_, []) => Err(Error::Setup("cannot publish: no queue of this database is a broker queue".into())),
+        (Some(named), queues) => queues
+            .iter()
+            .find(|queue| &***queue == named)
+            .cloned()
+            .ok_or_else(|| Error::Setup(format!("no broker queue `{named}`; publish through one of `{all}`"))),
         (None, [only]) => Ok(only.clone()),
         (None, _) => Err(Error::Setup(format!(
-            "several brokers can publish this; name the queue of one with `through`: `{all}`"
+            "several brokers could publish this; choose one by naming its queue with `through`: `{all}`"
         ))),
     }
 }

@@ -79,7 +79,7 @@ impl Reconciler {
         let depths = match broker.depths().await {
             Ok(depths) => depths,
             Err(why) => {
-                tracing::debug!(%queue, why, "nobody can tell whether messages are missing");
+                tracing::debug!(%queue, why, "cannot tell whether messages are missing");
                 return Ok(0);
             }
         };
@@ -91,7 +91,7 @@ impl Reconciler {
         let published = store::publish_again(store, queue, &candidates, again).await?;
         if published > 0 {
             self.missing = 0;
-            tracing::warn!(%queue, published, "the broker has lost messages; they are published again");
+            tracing::warn!(%queue, published, "the broker lost messages; publishing them again");
         }
         Ok(published)
     }

@@ -159,7 +159,7 @@ impl Relaying {
         self.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(TIMEOUT, ended).await.is_err() {
-            tracing::debug!("the relay is left while it publishes");
+            tracing::debug!("the relay did not stop in time; leaving it while it publishes");
         }
     }
 }
@@ -217,7 +217,7 @@ impl<S: Store> QueueRelay<S> {
                 }
                 Ok(Round::NotOurs) => self.poll,
                 Err(error) => {
-                    tracing::warn!(%error, queue = %self.queue, "cannot look for what is to be published");
+                    tracing::warn!(%error, queue = %self.queue, "cannot read the outbox");
                     self.poll
                 }
             };
@@ -242,7 +242,7 @@ impl<S: Store> QueueRelay<S> {
         match self.reconciler.look(&self.store, place, self.relay, &*self.clock).await {
             Ok(published) => published > 0,
             Err(error) => {
-                tracing::warn!(%error, queue = %self.queue, "cannot look whether messages are missing");
+                tracing::warn!(%error, queue = %self.queue, "cannot check for missing messages");
                 false
             }
         }
@@ -298,7 +298,7 @@ impl<S: Store> QueueRelay<S> {
     async fn put_off(&mut self, unsent: &Unsent, why: &Unpublished, wait: Duration) -> Result<()> {
         let (queue, id) = (&self.queue, &unsent.message.id);
         if why.is_its_own() {
-            tracing::warn!(%queue, id, %why, "not published; trying again later");
+            tracing::warn!(%queue, id, %why, "not published; will retry later");
         }
         self.put_off = Some(why.to_string());
         store::note_unpublished(&self.store, queue, unsent, &why.to_string(), wait).await
@@ -329,7 +329,7 @@ impl<S: Store> QueueRelay<S> {
     /// Another one may reach the broker.
     async fn step_down(&mut self, why: &str) {
         if self.troubled == 0 {
-            tracing::warn!(queue = %self.queue, why, "nothing can be published; it waits in the outbox");
+            tracing::warn!(queue = %self.queue, why, "cannot publish; messages wait in the outbox");
         }
         self.troubled = self.troubled.saturating_add(1);
         self.ours = false;

@@ -22,10 +22,10 @@ impl<S: Store> Handler<S> for Availability {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("availability", "paused: idle and look again", "", "").only(Scope::Worker).after(
+        About::new("availability", "paused: wait, check again", "", "").only(Scope::Worker).after(
             Scope::Worker,
             "loop",
-            "it would look once and never again",
+            "it would check only once",
         )
     }
 }

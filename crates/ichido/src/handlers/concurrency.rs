@@ -43,7 +43,7 @@ impl<S: Store> Handler<S> for Concurrency {
         About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
             .only(Scope::Process)
             .once()
-            .after(Scope::Process, "dispatch", "there is no action to start workers for")
+            .after(Scope::Process, "dispatch", "there would be no action to start workers for")
     }
 }
 
@@ -91,7 +91,7 @@ impl Concurrency {
 
 /// A dropped action only borrows its transaction, and begin and commit run in tasks of their own: nothing is torn.
 fn abandon(workers: &[JoinHandle<Result<Outcome>>]) {
-    tracing::warn!("running messages are out of time; they are rolled back and released");
+    tracing::warn!("grace period over; rolling back and releasing the running messages");
     for worker in workers {
         worker.abort();
     }
@@ -106,7 +106,7 @@ fn first_of(first: Result<Outcome>, ended: Result<Result<Outcome>, JoinError>) -
     match (&first, &ended) {
         (Ok(Outcome::Done | Outcome::Stop), _) => ended,
         (_, Err(error)) => {
-            tracing::debug!(%error, "another worker ended too");
+            tracing::debug!(%error, "another worker failed too");
             first
         }
         _ => first,

@@ -23,6 +23,6 @@ impl<S: Store> Handler<S> for Connection {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("connection", "a right to the pool; taken at first use", "released", "released")
+        About::new("connection", "allow a connection; taken at first use", "release it", "release it")
     }
 }

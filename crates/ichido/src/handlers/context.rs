@@ -76,7 +76,7 @@ fn environment(name: &str) -> Option<String> {
 /// It goes into every log line.
 fn proper(what: &str, text: &str) -> Result<Arc<str>> {
     if !is_name(text) {
-        return Err(Error::Setup(format!("{text:?} is no {what}; write one like \"ja\" or \"Asia/Tokyo\"")));
+        return Err(Error::Setup(format!("{text:?} is not a valid {what}; write one like \"ja\" or \"Asia/Tokyo\"")));
     }
     Ok(text.into())
 }

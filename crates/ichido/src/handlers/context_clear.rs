@@ -20,6 +20,6 @@ impl<S: Store> Handler<S> for ContextClear {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("context clear", "", "context variables removed", "also").only(Scope::Process)
+        About::new("context clear", "", "remove context variables", "the same").only(Scope::Process)
     }
 }

@@ -52,7 +52,7 @@ impl<S: Store> Dispatch<S> {
     fn wanted(&self, action: Option<&str>) -> Result<Vec<&PooledAction<S>>> {
         let known = || self.actions.keys().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
         match action {
-            None if self.actions.is_empty() => Err(Error::Setup("there is no action to run".into())),
+            None if self.actions.is_empty() => Err(Error::Setup("no action to run; define at least one".into())),
             None => Ok(self.actions.values().collect()),
             Some(name) => self.actions.get(name).map(|found| vec![found]).ok_or_else(|| {
                 let hint = crate::handlers::suggestion(name, self.actions.keys().map(AsRef::as_ref));
@@ -110,7 +110,7 @@ impl<S: Store> Dispatch<S> {
             match (store::guard(store, &queue).await, self.brokers.contains_key(&queue)) {
                 (guard, true) => drop(guards.insert(queue, guard?)),
                 (Ok(_), false) => {
-                    let text = format!("a broker keeps the queue `{queue}`, and this process was given none for it");
+                    let text = format!("no broker configured for queue `{queue}`");
                     return Err(Error::Setup(text));
                 }
                 (Err(Error::Setup(_)), false) => {}
@@ -214,7 +214,8 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         }
         if let Err(error) = closed.and(left) {
             // Worth a warning, not an error.
-            tracing::warn!(process_id = %life.id(), %error, "not everything could be released; others rescue it after the lease");
+            tracing::warn!(process_id = %life.id(), %error, "could not release all messages; other processes rescue \
+             them after the lease expires");
         }
         life.displaced().map_or(result, Err)
     }
@@ -225,7 +226,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             .once()
             .after(Scope::Process, "global error", "an unknown action would have no exit code")
             .after_any(Scope::Process, "context", "the process would register without its request id")
-            .after_any(Scope::Process, "retry", "the workers would start again with readers that have ended")
+            .after_any(Scope::Process, "retry", "workers would restart with readers that have ended")
     }
 }
 
@@ -300,7 +301,7 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
     for (queue, time) in life.untold() {
         match store::note_longest(store, &queue, time).await {
             Ok(()) => life.told(&queue, time),
-            Err(error) => tracing::debug!(%error, "the longest time is not noted"),
+            Err(error) => tracing::debug!(%error, "cannot store the longest run time"),
         }
     }
 }
@@ -312,7 +313,7 @@ async fn tell_stats<S: Store>(store: &S, life: &Life) {
         life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
     };
     if let Err(error) = told.await {
-        tracing::debug!(%error, "the last counts are not stored");
+        tracing::debug!(%error, "cannot store the last statistics");
     }
 }
 

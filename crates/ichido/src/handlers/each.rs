@@ -35,6 +35,6 @@ impl<S: Store> Handler<S> for Each {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("each", "one message of the transaction", "the next one", "leave the others out")
+        About::new("each", "run one message of the transaction", "next message", "skip the others")
     }
 }

@@ -36,6 +36,6 @@ impl<S: Store> Handler<S> for Elapsed {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("elapsed", "", "log the time", "also")
+        About::new("elapsed", "", "log the elapsed time", "the same")
     }
 }

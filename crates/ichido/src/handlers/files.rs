@@ -62,6 +62,6 @@ impl<S: Store> Handler<S> for Files {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("files", "files appear with the commit", "", "").only(Scope::Worker).once()
+        About::new("files", "files appear at commit", "", "").only(Scope::Worker).once()
     }
 }

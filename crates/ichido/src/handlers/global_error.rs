@@ -37,6 +37,6 @@ impl<S: Store> Handler<S> for GlobalError {
             .only(Scope::Process)
             .once()
             .after(Scope::Process, "status code", "the status would not become an exit code")
-            .after_any(Scope::Process, "context clear", "it would log after the ids have been removed")
+            .after_any(Scope::Process, "context clear", "it would log after the ids are removed")
     }
 }

@@ -46,10 +46,10 @@ impl<S: Store> Handler<S> for ProcessStop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("process stop", "asked to stop: stop; paused: idle, look again", "", "").only(Scope::Worker).after(
+        About::new("process stop", "stop requested: stop; paused: wait, check again", "", "").only(Scope::Worker).after(
             Scope::Worker,
             "loop",
-            "it would look once and never again",
+            "it would check only once",
         )
     }
 }

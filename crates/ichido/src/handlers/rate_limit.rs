@@ -51,10 +51,10 @@ impl<S: Store> Handler<S> for RateLimit {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("rate limit", "wait for the next free moment", "", "").only(Scope::Worker).after(
+        About::new("rate limit", "wait until the rate allows one more", "", "").only(Scope::Worker).after(
             Scope::Worker,
             "loop",
-            "it would wait once and never again",
+            "it would wait only once",
         )
     }
 }

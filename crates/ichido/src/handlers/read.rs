@@ -27,7 +27,7 @@ impl<S: Store> Handler<S> for Read {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let work = cx.work()?;
         if let Err(error) = settle(cx, &*work.reader).await {
-            tracing::warn!(%error, "what a dropped pass left behind is not settled; it is found later");
+            tracing::warn!(%error, "cannot settle the messages of a dropped pass; they will be found later");
         }
         let result = match fill(cx, &*work.reader, work.pool.commit_interval).await {
             Ok(true) => run_all(cx, next).await,
@@ -42,8 +42,8 @@ impl<S: Store> Handler<S> for Read {
         About::new("read", "next message, new execution id", "settle it", "log the message, rethrow")
             .only(Scope::Worker)
             .once()
-            .after(Scope::Worker, "loop", "a worker would read one message and never another")
-            .after_any(Scope::Worker, "process stop", "a message would be taken only to be released")
+            .after(Scope::Worker, "loop", "a worker would read only one message")
+            .after_any(Scope::Worker, "process stop", "it would claim a message only to release it")
     }
 }
 
@@ -113,7 +113,8 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(error = %cx.masked(&error.to_string()), together, "not done together; each alone");
+                tracing::debug!(error = %cx.masked(&error.to_string()), together, "batch not completed; running each \
+                 message alone");
             }
         }
     }
@@ -161,7 +162,7 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
     let result = caught(next.run(cx)).await;
     cx.roll_back().await;
     if suspect && let Err(error) = mark(cx, false).await {
-        tracing::warn!(%error, "the mark of a suspect stays; a death now would count as its own");
+        tracing::warn!(%error, "cannot clear the mark of a suspect; a crash now would cost it an attempt");
     }
     let unmarked = cx.batch.only().is_some_and(|delivery| delivery.mark.is_none());
     if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }

@@ -41,7 +41,7 @@ impl<S: Store> Handler<S> for Loop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("loop", "", "again", "by kind").only(Scope::Worker).once()
+        About::new("loop", "", "next message", "depends on the error").only(Scope::Worker).once()
     }
 }
 

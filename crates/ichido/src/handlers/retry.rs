@@ -58,7 +58,7 @@ impl<S: Store> Handler<S> for Retry {
             let current = series.filter(|series| now - series.since <= self.window);
             let done = current.unwrap_or(Series { since: now, retries: 0 });
             if !self.allows(done, now) {
-                let reason = format!("given up after {} retries: {error}", done.retries);
+                let reason = format!("gave up after {} retries: {error}", done.retries);
                 return Err(Error::Ended { status: self.exit.into(), reason });
             }
             series = Some(Series { retries: done.retries + 1, ..done });
@@ -73,7 +73,7 @@ impl<S: Store> Handler<S> for Retry {
         About::new("retry", "", "", "retryable and under the limit: run the rest again")
             .only(Scope::Process)
             .once()
-            .after(Scope::Process, "global error", "its exit code would get lost")
+            .after(Scope::Process, "global error", "its exit code would be lost")
     }
 }
 
@@ -94,11 +94,11 @@ impl Retry {
         if self.window <= longest {
             let (window, longest) = (self.window, longest);
             return Err(Error::Setup(format!(
-                "retry: the window ({window:?}) must be longer than all retries ({longest:?})"
+                "retry: the window ({window:?}) must be longer than all retries together ({longest:?})"
             )));
         }
         if !(100..=199).contains(&self.exit) {
-            return Err(Error::Setup(format!("retry: the exit code is from 100 to 199, not {}", self.exit)));
+            return Err(Error::Setup(format!("retry: the exit code must be from 100 to 199, not {}", self.exit)));
         }
         Ok(())
     }

@@ -70,7 +70,7 @@ impl<S: Store> Handler<S> for Single {
                 return Err(Error::Ended { status: self.exit, reason });
             }
             if first.is_none() {
-                tracing::info!("{reason}; waiting for its next heartbeat, or for its lease to end");
+                tracing::info!("{reason}; waiting for its next heartbeat, or for its lease to expire");
             }
             first = heartbeat;
             tokio::select! {
@@ -81,8 +81,8 @@ impl<S: Store> Handler<S> for Single {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("single", "one live process per request id", "", "another one is alive: end")
+        About::new("single", "one live process per request id", "", "another process is alive: exit")
             .only(Scope::Process)
-            .after(Scope::Process, "context", "no request id would be known yet")
+            .after(Scope::Process, "context", "the request id would not be known yet")
     }
 }

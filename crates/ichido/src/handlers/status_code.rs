@@ -23,7 +23,7 @@ impl<S: Store> Handler<S> for StatusCode {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("status code", "", "status becomes the exit code", "").only(Scope::Process).once()
+        About::new("status code", "", "turn the status into the exit code", "").only(Scope::Process).once()
     }
 }
 

@@ -36,21 +36,21 @@ impl<S: Store> Handler<S> for Transaction {
         match scope {
             Scope::Process => About::new(
                 "transaction",
-                "begins at first use, committed before the workers start",
-                "commit what is open",
+                "starts at first use; committed before the workers start",
+                "commit",
                 "roll back",
             )
             .once()
-            .after(Scope::Process, "connection", "it has no right to a connection"),
+            .after(Scope::Process, "connection", "it would have no connection"),
             Scope::Worker => About::new(
                 "transaction",
-                "begins at first use",
-                "completion, commit",
-                "roll back, record the failure in its own transaction",
+                "starts at first use",
+                "complete, commit",
+                "roll back, record the failure in a separate transaction",
             )
             .once()
-            .after(Scope::Worker, "connection", "it has no right to a connection")
-            .after(Scope::Worker, "read", "there is no message to complete"),
+            .after(Scope::Worker, "connection", "it would have no connection")
+            .after(Scope::Worker, "read", "there would be no message to complete"),
         }
     }
 }

@@ -86,7 +86,7 @@ impl<S: Store> Sender<'_, S> {
     /// When the message cannot be encoded or is refused, or the database fails.
     pub async fn send(&self, tx: &mut S::Connection, message: &(impl Serialize + Sync)) -> Result<MessageId> {
         let ids = self.send_all(tx, std::slice::from_ref(message)).await?;
-        ids.into_iter().next().ok_or_else(|| "the store sent nothing".into())
+        ids.into_iter().next().ok_or_else(|| "the store returned no message id".into())
     }
 
     /// Sends many messages in the caller's transaction.

@@ -164,7 +164,7 @@ impl FromStr for MessageId {
             Some((queue, key)) if !queue.is_empty() && !key.is_empty() => {
                 Ok(MessageId { queue: queue.into(), key: key.parse()? })
             }
-            _ => Err(Error::Setup(format!("`{text}` is not a message id; an id reads queue/key, like orders/42"))),
+            _ => Err(Error::Setup(format!("`{text}` is not a message id; write queue/key, like orders/42"))),
         }
     }
 }

@@ -104,7 +104,7 @@ impl NewMessage {
             let Some(key) = key else { continue };
             if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\0') {
                 return Err(Error::Refused(format!(
-                    "a {what} has 1 to {LONGEST_KEY} bytes and no NUL; this one has {} bytes",
+                    "a {what} must have 1 to {LONGEST_KEY} bytes and no NUL; this one has {} bytes",
                     key.len()
                 )));
             }

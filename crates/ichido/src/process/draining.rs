@@ -54,8 +54,9 @@ impl Draining {
             self.held_up = Some(now + lease);
             tracing::info!(
                 queue,
-                "not drained yet: what is left can not be claimed now; another process has it, it waits for a retry, a message \
-                 before it in its group waits or has failed (see `ichido failed list --waiting`), or the broker has it"
+                "not drained yet: the messages left cannot be claimed now; another process has them, they wait for a \
+                 retry, an earlier message of their group waits or has failed (see `ichido failed list --waiting`), \
+                 or the broker has them"
             );
         }
     }

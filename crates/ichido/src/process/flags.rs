@@ -66,12 +66,13 @@ impl Following {
         let request_id = &self.request_id;
         match (before.paused, flags.paused) {
             (false, true) => tracing::info!("`{request_id}` is paused until `ichido resume {request_id}`"),
-            (true, false) => tracing::info!("`{request_id}` goes on"),
+            (true, false) => tracing::info!("`{request_id}` is resumed"),
             _ => {}
         }
         if flags.stopped && !self.stop.is_cancelled() {
             tracing::info!(
-                "`{request_id}` is stopped: running messages come to their end, the rest is released; `ichido unstop {request_id}` lets it start again"
+                "`{request_id}` is stopped: running messages finish, the rest is released; `ichido unstop \
+                 {request_id}` lets it start again"
             );
             self.stop.cancel();
         }

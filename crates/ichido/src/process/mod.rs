@@ -318,7 +318,8 @@ fn own_rests<S: Store>(
     let rest = |(action, queue): (Arc<str>, HandlerQueue<S>)| match queue.rest_after_dispatch(common) {
         Some(rest) => Ok((action, rest)),
         None => Err(Error::Setup(format!(
-            "the handlers of action {action} differ from the process's up to `dispatch`; run it in a process of its own"
+            "the handlers of action {action} up to `dispatch` differ from those of the process; run it in a separate \
+             process"
         ))),
     };
     own.into_iter().map(rest).collect()

@@ -147,8 +147,8 @@ impl Pool {
         set.check(self.workers())?;
         if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
             return Err(Error::Setup(format!(
-                "the lane set `{}` has a `reserve` or `concurrency` of levels, which counts workers; a worker of the action `{}` takes \
-                 messages of all levels together (`commit_interval`)",
+                "lane set `{}`: `reserve` and `concurrency` of a level count workers, but a worker of action `{}` \
+                 takes messages of all levels together (`commit_interval`); remove one or the other",
                 set.name, self.name
             )));
         }

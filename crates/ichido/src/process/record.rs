@@ -42,7 +42,7 @@ pub(crate) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
     match result {
         _ if matches!(delivery.mark, Some(Mark::Unknown | Mark::Parked)) => return Ok(None),
         Err(Error::LostClaim) => {
-            tracing::warn!("{} is not ours any more; rolled back", delivery.message.id());
+            tracing::warn!("claim on {} lost; rolled back", delivery.message.id());
             delivery.mark = Some(Mark::Lost);
             count(cx, 1, |journal| &journal.lost);
             return Ok(None);
@@ -89,8 +89,11 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
             let error = masked(&journal.masks, delivery, &error.to_string());
-            tracing::error!("{}: its failure could not be recorded as it should: {error}", delivery.message.id());
-            let text = format!("{}; and this could not be recorded as it should: {error}", failure.error);
+            tracing::error!(
+                "cannot record the failure of {}: {error}; it will be retried later",
+                delivery.message.id()
+            );
+            let text = format!("{}; then recording this failure failed: {error}", failure.error);
             for_good = false;
             write(&store, delivery, Failure::waiting(text, failure.failures, policy.max)).await?
         }
@@ -141,10 +144,14 @@ pub(crate) fn failure<S: Store>(
     let attempt = delivery.attempt;
     let (error, after) = match result {
         Ok(Outcome::Park(reason)) => (reason.clone(), None),
-        Ok(Outcome::Retry(Some(after))) => ("asked to run again".into(), policy.wait_after(attempt).map(|_| *after)),
-        Ok(Outcome::Retry(None)) => ("asked to run again".into(), policy.wait_after(attempt)),
-        Ok(Outcome::Abort(code)) => (format!("aborted the process with code {code}"), policy.wait_after(attempt)),
-        Ok(other) => (format!("ended with {other:?}"), policy.wait_after(attempt)),
+        Ok(Outcome::Retry(Some(after))) => {
+            ("the action asked for a retry".into(), policy.wait_after(attempt).map(|_| *after))
+        }
+        Ok(Outcome::Retry(None)) => ("the action asked for a retry".into(), policy.wait_after(attempt)),
+        Ok(Outcome::Abort(code)) => {
+            (format!("the action aborted the process with code {code}"), policy.wait_after(attempt))
+        }
+        Ok(other) => (format!("the action returned {other:?}"), policy.wait_after(attempt)),
         Err(error) if error.is_fault::<S>() => {
             let error = format!("the database failed {MOST_FAULTS} times in a row: {error}");
             return Failure { code: code::<S>(result), ..Failure::dead(masked(masks, delivery, &error), attempt - 1) };

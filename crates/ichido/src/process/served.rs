@@ -38,7 +38,7 @@ pub(crate) async fn served<'a, S: Store>(
         let flags = flags.remove(&*following.request_id).unwrap_or_default();
         if flags.stopped {
             let id = &following.request_id;
-            tracing::warn!("`{id}` is stopped and does not start; `ichido unstop {id}` lets it");
+            tracing::warn!("`{id}` is stopped and does not start; `ichido unstop {id}` allows it again");
         } else {
             following.see(flags);
         }
@@ -58,7 +58,7 @@ pub(crate) fn registration<S: Store>(
         for queue in pool.queues() {
             if queues.insert(queue.clone(), pool.retry.attempts).is_some() {
                 return Err(Error::Setup(format!(
-                    "two actions take messages from the queue `{queue}`; run them in processes of their own"
+                    "two actions take messages from the queue `{queue}`; run them in separate processes"
                 )));
             }
         }
@@ -78,6 +78,6 @@ pub(crate) async fn retire<S: Store>(cx: &mut Context<S>, work: &Work<S>) {
     let request_id = &work.following.request_id;
     life.retire(request_id, &work.pool.queues());
     if let Err(error) = store::quit(&cx.store, life.id(), request_id).await {
-        tracing::warn!(%error, "`{request_id}` is stopped and still counts as served here");
+        tracing::warn!(%error, "cannot record that this process no longer serves `{request_id}`");
     }
 }

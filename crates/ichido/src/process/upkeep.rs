@@ -54,7 +54,7 @@ impl Upkeep {
             let _ = ending.send(());
         })?;
         let upkeep = Upkeep { end, ended };
-        connected.await.unwrap_or_else(|_| Err("the thread for upkeep ended".into()))?;
+        connected.await.unwrap_or_else(|_| Err("the upkeep thread ended".into()))?;
         Ok(upkeep)
     }
 
@@ -132,7 +132,7 @@ impl<S: Store> Chores<S> {
         if self.clock.now() - self.last_tidy >= self.settings.lease {
             self.last_tidy = self.clock.now();
             if let Err(error) = store::tidy(&self.store, &by).await {
-                tracing::warn!(%error, "cannot tidy up parked messages");
+                tracing::warn!(%error, "cannot clean up parked messages");
             }
             if let Err(error) = store::prune(&self.store, self.settings.retention).await {
                 tracing::warn!(%error, "cannot prune expired records");
@@ -153,7 +153,7 @@ impl<S: Store> Chores<S> {
         tokio::spawn(async move {
             let Ok(mut flush) = life.flush.try_lock() else { return };
             if let Err(error) = flush.run(&store, life.id(), minute, &life.meters).await {
-                tracing::debug!(%error, "what was counted is not stored yet");
+                tracing::debug!(%error, "cannot store statistics yet");
             }
         });
     }
@@ -205,7 +205,7 @@ impl<S: Store> Chores<S> {
         for (queue, time) in self.life.untold() {
             match store::note_longest(&self.store, &queue, time).await {
                 Ok(()) => self.life.told(&queue, time),
-                Err(error) => tracing::debug!(%error, "the longest time is not noted"),
+                Err(error) => tracing::debug!(%error, "cannot store the longest run time"),
             }
         }
     }
@@ -222,14 +222,14 @@ impl<S: Store> Chores<S> {
         };
         match reborn.await {
             Ok(()) => {
-                tracing::warn!(old = %old.id, new = %new.id, "this process counted as dead; it goes on under a new id");
+                tracing::warn!(old = %old.id, new = %new.id, "this process was considered dead; continuing under a new id");
                 self.life.reborn(new.id);
                 let now = self.clock.now();
                 (self.last_heartbeat, self.last_success, self.steady_since) = (now, now, now);
                 self.life.set_claiming(true);
             }
             Err(error @ Error::Duplicate { .. }) => self.life.displace(error),
-            Err(error) => tracing::warn!(%error, "this process counts as dead and cannot register anew yet"),
+            Err(error) => tracing::warn!(%error, "this process is considered dead and cannot register again yet"),
         }
     }
 
@@ -249,7 +249,7 @@ impl<S: Store> Chores<S> {
                 self.wake(by);
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "cannot look for dead processes"),
+            Err(error) => tracing::warn!(%error, "cannot check for dead processes"),
         }
     }
 }

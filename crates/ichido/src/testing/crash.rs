@@ -131,7 +131,7 @@ struct Crash {
 impl Crash {
     fn come(&self) {
         if self.come.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
-            eprintln!("ichido::testing: this process dies, its message {} is {}", self.nth, self.step);
+            eprintln!("ichido::testing: crashing this process; its message {} is {}", self.nth, self.step);
             std::process::abort();
         }
     }

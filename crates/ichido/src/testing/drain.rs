@@ -137,8 +137,8 @@ fn why(result: &Result<Outcome>) -> Option<String> {
     match result {
         Ok(Outcome::Done | Outcome::Stop | Outcome::Ended(_)) | Err(Error::Setup(_)) => None,
         Ok(Outcome::Park(reason)) => Some(reason.clone()),
-        Ok(Outcome::Retry(_)) => Some("asked to run again".into()),
-        Ok(Outcome::Abort(code)) => Some(format!("aborted the process with code {code}")),
+        Ok(Outcome::Retry(_)) => Some("the action asked for a retry".into()),
+        Ok(Outcome::Abort(code)) => Some(format!("the action aborted the process with code {code}")),
         Err(error) => Some(error.to_string()),
     }
 }

@@ -258,7 +258,7 @@ async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: 
     let told = caught(action.call_back(cx, Callback::TransactionFailure(error, &failure))).await;
     match told {
         Ok(()) => result,
-        Err(second) => Err(format!("{}; and `transaction_failure` failed: {second}", failure.error).into()),
+        Err(second) => Err(format!("{}; then `transaction_failure` failed: {second}", failure.error).into()),
     }
 }
 

@@ -86,7 +86,7 @@ async fn check_changes_nothing_at_the_broker_and_says_what_will_be(kind: Kind) {
     assert!(line["version"].as_str().unwrap().starts_with("RabbitMQ 3."), "{there}");
     assert!(!there["warnings"].to_string().contains("rabbitmq"), "{there}");
     world.configure_queue("type = \"mirrored\"");
-    world.env.run(&["check"]).await.assert_refused(127, &["\"shipments\" exists and is not what ichido would declare"]);
+    world.env.run(&["check"]).await.assert_refused(127, &["\"shipments\" exists with settings other than ichido's"]);
 }
 
 async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
@@ -97,7 +97,7 @@ async fn a_queue_that_is_not_as_it_should_be_is_refused_at_start(kind: Kind) {
         let ended = answered(&world, args).await;
         refused_by_broker(
             &ended,
-            &["queues.orders.rabbitmq:", "exists and is not what ichido would declare", "declare = false"],
+            &["queues.orders.rabbitmq:", "exists with settings other than ichido's", "declare = false"],
         );
     }
     world.configure(|config| config.replace("amqp://ichido:once", "amqp://ichido:twice"));
@@ -139,7 +139,7 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     for args in COMMANDS {
         refused_by_broker(
             &answered(&world, args).await,
-            &["reaches queue \"audit\" too", "one mutex cannot stand for both"],
+            &["also reach queue \"audit\"", "one mutex cannot guard both"],
         );
     }
     assert!(!world.has_queue(QUEUE), "nothing is half declared");

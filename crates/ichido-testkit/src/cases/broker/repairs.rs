@@ -125,7 +125,7 @@ pub async fn what_nobody_has_kept_is_not_retried_before_it_comes_again<F: Fixtur
     stage.db.sql("delete from ichido_outbox").await;
     let id = "orders/theirs".parse().unwrap();
     let refused = stage.store().retry(&id).await.unwrap_err().to_string();
-    assert!(refused.contains("nothing of it is kept"), "{refused}");
+    assert!(refused.contains("only in its dead letter"), "{refused}");
     assert_eq!(failed(&stage.db).await.len(), 1, "it stays failed");
     stage.publish(&copy()).await;
     stage.until("dead again", async || stage.dead().await == (2, 0)).await;

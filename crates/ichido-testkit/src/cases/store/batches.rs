@@ -173,7 +173,7 @@ pub async fn one_that_cannot_be_read_is_parked_alone<F: Fixture>() {
     assert_eq!(effects(&fixture).await, 3);
     let parked = failed(&fixture).await;
     assert_eq!(parked.iter().map(|parked| parked.1).collect::<Vec<_>>(), [1, 1]);
-    assert!(parked.iter().all(|parked| parked.2.contains("cannot be read")), "{parked:?}");
+    assert!(parked.iter().all(|parked| parked.2.contains("cannot read the message")), "{parked:?}");
     assert_eq!(fixture.number("select count(*) from ichido_message").await, 2);
 }
 

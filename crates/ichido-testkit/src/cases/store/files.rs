@@ -146,7 +146,7 @@ pub async fn a_path_from_a_message_does_not_lead_out_of_the_folder<F: Fixture>()
     assert_eq!(seen(folder.path()), files(&[]));
     let failed = failed(&fixture).await;
     assert_eq!(failed[0].1, 1, "it is hopeless");
-    assert!(failed[0].2.starts_with("`../out.txt` is no place for a file"), "{failed:?}");
+    assert!(failed[0].2.starts_with("`../out.txt` is not a valid file path"), "{failed:?}");
 }
 
 pub async fn files_of_messages_that_share_a_transaction_appear_together<F: Fixture>() {

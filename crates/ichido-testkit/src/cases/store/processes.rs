@@ -363,7 +363,7 @@ pub async fn a_failure_that_cannot_be_recorded_is_seen_and_does_not_spin<F: Fixt
     filter.waiting = true;
     let parked = store.parked(&filter).await.unwrap();
     assert!(
-        parked[0].error.contains("no way") && parked[0].error.contains("could not be recorded"),
+        parked[0].error.contains("no way") && parked[0].error.contains("recording this failure failed"),
         "{}",
         parked[0].error
     );

@@ -83,14 +83,14 @@ async fn with_names<F: Fixture>(count: i64, names: &[(i64, &str)]) -> F {
 pub async fn what_takes_too_long_is_rolled_back_and_runs_again<F: Fixture>() {
     let fixture: F = with_names(10, &[(3, "for ever")]).await;
     drain(&fixture, orders().concurrency(4).timeout(Duration::from_secs(1))).await;
-    assert_eq!(failed(&fixture).await, [("orders/3".to_owned(), 2, "took longer than 1s".to_owned())]);
+    assert_eq!(failed(&fixture).await, [("orders/3".to_owned(), 2, "timed out after 1s".to_owned())]);
     assert_eq!((effects(&fixture).await, lines_of(&fixture, 3).await), (9, 0));
 }
 
 pub async fn a_statement_that_takes_too_long_is_ended<F: Fixture>() {
     let fixture: F = with_names(100, &[(3, "long")]).await;
     drain(&fixture, orders().timeout(Duration::from_secs(1)).commit_interval(10)).await;
-    assert_eq!(failed(&fixture).await, [("orders/3".to_owned(), 2, "took longer than 1s".to_owned())]);
+    assert_eq!(failed(&fixture).await, [("orders/3".to_owned(), 2, "timed out after 1s".to_owned())]);
     assert_eq!((effects(&fixture).await, lines_of(&fixture, 3).await), (99, 0));
 }
 

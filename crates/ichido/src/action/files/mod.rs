@@ -67,7 +67,7 @@ impl Stage {
             Ok(file)
         });
         let unusable = |error| {
-            let text = "the folder of the handler `files` cannot be used";
+            let text = "cannot use the folder of the handler `files`";
             Error::Setup(format!("{text}, `{}`: {error}", folder.display()))
         };
         let lock = lock.await.map_err(unusable)?;
@@ -121,7 +121,7 @@ impl Stage {
             );
         match settled.await {
             Ok(moved) if is_committed => {
-                tracing::info!(moved, "files of a committed transaction are put in their places now");
+                tracing::info!(moved, "files of a committed transaction moved into place");
                 store::delete_file_sets(store, stage, Some(number)).await?;
             }
             Ok(_) => {}
@@ -208,7 +208,7 @@ impl FileSet {
         }
         // Also what could not be moved before; one at a time, not to be held up by it.
         if let Err(error) = stage.decide_one(store).await {
-            tracing::warn!("files of a transaction wait until it can be told whether it is committed: {error}");
+            tracing::warn!("commit outcome of a transaction unknown; its files stay hidden until it is known: {error}");
         }
     }
 
@@ -220,7 +220,7 @@ impl FileSet {
             return told_again(true, &error);
         }
         if let Err(error) = store::delete_file_sets(store, self.stage.id, Some(self.number)).await {
-            tracing::debug!(%error, "what is known about files that are in their places is not forgotten");
+            tracing::debug!(%error, "cannot delete the record of files that are already in place");
         }
         true
     }
@@ -266,8 +266,8 @@ fn proper(path: &Path) -> Result<PathBuf> {
     if plain && named && !path.starts_with(HIDDEN) {
         return Ok(path.to_owned());
     }
-    let text = "a file has a path below the folder of the handler `files`, without `..`";
-    Err(Error::Refused(format!("`{}` is no place for a file: {text}", path.display())))
+    let text = "it must lie below the folder of the handler `files`, without `..`";
+    Err(Error::Refused(format!("`{}` is not a valid file path: {text}", path.display())))
 }
 
 fn told(verb: &str, path: &Path, error: &io::Error) -> Error {
@@ -277,9 +277,9 @@ fn told(verb: &str, path: &Path, error: &io::Error) -> Error {
 /// Says that something is in the way of files, and returns that they are not settled.
 fn told_again(is_committed: bool, error: &Error) -> bool {
     if is_committed {
-        tracing::error!("committed files are not in their places: {error}; this is tried again");
+        tracing::error!("cannot move committed files into place: {error}; will retry");
     } else {
-        tracing::warn!("what was rolled back is not removed yet: {error}");
+        tracing::warn!("cannot remove the files of a rolled-back transaction: {error}; will retry");
     }
     false
 }

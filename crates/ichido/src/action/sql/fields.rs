@@ -52,7 +52,7 @@ impl Fields {
     /// # Errors
     /// [`Error::Undecodable`] if the message has no such field.
     pub fn value(&self, name: &str) -> Result<Value<'_>> {
-        let raw = self.values.get(name).ok_or_else(|| Error::Undecodable(format!("it has no field `{name}`")))?;
+        let raw = self.values.get(name).ok_or_else(|| Error::Undecodable(format!("there is no field `{name}`")))?;
         let value = Value::read(raw)?;
         match self.kinds.get(name) {
             Some(kind) => value.of_row(*kind, raw.get()).map_err(|why| Error::Undecodable(format!("`{name}`: {why}"))),
@@ -99,8 +99,8 @@ impl<'a> Value<'a> {
             (FieldKind::Bytes, Value::Text(text)) => {
                 Value::Bytes(BASE64_STANDARD.decode(text).map_err(|why| why.to_string())?)
             }
-            (FieldKind::Real, Value::Text(text)) => Value::Real(text.parse().map_err(|_| "no number")?),
-            (FieldKind::Real, Value::Number(digits)) => Value::Real(digits.parse().map_err(|_| "no number")?),
+            (FieldKind::Real, Value::Text(text)) => Value::Real(text.parse().map_err(|_| "not a number")?),
+            (FieldKind::Real, Value::Number(digits)) => Value::Real(digits.parse().map_err(|_| "not a number")?),
             (FieldKind::Moment, Value::Text(text)) => Value::Text(text.trim_end_matches('Z').to_owned()),
             (_, value) => value,
         })

@@ -88,7 +88,7 @@ impl Template {
 }
 
 fn unended(text: &str, what: &str) -> Error {
-    Error::Setup(format!("{what} does not end in the statement `{text}`"))
+    Error::Setup(format!("unterminated {what} in the statement `{text}`"))
 }
 
 /// How much to pass over here: a string, a quoted name, a comment, a dollar quote, or `::`.
@@ -97,15 +97,15 @@ fn passed_over(rest: &str) -> Result<Option<usize>, &'static str> {
         rest.get(from..).and_then(|inner| inner.find(end)).map(|found| Some(from + found + end.len())).ok_or(what)
     };
     match rest.as_bytes() {
-        [b'\'', ..] => ended_by("'", 1, "a string"),
-        [b'"', ..] => ended_by("\"", 1, "a quoted name"),
-        [b'`', ..] => ended_by("`", 1, "a quoted name"),
+        [b'\'', ..] => ended_by("'", 1, "string"),
+        [b'"', ..] => ended_by("\"", 1, "quoted name"),
+        [b'`', ..] => ended_by("`", 1, "quoted name"),
         [b'-', b'-', ..] => Ok(Some(rest.find('\n').unwrap_or(rest.len()))),
-        [b'/', b'*', ..] => nested_comment(rest).map(Some).ok_or("a comment"),
-        [b'E' | b'e', b'\'', ..] => escaped_string(rest).map(Some).ok_or("a string"),
+        [b'/', b'*', ..] => nested_comment(rest).map(Some).ok_or("comment"),
+        [b'E' | b'e', b'\'', ..] => escaped_string(rest).map(Some).ok_or("string"),
         [b':', b':' | b'=', ..] => Ok(Some(2)),
         [b'$', ..] => match dollar_tag(rest) {
-            Some(tag) => ended_by(tag, tag.len(), "a dollar quote"),
+            Some(tag) => ended_by(tag, tag.len(), "dollar quote"),
             None => Ok(None),
         },
         [first, ..] if is_word(*first) => Ok(Some(word(rest))),
@@ -213,7 +213,7 @@ mod tests {
             "select $x$ a",
             "select `a",
         ] {
-            assert!(Template::parse(text).unwrap_err().to_string().contains("does not end"), "{text}");
+            assert!(Template::parse(text).unwrap_err().to_string().contains("unterminated"), "{text}");
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) type Row = (Scope, About);
 /// to before another, so that the advice is one that helps.
 pub(crate) fn check(queue: &[Row], moved: impl Fn(usize, usize) -> Vec<Row>) -> Result<()> {
     let Some(broken) = broken(queue) else { return Ok(()) };
-    Err(Error::Setup(format!("the handler queue cannot work: {}", broken.tell(queue, moved))))
+    Err(Error::Setup(format!("invalid handler queue: {}", broken.tell(queue, moved))))
 }
 
 /// What is wrong, and with which handler.
@@ -57,10 +57,10 @@ impl Broken<'_> {
                 let side = if right == Scope::Worker { "after" } else { "before" };
                 format!("{} works in {right} scope only; move it {side} `{CONCURRENCY}`", name(at))
             }
-            Broken::Twice { first, at } => format!("{} is there already, as {}; leave one out", name(at), first + 1),
+            Broken::Twice { first, at } => format!("{} repeats number {}; remove one of them", name(at), first + 1),
             Broken::Missing { at, need } => {
                 let Need { scope, handler, why, .. } = need;
-                format!("{} needs `{handler}` before it, in {scope} scope: {why}; put it in", name(at))
+                format!("{} needs `{handler}` before it, in {scope} scope: {why}; add it", name(at))
             }
             Broken::Late { at, found, need } => {
                 let way_out = if broken(&moved(found, at)).is_none() {

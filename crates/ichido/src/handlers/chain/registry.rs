@@ -63,8 +63,10 @@ impl Options {
         let (least, most) = (range.start(), range.end());
         match self.parsed(name)?.or(default) {
             Some(number) if range.contains(&number) => Ok(number),
-            Some(number) => Err(Error::Setup(format!("option `{name}`: {number} is not from {least} to {most}"))),
-            None => Err(Error::Setup(format!("option `{name}` is missing; it is a number from {least} to {most}"))),
+            Some(number) => {
+                Err(Error::Setup(format!("option `{name}`: {number} is out of range; use {least} to {most}")))
+            }
+            None => Err(Error::Setup(format!("option `{name}` is missing; set it to a number from {least} to {most}"))),
         }
     }
 
@@ -140,7 +142,7 @@ impl<S: Store> Registry<S> {
             let name = &first.name;
             let example = format!("{{ name = \"{name}\", before = \"read\" }}");
             return Err(Error::Setup(format!(
-                "a list of names is the whole queue; to add `{name}` to the one that is there, say where: {example}"
+                "a list of names replaces the whole queue; to add `{name}` to the existing one, say where: {example}"
             )));
         }
         let mut queue = HandlerQueue::empty();
@@ -168,7 +170,7 @@ impl<S: Store> Registry<S> {
             let known = || self.makers.keys().map(String::as_str);
             let list = known().collect::<Vec<_>>().join(", ");
             let hint = suggestion(name, known());
-            let reason = "can be added; those of the standard queue only stand in a list, without options";
+            let reason = "can be added; handlers of the standard queue can only be listed by name, without options";
             return Err(Error::Setup(format!("no handler `{name}` {reason}{hint}; there are: {list}")));
         };
         let mut options = Options::new(options.clone());
@@ -187,7 +189,7 @@ fn place<S: Store>(queue: &HandlerQueue<S>, text: &str) -> Result<usize> {
             Some(("worker", name)) => queue.position(Scope::Worker, name),
             _ => queue.position(Scope::Worker, text),
         },
-        _ => Err(Error::Setup(format!("`{text}` is there more than once; write `process {text}` or `worker {text}`"))),
+        _ => Err(Error::Setup(format!("`{text}` is ambiguous; write `process {text}` or `worker {text}`"))),
     }
 }
 

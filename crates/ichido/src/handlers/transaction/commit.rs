@@ -94,7 +94,7 @@ async fn look<S: Store>(store: &S, deliveries: &[Delivery], error: Error) -> End
             Ok(true) => return Ending::RolledBack(error),
             Ok(false) => {}
             Err(probe) => {
-                tracing::warn!(error = %probe, "nobody can tell yet whether {} is done", delivery.message.id());
+                tracing::warn!(error = %probe, "commit outcome of {} unknown", delivery.message.id());
                 return Ending::Unknown(error);
             }
         }

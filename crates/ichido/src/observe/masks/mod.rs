@@ -53,7 +53,7 @@ impl Masks {
         }
         match self.look_into(payload) {
             Some(looked) => Cow::Owned(looked.shown),
-            None => Cow::Owned(format!("({} bytes that are no JSON)", payload.len())),
+            None => Cow::Owned(format!("({} bytes, not JSON)", payload.len())),
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_looked_into_is_not_shown() {
-        assert_eq!(masks().payload(br#"{"card":"4111""#), "(14 bytes that are no JSON)");
+        assert_eq!(masks().payload(br#"{"card":"4111""#), "(14 bytes, not JSON)");
         assert_eq!(Masks::default().payload(br#"{"card":"4111""#), r#"{"card":"4111""#);
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(masks().payload(deep.as_bytes()).contains(MASK));

@@ -90,7 +90,7 @@ fn about_lanes(set: &str, levels: &[&Load]) -> Vec<Advice> {
 fn unserved(load: &Load) -> Option<Advice> {
     (load.slots == 0 && load.backlog.ready > 0 && load.backlog.claimed == 0).then(|| {
         let (name, waiting, span) = (load.name(), waiting(load), spell(load.span));
-        let text = format!("{name}: {waiting} wait, and no live process has run one of them in the last {span}");
+        let text = format!("{name}: {waiting} wait, and no live process has run any of them in the last {span}");
         Advice::new(name, text)
     })
 }
@@ -103,8 +103,8 @@ fn held_up(load: &Load) -> Option<Advice> {
     (behind && old).then(|| {
         let (name, waiting, share) = (load.name(), waiting(load), percent(share));
         let text = format!(
-            "{name}: {waiting} wait though its slots are busy for {share} only: more slots would not help; it is paused, its groups wait \
-             for each other, or claims or the pool of connections are slow"
+            "{name}: {waiting} wait although its slots are only {share} busy: more slots would not help; it is \
+             paused, its groups wait for each other, or claims or the connection pool are slow"
         );
         Advice::new(name, text)
     })
@@ -124,13 +124,13 @@ fn overload(about: &str, sharing: &[&Load]) -> Option<Advice> {
     let arrive: f64 = with_work.iter().filter_map(|load| load.arrivals()).sum();
     let able = f64::from(slots) * number(ended) / busy.as_secs_f64();
     let retried: f64 = with_work.iter().map(|load| number(load.tally.retried) / load.span.as_secs_f64()).sum();
-    let retried = if retried >= 0.05 { format!(" and {retried:.1}/s are repeated") } else { String::new() };
+    let retried = if retried >= 0.05 { format!(" and {retried:.1}/s are retried") } else { String::new() };
     let least = if with_work.iter().any(|load| load.backlog.is_cut()) { "at least " } else { "" };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let enough = ((offered / FULL).ceil() as u32).max(slots + 1);
     let (more, then) = (enough - slots, percent(offered / f64::from(enough)));
     let text = format!(
-        "{about}: {least}{arrive:.1}/s arrive{retried}, {} do {able:.1}/s: give it {} ({enough} would run at {then})",
+        "{about}: {least}{arrive:.1}/s arrive{retried}, {} can handle {able:.1}/s: give it {} ({enough} would be {then} busy)",
         count(slots, "slot"),
         count(more, "more slot"),
     );
@@ -145,8 +145,8 @@ fn busy_with_unknown(load: &Load) -> Option<Advice> {
     let (name, slots, waiting) = (load.name(), count(load.slots, "slot"), waiting(load));
     let (share, drained) = (percent(share), spell(drained));
     let text = format!(
-        "{name}: {slots} are {share} busy and do {able:.1}/s; {waiting} wait, which takes {drained} if nothing more arrives: more slots \
-         would help (nothing tells when a message was sent: name `sent_at`)"
+        "{name}: {slots} are {share} busy and handle {able:.1}/s; {waiting} wait, which takes {drained} if nothing \
+         more arrives: more slots would help (set `sent_at` to measure how long messages wait)"
     );
     Some(Advice::new(name, text))
 }
@@ -165,7 +165,7 @@ fn slow_queue(load: &Load) -> Option<Advice> {
         _ => {
             let (slots, arrive) = (count(load.slots, "slot"), load.arrivals()?);
             let text = format!(
-                "{slow}, though {slots} are enough for {arrive:.1}/s on average: it comes in bursts; {} wait now",
+                "{slow}, although {slots} are enough for {arrive:.1}/s on average: messages arrive in bursts; {} wait now",
                 waiting(load)
             );
             Some(Advice::new(name, text))
@@ -184,7 +184,7 @@ fn slow_level(level: &Load) -> Option<Advice> {
     }
     let more = alone.map_or(1, |alone| alone - level.slots + 1);
     let (slots, more_slots) = (count(level.slots, "slot"), count(more, "more slot"));
-    let text = format!("{slow}: {slots} are not enough for it, even alone; give its action {more_slots}");
+    let text = format!("{slow}: {slots} are not enough even for it alone; give its action {more_slots}");
     Some(Advice { more_slots: Some(more), ..Advice::new(name, text) })
 }
 

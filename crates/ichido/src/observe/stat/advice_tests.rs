@@ -46,9 +46,9 @@ fn texts(loads: &[Load], expected: &[&str]) {
 fn slots_that_cannot_do_what_arrives_are_told_with_how_many_would() {
     let service = Duration::from_secs_f64(4.0 / 8.3);
     let free = load("free", 4, 12 * 300, 2490, service);
-    texts(&[free], &["free: 12.0/s arrive, 4 slots do 8.3/s: give it 2 more slots (6 would run at 96 %)"]);
+    texts(&[free], &["free: 12.0/s arrive, 4 slots can handle 8.3/s: give it 2 more slots (6 would be 96 % busy)"]);
     let one = load("one", 1, 300, 270, SECOND);
-    texts(&[one], &["one: 1.0/s arrive, 1 slot do 1.0/s: give it 1 more slot (2 would run at 50 %)"]);
+    texts(&[one], &["one: 1.0/s arrive, 1 slot can handle 1.0/s: give it 1 more slot (2 would be 50 % busy)"]);
 }
 
 #[test]
@@ -57,8 +57,7 @@ fn repeated_runs_need_slots_too() {
     texts(std::slice::from_ref(&free), &[]);
     free.tally.retried = 600;
     free.tally.busy += SECOND * 300;
-    let expected =
-        "free: 7.0/s arrive and 2.0/s are repeated, 4 slots do 8.0/s: give it 1 more slot (5 would run at 90 %)";
+    let expected = "free: 7.0/s arrive and 2.0/s are retried, 4 slots can handle 8.0/s: give it 1 more slot (5 would be 90 % busy)";
     texts(&[free], &[expected]);
 }
 
@@ -72,10 +71,10 @@ fn what_waits_and_is_run_by_nobody_is_told() {
     let mut orders = load("orders", 0, 300, 0, SECOND);
     texts(
         std::slice::from_ref(&orders),
-        &["orders: 300 wait, and no live process has run one of them in the last 5 min"],
+        &["orders: 300 wait, and no live process has run any of them in the last 5 min"],
     );
     orders.backlog.ready = 100_000;
-    let more = ["orders: more than 100000 wait, and no live process has run one of them in the last 5 min"];
+    let more = ["orders: more than 100000 wait, and no live process has run any of them in the last 5 min"];
     texts(std::slice::from_ref(&orders), &more);
     orders.backlog.claimed = 1;
     texts(&[orders], &[]); // somebody runs them, and has not told yet
@@ -86,7 +85,7 @@ fn free_slots_beside_a_growing_backlog_are_not_to_be_multiplied() {
     let mut orders = load("orders", 4, 3000, 1200, Duration::from_millis(100));
     orders.backlog.oldest = Some(SPAN * 2);
     let [advice] = &advise(&[orders])[..] else { panic!("one advice") };
-    assert!(advice.text.starts_with("orders: 1800 wait though its slots are busy for 10 % only"), "{}", advice.text);
+    assert!(advice.text.starts_with("orders: 1800 wait although its slots are only 10 % busy"), "{}", advice.text);
     assert_eq!(advice.more_slots, None);
 }
 
@@ -97,7 +96,8 @@ fn without_sent_times_a_busy_queue_is_told_without_inventing_arrivals() {
     texts(std::slice::from_ref(&orders), &[]);
     orders.backlog.ready = 4800;
     let [advice] = &advise(&[orders])[..] else { panic!("one advice") };
-    let expected = "orders: 4 slots are 100 % busy and do 8.0/s; 4800 wait, which takes 10 min if nothing more arrives";
+    let expected =
+        "orders: 4 slots are 100 % busy and handle 8.0/s; 4800 wait, which takes 10 min if nothing more arrives";
     assert!(advice.text.starts_with(expected), "{}", advice.text);
 }
 
@@ -110,7 +110,7 @@ fn a_queue_that_misses_its_target_is_told_how_many_slots_meet_it() {
     texts(&[slow], &["orders waits p95 3.3 s, target 1.0 s: give it 1 more slot (4 in all)"]);
     orders.slots = 8;
     let bursts = waits(orders, &[(90, SECOND), (10, Duration::from_millis(3200))]);
-    let expected = "orders waits p95 3.3 s, target 1.0 s, though 8 slots are enough for 2.0/s on average: it comes in bursts; 0 wait now";
+    let expected = "orders waits p95 3.3 s, target 1.0 s, although 8 slots are enough for 2.0/s on average: messages arrive in bursts; 0 wait now";
     texts(&[bursts], &[expected]);
 }
 
@@ -129,7 +129,7 @@ fn a_level_that_needs_all_slots_needs_more_of_them() {
     member.target = Some(SECOND);
     let member = waits(member, &[(500, SECOND), (70, 4 * SECOND)]);
     let expected =
-        "member waits p95 4.1 s, target 1.0 s: 2 slots are not enough for it, even alone; give its action 3 more slots";
+        "member waits p95 4.1 s, target 1.0 s: 2 slots are not enough even for it alone; give its action 3 more slots";
     texts(&[member], &[expected]);
 }
 
@@ -137,7 +137,7 @@ fn a_level_that_needs_all_slots_needs_more_of_them() {
 fn levels_of_a_lane_set_share_their_slots() {
     let member = level("member", 0, load("m", 4, 600, 600, SECOND));
     let free = level("free", 1, load("f", 4, 1200, 600, SECOND));
-    let expected = "mail: 6.0/s arrive, 4 slots do 4.0/s: give it 3 more slots (7 would run at 86 %)";
+    let expected = "mail: 6.0/s arrive, 4 slots can handle 4.0/s: give it 3 more slots (7 would be 86 % busy)";
     texts(&[member, free], &[expected]);
 }
 
@@ -146,7 +146,7 @@ fn levels_with_slots_of_their_own_are_looked_at_one_by_one() {
     let member = level("member", 0, load("m", 10, 600, 600, SECOND));
     let free = level("free", 1, load("f", 2, 1200, 600, SECOND));
     let own = |load: Load| Load { own_slots: true, ..load };
-    let expected = "free: 4.0/s arrive, 2 slots do 2.0/s: give it 3 more slots (5 would run at 80 %)";
+    let expected = "free: 4.0/s arrive, 2 slots can handle 2.0/s: give it 3 more slots (5 would be 80 % busy)";
     texts(&[own(member), own(free)], &[expected]);
 }
 

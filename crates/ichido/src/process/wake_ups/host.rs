@@ -87,7 +87,7 @@ mod sockets {
         let listening = folder.map(Ear::open);
         let Some(Ok(ear)) = listening else {
             if let Some(Err(error)) = listening {
-                tracing::debug!(%error, "other processes of this host are not heard; the queues are polled");
+                tracing::debug!(%error, "no wake-ups from other processes of this host; polling instead");
             }
             return std::future::pending().await;
         };
@@ -117,7 +117,7 @@ mod sockets {
         fn try_open(folder: &Path) -> io::Result<Self> {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
             if !is_ours(folder) {
-                return Err(io::Error::other(format!("everybody may write in {}", folder.display())));
+                return Err(io::Error::other(format!("everybody may write to {}", folder.display())));
             }
             // Processes that were killed have left their sockets; a wake-up for no queue clears them away.
             tell(Some(folder), "");

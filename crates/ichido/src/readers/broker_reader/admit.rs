@@ -155,7 +155,7 @@ impl<S: Store> Admitting<S> {
         message.headers.clone_from(&received.headers);
         let held = Held { source: source.clone(), received: Arc::new(received), message };
         let Err(why) = key else { return Some(held) };
-        tracing::warn!(queue = %receiving.queue, why, "a delivery without an id that can be read is dead-lettered");
+        tracing::warn!(queue = %receiving.queue, why, "dead-lettering a delivery without a readable id");
         self.shared.send(held, Settlement::DeadLetter(format!("no readable id: {why}")));
         None
     }
@@ -232,7 +232,8 @@ impl<S: Store> Admitting<S> {
             self.shared.receiving.changed.notify_one();
         }
         if let Err(error) = self.shared.free(stale).await {
-            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what came with a lost connection is not released yet");
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot release the deliveries of a lost \
+             connection yet");
         }
     }
 
@@ -348,7 +349,7 @@ impl<S: Store> Admitting<S> {
         };
         back.append(&mut self.shared.admissions().unclaimed);
         if let Err(error) = self.shared.free(unbegun).await {
-            tracing::warn!(%error, queue = %self.shared.receiving.queue, "what is not begun is not released yet");
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot release messages that are not started yet");
         }
         for held in back {
             self.shared.send(held, Settlement::Release);

@@ -137,7 +137,8 @@ impl<S: Store> Shared<S> {
         }
         let (store, message) = (self.store.clone(), held.message.clone());
         if let Err(error) = run_to_completion(async move { store::keep(&store, &message).await }).await {
-            tracing::warn!(%error, %queue, id = %held.message.key, "only its dead letter says what it was");
+            tracing::warn!(%error, %queue, id = %held.message.key, "cannot store the failed message; its content is \
+             only in its dead letter");
         }
     }
 
@@ -155,7 +156,7 @@ impl<S: Store> Shared<S> {
     async fn settle_at_broker(&self, held: &Held, settlement: Settlement) {
         while let Err(why) = held.source.settle(held.received.tag, settlement.clone()).await {
             let (queue, id) = (&self.receiving.queue, &held.message.key);
-            tracing::warn!(%queue, %id, %why, ?settlement, "not settled yet");
+            tracing::warn!(%queue, %id, %why, ?settlement, "delivery not settled yet");
             if !held.is_current() {
                 return;
             }

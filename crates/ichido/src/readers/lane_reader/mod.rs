@@ -268,7 +268,7 @@ impl Reader for LaneReader {
 
     async fn settle(&self, delivery: Delivery) -> Result<()> {
         let Some(level) = self.set.levels.iter().position(|level| level.queue == delivery.message.queue) else {
-            return Err("a message of another lane set".into());
+            return Err("the message belongs to another lane set".into());
         };
         self.state().ended(level);
         let settled = self.levels[level].settle(delivery).await;

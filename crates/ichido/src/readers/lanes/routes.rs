@@ -114,7 +114,7 @@ impl Routes {
         let known = || self.0.keys().map(AsRef::as_ref);
         let (hint, list) = (suggestion(to, known()), known().collect::<Vec<_>>().join(", "));
         let list = if list.is_empty() { "there are none".into() } else { format!("there are: {list}") };
-        Error::Refused(format!("level `{level}`: `{to}` is no lane set{hint}; {list}"))
+        Error::Refused(format!("level `{level}`: `{to}` is not a lane set{hint}; {list}"))
     }
 }
 
@@ -175,6 +175,6 @@ mod tests {
             NewMessage::new("1").level("membr"),
             &["no level `membr`; did you mean `member`?", "member, free"],
         );
-        refused("orders", NewMessage::new("1").level("member"), &["`orders` is no lane set", "there are: site"]);
+        refused("orders", NewMessage::new("1").level("member"), &["`orders` is not a lane set", "there are: site"]);
     }
 }

@@ -133,11 +133,13 @@ impl LaneSet {
         for level in &self.levels {
             if level.concurrency == Some(0) || !(1..=LARGEST_WEIGHT).contains(&level.weight) {
                 let text = format!("has a level `{}` that never gets a slot; ", level.name);
-                return refuse(format!("{text}`concurrency` is at least 1, `weight` is 1 to {LARGEST_WEIGHT}"));
+                return refuse(format!(
+                    "{text}`concurrency` must be at least 1, `weight` must be 1 to {LARGEST_WEIGHT}"
+                ));
             }
             if level.concurrency.is_none() && matches!(self.policy, Policy::Dedicated { .. }) {
                 let name = &level.name;
-                return refuse(format!("is dedicated, and its level `{name}` does not say its `concurrency`"));
+                return refuse(format!("is dedicated, but its level `{name}` has no `concurrency`"));
             }
         }
         let reserved: usize = self.levels.iter().map(|level| level.reserve).sum();
@@ -196,7 +198,7 @@ mod tests {
         refused(&LaneSet::new("mail", Policy::Strict).level(Level::new("member", "m")), "has 1 levels");
         refused(&two(Policy::Strict).level(Level::new("free", "g")), "the same name");
         refused(&two(Policy::Strict).level(Level::new("other", "f")), "the same queue");
-        refused(&two(Policy::Dedicated { borrow: false }), "`member` does not say its `concurrency`");
+        refused(&two(Policy::Dedicated { borrow: false }), "`member` has no `concurrency`");
         refused(&two(Policy::Weighted).level(Level::new("never", "n").weight(0)), "`never` that never gets a slot");
         refused(&two(Policy::Strict).level(Level::new("vip", "v").reserve(4)), "reserves 4 of 4 slots");
     }

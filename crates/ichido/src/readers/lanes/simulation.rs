@@ -93,7 +93,7 @@ impl Simulation {
             return refuse("a simulation needs one load for each level");
         }
         if self.loads.iter().any(|load| !load.per_second.is_finite() || load.per_second < 0.0) {
-            return refuse("a rate is a number of messages per second, 0 or more");
+            return refuse("a rate must be a number of messages per second, 0 or more");
         }
         let seconds = self.duration.as_secs_f64();
         #[allow(clippy::cast_precision_loss, reason = "it is compared with a round number")]

@@ -147,7 +147,7 @@ fn new(column: &Column, left: &[String]) -> Option<Guess> {
             None | Some((Meaning::New, _)) => guess,
             // A flag that begins as true: `pending`.
             Some(_) if column.admits.len() == 2 => guess,
-            Some(_) => guess.unsure("which does not sound like it"),
+            Some(_) => guess.unsure("which does not sound like new"),
         });
     }
     by_word(left, Meaning::New)
@@ -158,17 +158,17 @@ fn done(column: &Column, left: &[String], classic: bool) -> Option<Guess> {
         return Some(guess);
     }
     if classic {
-        return Some(Guess::sure("1", "the classic code; no row has it yet"));
+        return Some(Guess::sure("1", "the usual code; no row has it yet"));
     }
     let known = |value: &&String| !matches!(words::meaning(value), Some((Meaning::Failed | Meaning::Other, _)));
     let rest: Vec<_> = left.iter().filter(known).collect();
     let [only] = rest[..] else { return None };
     let guess = Guess::sure(only, "the only one left");
-    Some(if column.admits.contains(only) { guess } else { guess.unsure("and nothing says that there are no others") })
+    Some(if column.admits.contains(only) { guess } else { guess.unsure("but there may be others") })
 }
 
 fn failed(left: &[String], classic: bool) -> Option<Guess> {
-    let proposed = || classic.then(|| Guess::sure("2", "the classic code; leave it out if no program may see it"));
+    let proposed = || classic.then(|| Guess::sure("2", "the usual code; leave it out if no program may see it"));
     by_word(left, Meaning::Failed).or_else(proposed)
 }
 

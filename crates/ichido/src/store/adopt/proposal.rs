@@ -100,7 +100,7 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
     let claim = store.claim_plan(&wanted.queue, &mapping, owner.there).await.map_err(with_way_out)?;
     notes.extend(left_alone(&status, &mapping));
     if !owner.there {
-        notes.push(format!("programs that insert into `{}` without naming columns must name them", found.name));
+        notes.push(format!("programs that insert into `{}` without column names must name the columns", found.name));
     }
     Ok(Proposal {
         queue: wanted.queue.clone(),
@@ -129,7 +129,7 @@ pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Resu
     match &found.unfit {
         Some(why) => Err(Error::Setup(format!("--table: `{}` {why}", found.name))),
         None if found.name.to_lowercase().starts_with("ichido_") => {
-            Err(Error::Setup(format!("--table: `{}` is ichido's own", found.name)))
+            Err(Error::Setup(format!("--table: `{}` is one of ichido's own tables", found.name)))
         }
         None => Ok(found.clone()),
     }
@@ -190,7 +190,7 @@ fn status_named<'a>(look: &'a TableLook, key: &[String], name: &str) -> Result<&
         return Err(Error::Setup(format!("--status: `{}` is part of the key, which must not change", column.name)));
     }
     if column.holds == super::Holds::Other {
-        let text = "; a status is CHAR, VARCHAR, a whole number, a boolean or an enum";
+        let text = "; a status must be CHAR, VARCHAR, an integer, a boolean or an enum";
         return Err(Error::Setup(format!("--status: `{}` has the type {}{text}", column.name, column.kind)));
     }
     Ok(column)
@@ -202,7 +202,7 @@ fn told(column: &Column, choice: StatusChoice, given: &Given) -> Result<StatusCh
         let unknown = |value: &&String| !column.admits.is_empty() && !column.admits.contains(value);
         let Some(value) = value.as_ref().filter(unknown) else { continue };
         let (admits, hint) = (column.admits.join(", "), suggestion(value, column.admits.iter().map(String::as_str)));
-        let text = format!("{flag}: `{}` admits only {admits}, not `{value}`{hint}", column.name);
+        let text = format!("{flag}: `{}` allows only {admits}, not `{value}`{hint}", column.name);
         return Err(Error::Setup(text));
     }
     if choice.values.is_some() {
@@ -210,7 +210,7 @@ fn told(column: &Column, choice: StatusChoice, given: &Given) -> Result<StatusCh
     }
     let (name, counts) = (&column.name, shown(&choice.counts));
     let text = format!(
-        "--status: it cannot be told which values of `{name}` mean new and done ({counts}); say it with --new and --done"
+        "--status: cannot tell which values of `{name}` mean new and done ({counts}); give them with --new and --done"
     );
     Err(Error::Setup(text))
 }
@@ -276,14 +276,15 @@ async fn owner<S: Adopt>(
     let mut doubt = None;
     for column in candidates {
         if column.name == status.column || key.contains(&column.name) {
-            return Err(Error::Setup(format!("--owner: `{}` is the status or part of the key already", column.name)));
+            return Err(Error::Setup(format!("--owner: `{}` is already the status or part of the key", column.name)));
         }
         mapping.owner.clone_from(&column.name);
         let owned = if column.fits_owner && known.is_none() { store.owned(look, mapping).await? } else { 0 };
         let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
         if owned == 0 || named.is_some() {
-            let text =
-                || format!("{owned} unprocessed {rows} an owner in `{name}`: nobody will claim them until it is null");
+            let text = || {
+                format!("{owned} unprocessed {rows} an owner in `{name}`: no process will claim them until it is null")
+            };
             notes.extend((owned > 0).then(text));
             return Ok(OwnerChoice { column: name.clone(), there: true, doubt });
         }
@@ -299,7 +300,7 @@ fn new_owner(look: &TableLook, named: Option<&String>) -> Result<String> {
         let free = OWNER_NAMES.into_iter().find(|name| look.column(name).is_none());
         return free.map(str::to_owned).ok_or_else(|| {
             Error::Setup(format!(
-                "--table: `{}` has the columns {} already; name the owner with --owner",
+                "--table: `{}` already has the columns {}; name the owner with --owner",
                 look.table.name,
                 OWNER_NAMES.join(", ")
             ))
@@ -319,7 +320,7 @@ fn with_way_out(error: Error) -> Error {
     let Error::Setup(text) = error else { return error };
     let path = text.split(':').next().unwrap_or_default();
     let way_out = match path.rsplit('.').next() {
-        Some("owner") => "; name another one with --owner, or a new one, which is added",
+        Some("owner") => "; name another column with --owner, or a new one, which will be added",
         Some("status") => "; give other values with --new, --done and --failed, or another column with --status",
         _ => "",
     };
