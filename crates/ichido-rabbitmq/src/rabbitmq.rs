@@ -103,8 +103,10 @@ impl RabbitMq {
         match declared.map_err(|_| Unpublished::Unsent("the queue could not be declared in time".to_owned()))? {
             Ok(()) => {}
             // The queue is there; only its policy is not known.
-            Err(error @ Error::Management { .. }) => tracing::warn!(%error, "cannot set the mirroring policy; \
-             publishing anyway"),
+            Err(error @ Error::Management { .. }) => tracing::warn!(
+                %error,
+                "cannot set the mirroring policy; publishing anyway"
+            ),
             Err(error) => return Err(Unpublished::Unsent(error.to_string())),
         }
         self.declared.store(true, Ordering::Relaxed);

@@ -19,13 +19,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The action, a handler or the database failed. Ask [`Error::is_fault`] whose failure it is.
     Failed(Cause),
-    /// The claim is gone: the message was rescued, changed or deleted meanwhile. Nothing was committed.
+    /// The claim is lost: the message was rescued, changed or deleted in the meantime. Nothing was committed.
     LostClaim,
     /// The business transaction ended before its completion: an error was swallowed, or the action ended it. Nothing was committed.
     BrokenTransaction(Cow<'static, str>),
-    /// The message is not what the action reads.
+    /// The message cannot be decoded as the action's type.
     Undecodable(String),
-    /// What was asked for is refused because of what it is, for example a message over the limit; the text says why.
+    /// The request is refused as it is, for example a message over the limit; the text says why.
     Refused(String),
     /// The action panicked.
     Panic(String),
@@ -37,12 +37,12 @@ pub enum Error {
     Unreachable {
         /// Host and port, or the file.
         address: String,
-        /// What the driver said.
+        /// The driver's error.
         source: Cause,
     },
     /// Another live process serves a request id that only one may serve.
     Duplicate {
-        /// Which one, and the way out.
+        /// Which one, and what to do.
         reason: String,
         /// Its last heartbeat; none if it is certainly alive.
         heartbeat: Option<String>,
@@ -74,7 +74,7 @@ impl Error {
         }
     }
 
-    /// Shall the process try again? The database is at fault, or some error in the chain is [`Retryable`].
+    /// Should the process retry? Yes if the database is at fault, or an error in the chain is [`Retryable`].
     #[must_use]
     pub fn is_retryable<S: Store>(&self) -> bool {
         let marked = match self {
@@ -90,14 +90,14 @@ impl Error {
         matches!(self, Error::LostClaim) || self.is_fault::<S>()
     }
 
-    /// How long the message is to wait, if the failure itself says so ([`RetryAfter`]).
+    /// How long the message must wait, if the failure says so ([`RetryAfter`]).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let Error::Failed(cause) = self else { return None };
         chain(cause.as_ref()).find_map(|link| link.downcast_ref::<RetryAfter>()).map(|said| said.after)
     }
 
-    /// Can this message never succeed as it is, so that retrying is a waste?
+    /// Can this message never succeed as it is, so that retrying is pointless?
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_) | Error::Refused(_))

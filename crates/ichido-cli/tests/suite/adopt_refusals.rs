@@ -53,7 +53,9 @@ async fn what_cannot_be_a_queue_is_refused(kind: Kind) {
     env.run(&["adopt", "--table", "plain"])
         .await
         .assert_refused(127, &["no column of `plain` looks like a status", "--status"]);
-    env.run(&["adopt", "--table", "ichido_message"]).await.assert_refused(127, &["`ichido_message` is ichido's own"]);
+    env.run(&["adopt", "--table", "ichido_message"])
+        .await
+        .assert_refused(127, &["`ichido_message` is one of ichido's own tables"]);
     match kind {
         Kind::Sqlite => {
             env.run(&["adopt", "--table", "temp.x"]).await.assert_refused(127, &["schema `main`", "temporary"]);

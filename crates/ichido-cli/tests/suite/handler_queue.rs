@@ -133,7 +133,7 @@ async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move()
             changed(|names| names.swap(8, 10)),
             &["`loop` (9, process scope) works in worker scope only; move it after `concurrency`"],
         ),
-        (changed(|names| names.insert(8, "dispatch")), &["`dispatch` (9, process scope) is there already, as 8"]),
+        (changed(|names| names.insert(8, "dispatch")), &["`dispatch` (9, process scope) repeats number 8"]),
         (
             changed(|names| {
                 names.remove(9);
@@ -176,7 +176,7 @@ async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move()
             }),
             &["`concurrency` (8, process scope) needs `dispatch` before it"],
         ),
-        (changed(|names| names.push("transaction")), &["`transaction` (15, worker scope) is there already, as 14"]),
+        (changed(|names| names.push("transaction")), &["`transaction` (15, worker scope) repeats number 14"]),
         (changed(|names| names.swap(7, 8)), &["`concurrency` (8, process scope) comes before `dispatch` (9", "move"]),
     ];
     for (handlers, parts) in refused {

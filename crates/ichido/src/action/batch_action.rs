@@ -20,7 +20,7 @@ use crate::{
     note = "write `impl BatchAction<{S}> for {Self} {{ type Message = …; async fn handle(&self, cx: &mut Context<{S}>, messages: Vec<…>) -> Result<Outcome> {{ … }} }}`; an action for one message at a time goes to `action` or `action_fn`"
 )]
 pub trait BatchAction<S: Store>: Send + Sync + 'static {
-    /// What it wants to read from a message.
+    /// The type that it reads from a message.
     type Message: Payload;
 
     /// Runs these messages. Everything written through `cx.tx()` is committed together with the completion of all of them.

@@ -119,10 +119,10 @@ impl<S: Store> Context<S> {
         }
     }
 
-    /// The business transaction, begun on first use.
+    /// The business transaction, started at first use.
     ///
     /// # Errors
-    /// When the database does not let it begin.
+    /// When the transaction cannot be started.
     pub async fn tx(&mut self) -> Result<&mut S::Connection> {
         let terms = self.terms()?;
         if matches!(self.slot, Slot::Open(_)) || terms.limit.is_none() {
@@ -222,7 +222,7 @@ impl<S: Store> Context<S> {
         Ok(self.message()?.id())
     }
 
-    /// Which run of the message this is, beginning with 1; 0 outside `read`.
+    /// Which run of the message this is, starting with 1; 0 outside `read`.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.batch.in_hand().first().map_or(0, |delivery| delivery.attempt)
@@ -236,7 +236,7 @@ impl<S: Store> Context<S> {
         Ok(&self.message()?.headers)
     }
 
-    /// The number of this execution in its process, beginning with 1; 0 before anything was read.
+    /// The number of this execution in its process, starting with 1; 0 before anything was read.
     #[must_use]
     pub fn execution_number(&self) -> u64 {
         self.batch.in_hand().first().map_or(self.execution, |delivery| delivery.execution)
@@ -258,7 +258,7 @@ impl<S: Store> Context<S> {
         self.batch.execute(self.execution);
     }
 
-    /// The names whose values must not be seen.
+    /// The names whose values are masked.
     #[must_use]
     pub fn masks(&self) -> &Masks {
         &self.journal.masks
@@ -292,25 +292,25 @@ impl<S: Store> Context<S> {
         &self.identity.request_id
     }
 
-    /// On whose behalf the process runs; empty if nobody said.
+    /// The user on whose behalf the process runs; empty if not given.
     #[must_use]
     pub fn user_id(&self) -> &str {
         &self.identity.user_id
     }
 
-    /// The language for people who read what is made.
+    /// The language of the people who read the results.
     #[must_use]
     pub fn language(&self) -> &str {
         &self.identity.language
     }
 
-    /// The time zone of days and times for them.
+    /// The time zone of the people who read the results.
     #[must_use]
     pub fn time_zone(&self) -> &str {
         &self.identity.time_zone
     }
 
-    /// What was said about this name on the command line, after `--`: `-- --name value`.
+    /// The argument with this name from the command line, after `--`: `-- --name value`.
     #[must_use]
     pub fn argument(&self, name: &str) -> Option<&str> {
         self.request.arguments.get(name).map(String::as_str)
@@ -322,13 +322,13 @@ impl<S: Store> Context<S> {
         self.life.as_ref().map(|life| life.id())
     }
 
-    /// Is the process asked to stop?
+    /// Has the process been asked to stop?
     #[must_use]
     pub fn stopping(&self) -> bool {
         self.stop.is_cancelled()
     }
 
-    /// Waits, and says whether to go on: not if the process is asked to stop, which ends the wait.
+    /// Waits this long and returns true; returns false at once when the process is asked to stop.
     pub async fn pause(&mut self, time: Duration) -> bool {
         if time.is_zero() {
             return !self.stopping();
@@ -339,12 +339,12 @@ impl<S: Store> Context<S> {
         }
     }
 
-    /// Keeps a value of the user's own for the handlers and the action further in, one per type.
+    /// Stores a value for the handlers and the action further in, one per type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.values.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// A value that a handler further out has put in.
+    /// A value that a handler further out has inserted.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.values.get(&TypeId::of::<T>())?.downcast_ref()

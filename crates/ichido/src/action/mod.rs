@@ -31,7 +31,7 @@ use crate::{
     action::callbacks::{Callback, call_back, callbacks},
 };
 
-/// What an action can be handed: anything serde can read.
+/// What an action can receive: anything serde can read.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a message",
     label = "the message type of this action",
@@ -52,14 +52,14 @@ impl<T: DeserializeOwned + Send + 'static> Payload for T {
     }
 }
 
-/// Business code with a state of its own.
+/// Business code with its own state.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an action for the store `{S}`",
     label = "not an action",
     note = "write `impl Action<{S}> for {Self} {{ type Message = …; async fn handle(&self, cx: &mut Context<{S}>, message: …) -> Result<Outcome> {{ … }} }}`, or pass an async function to `action_fn`"
 )]
 pub trait Action<S: Store>: Send + Sync + 'static {
-    /// What it wants to read from a message.
+    /// The type that it reads from a message.
     type Message: Payload;
 
     /// Runs one message. Everything written through `cx.tx()` is committed together with the message's completion.

@@ -13,11 +13,11 @@ pub struct Request {
     pub action: Option<String>,
     /// The request id; none: the action's name.
     pub request_id: Option<String>,
-    /// On whose behalf.
+    /// The user on whose behalf the process runs.
     pub user_id: Option<String>,
     /// The whole path, before any rule; `action` and `request_id` are read from it again if the process has rules.
     pub path: Option<String>,
-    /// What else was said, by name: everything after `--` on the command line.
+    /// Further arguments, by name: everything after `--` on the command line.
     pub arguments: BTreeMap<String, String>,
 }
 
@@ -67,11 +67,11 @@ impl Request {
 pub struct Identity {
     /// The request id, once `context` and `dispatch` have run.
     pub request_id: Arc<str>,
-    /// On whose behalf.
+    /// The user on whose behalf the process runs.
     pub user_id: Arc<str>,
-    /// The language for people who read what is made, such as `ja` or `pt-BR`.
+    /// The language of the people who read the results, such as `ja` or `pt-BR`.
     pub language: Arc<str>,
-    /// The time zone of days and times for them, such as `Asia/Tokyo`.
+    /// Their time zone, such as `Asia/Tokyo`.
     pub time_zone: Arc<str>,
 }
 

@@ -26,30 +26,30 @@ pub struct MutexRow {
 /// What a mutex row says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowState {
-    /// Somebody has locked it, or a process owns it.
+    /// It is locked, or a process owns it.
     Held,
-    /// Its message waits for its time.
+    /// Its message waits for its due time.
     Waiting,
     /// Its message has failed for good.
     Failed,
-    /// It is free, and its message has been due to be published for so long.
+    /// It is free, and its message has been due to be published for this long.
     Unsent(Duration),
-    /// It is free, and its message was published so long ago.
+    /// It is free, and its message was published this long ago.
     Published(Duration),
 }
 
 /// Which mutex rows.
 #[derive(Debug, Clone, Copy)]
 pub enum MutexFilter<'a> {
-    /// The first so many after this one, in the order of their ids.
+    /// This many rows after this one, in the order of their ids.
     After(Option<&'a Key>, usize),
-    /// These, as far as they are there.
+    /// These, as far as they exist.
     These(&'a [Key]),
-    /// The same, and whether somebody has locked them. Who comes for one of them at that moment finds it busy.
+    /// The same, and whether they are locked. Whoever wants one of them at that moment finds it busy.
     Probed(&'a [Key]),
 }
 
-/// A row that is not processed and belongs to nobody who is known.
+/// An unprocessed row whose owner is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// The message.
@@ -111,7 +111,7 @@ pub enum InQueue {
     NotEmpty,
     /// The queue and its busy queue were seen empty since it was published.
     No,
-    /// There is something without a row that is ready and not taken, although consumers live.
+    /// A message without a row is ready and not taken, although consumers are alive.
     Old,
 }
 
@@ -124,7 +124,7 @@ pub struct Sighting {
     pub dead: bool,
     /// Is it in the queue?
     pub queue: InQueue,
-    /// What is younger than this may be on its way.
+    /// Anything younger than this may be in transit.
     pub young: Duration,
 }
 
@@ -134,15 +134,15 @@ pub struct Sighting {
 pub enum Verdict {
     /// There is nothing to do.
     Nothing,
-    /// It goes on by itself.
+    /// Wait: it proceeds by itself.
     Wait,
-    /// It is to run again.
+    /// Run it again.
     Retry,
-    /// It is to be published.
+    /// Publish it.
     Publish,
-    /// Its dead letter is to be deleted.
+    /// Delete its dead letter.
     Delete,
-    /// Somebody must find out.
+    /// An operator must investigate.
     Investigate,
 }
 

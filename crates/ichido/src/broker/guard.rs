@@ -12,7 +12,7 @@ use crate::{
 };
 use sha2::{Digest, Sha256};
 
-/// What is found in the database when a broker hands a message out.
+/// What is found in the database when a broker delivers a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Its row, which is ours now.
@@ -21,9 +21,9 @@ pub enum Found {
     Nothing,
     /// It is in the inbox, with another payload: two messages have one id.
     Another,
-    /// Its row, and somebody else is at it.
+    /// Its row, which another worker holds.
     Busy,
-    /// Its row; it waits for its time, and is published again then.
+    /// Its row; it waits for its due time, and is published again then.
     Waiting,
     /// Its row; it has failed for good and waits for an operator.
     Failed,
@@ -34,7 +34,7 @@ pub enum Found {
 pub struct Standing {
     /// Runs that failed by themselves.
     pub failures: u32,
-    /// A process died while it had it.
+    /// A process died while it had claimed it.
     pub suspect: bool,
     /// There is a parked row about it.
     pub parked: bool,
@@ -67,7 +67,7 @@ impl Guard {
     /// comes from here, and has that name already.
     ///
     /// # Errors
-    /// Why nobody can tell.
+    /// Why the message has no usable id.
     pub fn key_of(&self, queue: &str, received: &Received) -> Result<Key, String> {
         let id = match self.rules.by {
             GuardBy::Mutex => received.id.clone()?,
@@ -92,7 +92,7 @@ pub struct Unsent {
     pub number: i64,
     /// Which of its publications this is: a retry is another one.
     pub edition: i64,
-    /// How often it was published in vain.
+    /// How many attempts to publish it have failed.
     pub attempts: u32,
     /// For how many milliseconds it has waited since it was sent, by the database's clock.
     pub waited: i64,
@@ -105,15 +105,15 @@ pub struct Unsent {
 pub struct Publication {
     /// Where it is published to.
     pub exchange: String,
-    /// And with which key.
+    /// The routing key.
     pub routing_key: String,
     /// Texts beside the payload.
     pub headers: Headers,
-    /// What it says.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// How a queue's outbox is, for operators.
+/// The state of a queue's outbox, for operators.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OutboxState {
@@ -121,12 +121,12 @@ pub struct OutboxState {
     pub unpublished: u64,
     /// For how many seconds the oldest of them has been due.
     pub oldest_seconds: Option<i64>,
-    /// What kept one of them from being published, last.
+    /// The last reason why one of them could not be published.
     pub error: Option<String>,
 }
 
 impl OutboxState {
-    /// An outbox with so many messages.
+    /// An outbox with this many unpublished messages.
     #[must_use]
     pub fn new(unpublished: u64, oldest_seconds: Option<i64>, error: Option<String>) -> Self {
         OutboxState { unpublished, oldest_seconds: oldest_seconds.map(|seconds| seconds.max(0)), error }

@@ -31,13 +31,13 @@ pub trait Broker: Send + Sync + 'static {
     /// Publishes messages in their order, and tells the fate of each in the same order. It ends in time, whatever happens.
     fn publish(&self, messages: &[Outgoing]) -> impl Future<Output = Vec<Result<(), Unpublished>>> + Send;
 
-    /// Begins to receive, so many deliveries that are not settled at a time at most.
+    /// Starts to receive, with at most this many unsettled deliveries at a time.
     fn receive(&self, prefetch: u16) -> Self::Source;
 
     /// How full its queue is.
     ///
     /// # Errors
-    /// Why nobody can tell.
+    /// Why the depths are unknown.
     fn depths(&self) -> impl Future<Output = Result<Depths, String>> + Send;
 }
 
@@ -47,10 +47,10 @@ pub trait Source: Send + Sync + 'static {
     /// The next delivery, if there is one at hand. Never waits.
     fn try_next(&self) -> Option<Received>;
 
-    /// Does it receive? What is in the queue is on its way then.
+    /// Is it receiving? Then everything in the queue is on its way.
     fn is_open(&self) -> bool;
 
-    /// So many deliveries that are not settled it hands out at most: with fewer, the queue has no more.
+    /// The maximum number of unsettled deliveries: if fewer are out, the queue is empty.
     fn prefetch(&self) -> u16;
 
     /// Resolves when `try_next` may find something.
@@ -65,45 +65,45 @@ pub trait Source: Send + Sync + 'static {
     /// If it could not be put where it belongs. It is not settled then.
     fn settle(&self, tag: u64, settlement: Settlement) -> impl Future<Output = Result<(), Unpublished>> + Send;
 
-    /// Receives nothing any more and releases what nobody has taken; what was taken can still be settled.
+    /// Stops receiving and releases deliveries that no one has taken; those that were taken can still be settled.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// What a source hands out.
+/// A delivery from a source.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Its name between the source and whoever settles it.
+    /// Identifies it to the source when it is settled.
     pub tag: u64,
-    /// The id of its mutex; or why there is none that can be read.
+    /// The id of its mutex; or why there is no readable one.
     pub id: Result<String, String>,
     /// The database that it was sent from.
     pub origin: Option<String>,
-    /// The queue that its mutex stands for.
+    /// The queue that its mutex guards.
     pub queue: Option<String>,
     /// The id that its sender gave it for other purposes.
     pub message_id: Option<String>,
-    /// Who its sender says that it is.
+    /// The name that its sender gives itself.
     pub sender: Option<String>,
-    /// Hostile until decoded.
+    /// Untrusted until decoded.
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.
     pub headers: Headers,
-    /// It was handed out before, to somebody who did not settle it.
+    /// It was delivered before, to a consumer that did not settle it.
     pub redelivered: bool,
     /// When it was sent, by the clock of whoever published it.
     pub sent_at: Option<SystemTime>,
 }
 
-/// What becomes of a delivery at the broker.
+/// What happens to a delivery at the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settlement {
-    /// It is done with: the broker forgets it.
+    /// It is finished: the broker removes it.
     Ack,
-    /// It goes back to the queue, for anybody, at once.
+    /// It goes back to the queue at once, for any consumer.
     Release,
-    /// Somebody else is at its message: it comes back after a delay.
+    /// Another worker holds its message: it comes back after a delay.
     Busy,
-    /// It goes to the dead letters, with this reason.
+    /// It is dead-lettered, with this reason.
     DeadLetter(String),
     /// It has failed for good: the same, and the letter names its row, whoever has sent it.
     Failed {
@@ -148,28 +148,28 @@ pub struct Outgoing {
     pub id: String,
     /// The database that it comes from.
     pub origin: Arc<str>,
-    /// The queue that its mutex stands for; none: it has no mutex here.
+    /// The queue that its mutex guards; none: it has no mutex here.
     pub queue: Option<Arc<str>>,
     /// Where it is published to.
     pub exchange: String,
-    /// And with which key.
+    /// The routing key.
     pub routing_key: String,
     /// Texts beside the payload.
     pub headers: Headers,
-    /// What it says.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// Why a message is not with the broker, as far as anybody knows.
+/// Why a message is not known to be with the broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unpublished {
     /// No queue is bound for it.
     Unroutable(String),
-    /// The broker does not take it.
+    /// The broker refused it.
     Refused(String),
     /// It was not sent.
     Unsent(String),
-    /// It was sent, and nobody said that it has arrived.
+    /// It was sent, and its arrival was not confirmed.
     Unknown(String),
 }
 

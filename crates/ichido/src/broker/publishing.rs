@@ -35,7 +35,7 @@ impl<S: Store> Publisher<'_, S> {
 }
 
 impl<S: Store> Client<S> {
-    /// Publishes to an exchange through the broker that keeps this queue: where several brokers do.
+    /// Publishes to an exchange through the broker of this queue, where there are several brokers.
     #[must_use]
     pub fn through<'a>(&'a self, queue: &'a str) -> Publisher<'a, S> {
         Publisher { store: &self.store, through: Some(queue) }
@@ -71,7 +71,7 @@ impl<S: Store> Context<S> {
         self.publish_some(None, publication(exchange, routing_key, message)?).await
     }
 
-    /// The same through the broker that keeps this queue: where several brokers do.
+    /// The same through the broker of this queue, where there are several brokers.
     ///
     /// # Errors
     /// As [`Context::publish`].

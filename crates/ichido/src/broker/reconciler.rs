@@ -22,23 +22,23 @@ const UNSEEN: Duration = Duration::from_mins(10);
 /// How full a broker's queue is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depths {
-    /// Waits to be handed out.
+    /// Messages ready to be delivered.
     pub ready: u64,
-    /// Is handed out and not settled; none if nobody can tell.
+    /// Messages delivered and not settled; none if unknown.
     pub unacknowledged: Option<u64>,
-    /// Waits until somebody else has ended.
+    /// Messages in the busy queue.
     pub busy: u64,
     /// Dead letters.
     pub dead: u64,
 }
 
-/// What should be with a broker, by the word of the database.
+/// What should be with a broker, according to the database.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Circulating {
     /// The keys of messages that were published so long ago, are neither parked nor marked as a process's own, and so should be
     /// with the broker; the oldest first.
     pub old: Vec<Key>,
-    /// So many have failed for good, and have a dead letter each. Not counted if nothing circulates.
+    /// How many have failed for good, and have a dead letter each. Not counted if nothing circulates.
     pub failed: u64,
 }
 

@@ -50,7 +50,7 @@ impl<S: Store> Relay<S> {
         self
     }
 
-    /// How often the outbox is looked at when nobody tells that something was sent.
+    /// How often the outbox is polled when no wake-up arrives.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.poll = poll;
@@ -61,7 +61,7 @@ impl<S: Store> Relay<S> {
         Relay { store, brokers, clock, poll }
     }
 
-    /// Publishes until it is told to stop. What is being published then comes to its end.
+    /// Publishes until it is told to stop, and then finishes what is being published.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = self.publish_all(&stop);
         tasks.spawn(self.store.wake_ups().clone().hear(self.store.clone(), stop.child_token()));
@@ -95,10 +95,10 @@ impl<S: Store> Relay<S> {
         }
     }
 
-    /// Publishes what can be published now, and comes back: for a program that ends soon.
+    /// Publishes what can be published now, and returns: for a program that ends soon.
     ///
     /// # Errors
-    /// What kept the database from telling.
+    /// When the database fails.
     pub async fn flush(&self) -> Result<Flushed> {
         let mut flushed = Flushed::default();
         for mut relay in self.queues() {
@@ -167,9 +167,9 @@ impl Relaying {
 /// What [`Relay::flush`] did.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// So many messages are with their brokers.
+    /// How many messages were published.
     pub published: usize,
-    /// Why something is not.
+    /// Why some messages were not.
     pub left: Option<String>,
 }
 

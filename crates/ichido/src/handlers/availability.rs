@@ -9,7 +9,7 @@ use crate::{
     handlers::{About, Scope},
 };
 
-/// Idles while its request id is paused.
+/// Waits while its request id is paused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Availability;
 

@@ -40,7 +40,7 @@ impl<S: Store> Handler<S> for Concurrency {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, rethrow the cause")
+        About::new(CONCURRENCY, "start N workers for the rest", "wait for all", "stop all, wait, pass on the cause")
             .only(Scope::Process)
             .once()
             .after(Scope::Process, "dispatch", "there would be no action to start workers for")

@@ -9,7 +9,7 @@ use crate::{
     handlers::{About, Scope},
 };
 
-/// Gives the rest a right to the pool.
+/// Allows the rest of the queue to take a connection from the pool.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Connection;
 

@@ -214,8 +214,10 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         }
         if let Err(error) = closed.and(left) {
             // Worth a warning, not an error.
-            tracing::warn!(process_id = %life.id(), %error, "could not release all messages; other processes rescue \
-             them after the lease expires");
+            tracing::warn!(
+                process_id = %life.id(), %error,
+                "could not release all messages; other processes rescue them after the lease expires"
+            );
         }
         life.displaced().map_or(result, Err)
     }

@@ -13,7 +13,7 @@ use crate::{
 /// Logs how long the rest has taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Elapsed {
-    /// What took less is not logged.
+    /// Anything faster is not logged.
     pub least: Duration,
 }
 

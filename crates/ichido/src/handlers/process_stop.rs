@@ -11,14 +11,14 @@ use crate::{
     handlers::{About, Scope},
 };
 
-/// Ends the loop when the process is asked to stop, and idles while it is paused.
+/// Ends the loop when the process is asked to stop, and waits while it is paused.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessStop {
     every: u32,
 }
 
 impl ProcessStop {
-    /// Looks before every so many messages of a worker.
+    /// Checks once per this many messages of a worker.
     #[must_use]
     pub fn every(messages: u32) -> Self {
         ProcessStop { every: messages.max(1) }

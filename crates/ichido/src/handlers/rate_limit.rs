@@ -13,7 +13,7 @@ use crate::{
     handlers::{About, Options, Scope},
 };
 
-/// Lets at most so many messages begin per second.
+/// Lets at most this many messages start per second.
 #[derive(Debug)]
 pub struct RateLimit {
     apart: Duration,
@@ -21,7 +21,7 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// At most so many per second; at least one.
+    /// At most this many per second; at least one.
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         RateLimit { apart: Duration::from_secs(1) / per_second.max(1), next: Mutex::default() }

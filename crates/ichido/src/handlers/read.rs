@@ -39,7 +39,7 @@ impl<S: Store> Handler<S> for Read {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("read", "next message, new execution id", "settle it", "log the message, rethrow")
+        About::new("read", "next message, new execution id", "settle it", "log the message, pass on the error")
             .only(Scope::Worker)
             .once()
             .after(Scope::Worker, "loop", "a worker would read only one message")
@@ -113,8 +113,10 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Err(Error::Unreachable { .. }) => cx.batch.mark_from(0, Mark::Faulted),
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(error = %cx.masked(&error.to_string()), together, "batch not completed; running each \
-                 message alone");
+                tracing::debug!(
+                    error = %cx.masked(&error.to_string()), together,
+                    "batch not completed; running each message alone"
+                );
             }
         }
     }

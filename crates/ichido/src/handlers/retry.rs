@@ -20,9 +20,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long a process keeps trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// So many times.
+    /// This many times.
     Count(u32),
-    /// For so long.
+    /// For this long.
     Time(Duration),
 }
 
@@ -33,7 +33,7 @@ pub struct Retry {
     pub limit: Limit,
     /// The wait before each run; shorter if the database did not answer and answers again.
     pub interval: Duration,
-    /// After this long the count starts anew: a process that lives for weeks may meet many short outages.
+    /// After this long the count starts again: a process that runs for weeks may meet many short outages.
     pub window: Duration,
     /// The exit code when the limit is reached.
     pub exit: u8,

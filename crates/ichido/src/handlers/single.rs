@@ -37,7 +37,7 @@ impl Single {
         self
     }
 
-    /// The status of a process that is refused, in place of 409.
+    /// The status of a process that is refused, instead of 409.
     #[must_use]
     pub fn exit(mut self, status: u8) -> Self {
         self.exit = status.into();

@@ -10,7 +10,7 @@ use crate::{
     store::{Failure, ProcessId},
 };
 
-/// A message in the hands of a worker.
+/// A message that a worker is processing, with its claim.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Delivery {
@@ -22,9 +22,9 @@ pub struct Delivery {
     pub claim: Option<Claim>,
     /// How often the database failed under this delivery, in this process.
     pub faults: u32,
-    /// Why no action may see the payload.
+    /// Why the payload is withheld from the action.
     pub refused: Option<String>,
-    /// What became of it; a delivery without a mark is released.
+    /// What happened to it; a delivery without a mark is released.
     pub mark: Option<Mark>,
     /// For how long it had waited when it was claimed, by the database's clock; none where nothing says when it was sent.
     pub waited: Option<Duration>,
@@ -70,13 +70,13 @@ pub enum Mark {
     Done,
     /// Its failure is recorded.
     Parked,
-    /// The claim was gone.
+    /// The claim was lost.
     Lost,
     /// The database failed; the message did not, and is still claimed.
     Faulted,
-    /// COMMIT was sent and nobody could tell whether it arrived.
+    /// COMMIT was sent, and its outcome is unknown.
     Unknown,
-    /// A broker handed it out, and its row is not to be had.
+    /// A broker delivered it, and its row could not be locked or claimed.
     Guarded(Found),
 }
 
@@ -106,7 +106,7 @@ impl Delivery {
         Delivery { attempt: failures.saturating_add(1), claim: Some(claim), ..Delivery::unclaimed(message) }
     }
 
-    /// The same delivery, its payload taken out if it is larger than this.
+    /// The same delivery, without its payload if that is larger than this.
     #[must_use]
     pub fn within(mut self, payload_limit: usize) -> Self {
         let size = self.message.payload.len();
@@ -117,7 +117,7 @@ impl Delivery {
         self
     }
 
-    /// The same delivery, of a message that had waited for so many milliseconds when it was claimed.
+    /// The same delivery, of a message that had waited this many milliseconds when it was claimed.
     #[must_use]
     pub fn after(mut self, waited: Option<i64>) -> Self {
         // A message from the future has not waited yet.

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// Small texts that travel beside the payload.
+/// Small texts sent along with the payload.
 pub type Headers = BTreeMap<String, String>;
 
 /// One unit of work, as it was sent.
@@ -35,7 +35,7 @@ pub struct Message {
     pub queue: Arc<str>,
     /// Its name inside the queue.
     pub key: Key,
-    /// JSON, as it came: hostile until decoded.
+    /// JSON, as it arrived: untrusted until decoded.
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.
     pub headers: Headers,
@@ -54,9 +54,9 @@ pub enum FieldKind {
     Bytes,
     /// A binary fraction; those that JSON has no number for are written as `"Infinity"` and `"-Infinity"`.
     Real,
-    /// JSON, whatever it is.
+    /// Any JSON.
     Json,
-    /// A moment, written with a `Z` that its column does not take.
+    /// A timestamp, written with a `Z` that its column does not accept.
     Moment,
 }
 

@@ -33,7 +33,7 @@ pub struct NewMessage {
 /// When a message may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// So long after it was sent, by the database's clock.
+    /// This long after it was sent, by the database's clock.
     After(Duration),
     /// At this time.
     At(SystemTime),
@@ -130,7 +130,7 @@ impl Due {
 /// Databases cannot count further than some time; ten years are for ever enough.
 const LONGEST_WAIT: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// A wait in milliseconds, cut to what databases can add to a time.
+/// A wait in milliseconds, capped at what databases can add to a time.
 #[must_use]
 pub fn wait_ms(wait: Duration) -> i64 {
     i64::try_from(wait.min(LONGEST_WAIT).as_millis()).unwrap_or(i64::MAX)

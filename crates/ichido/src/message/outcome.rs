@@ -8,15 +8,15 @@ use std::time::Duration;
 pub enum Outcome {
     /// The work is done: complete the message and commit.
     Done,
-    /// Not now: roll back, and run it again after this time (none: after the backoff). Spends an attempt.
+    /// Roll back, and run the message again after this time (none: after the backoff). Spends an attempt.
     Retry(Option<Duration>),
-    /// Never: roll back and put the message aside with this reason.
+    /// Roll back, and park the message for good with this reason.
     Park(String),
     /// End the process with this code (100–199). Spends an attempt.
     Abort(u8),
-    /// Of the handler queue itself: there is nothing more to do.
+    /// Used by the handler queue itself: there is nothing more to do.
     Stop,
-    /// Of the handler queue itself: the process ended with this status.
+    /// Used by the handler queue itself: the process ended with this status.
     Ended(i32),
 }
 
@@ -33,7 +33,7 @@ impl Outcome {
         Outcome::Retry(Some(time))
     }
 
-    /// Put the message aside; an operator will see the reason.
+    /// Park the message for good; an operator will see the reason.
     pub fn park(reason: impl Into<String>) -> Self {
         Outcome::Park(reason.into())
     }

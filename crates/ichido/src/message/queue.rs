@@ -21,7 +21,7 @@ pub struct Queue {
 pub enum Place {
     /// In ichido's own message table.
     Managed,
-    /// In a table of the user's own.
+    /// In one of your own tables.
     Table(Box<Table>),
     /// At a broker, guarded by rows in the database.
     Broker(Box<Guarded>),
@@ -33,21 +33,21 @@ pub enum Place {
 pub struct Guarded {
     /// Where messages are published to.
     pub exchange: String,
-    /// And with which key.
+    /// The routing key.
     pub routing_key: String,
     /// The queue's name at the broker: what is retried goes there, and nowhere else.
     pub queue: String,
-    /// What makes a delivery the first of its message.
+    /// How a duplicate delivery is recognised.
     pub by: GuardBy,
     /// How a row is held while the action runs.
     pub claim: ClaimBy,
-    /// What becomes of a delivery whose message somebody else works on.
+    /// What happens to a delivery whose message another worker is processing.
     pub on_busy: OnBusy,
-    /// Who publishes has the right to for so long; then another one may.
+    /// How long a relay lease lasts; after that, another relay may publish.
     pub relay_after: Duration,
 }
 
-/// What makes a delivery the first of its message.
+/// How a duplicate delivery is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardBy {
     /// Its sender's mutex row is still there.
@@ -65,16 +65,16 @@ pub enum ClaimBy {
     Lease,
 }
 
-/// What becomes of a delivery whose message somebody else works on.
+/// What happens to a delivery whose message another worker is processing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnBusy {
     /// It comes back after a delay; nothing is counted.
     Delay,
-    /// It goes to the dead letters.
+    /// It is dead-lettered.
     DeadLetter,
 }
 
-/// How a business table is a queue.
+/// How a business table maps to a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Table {
@@ -88,11 +88,11 @@ pub struct Table {
     pub status: Status,
     /// The owner column.
     pub owner: String,
-    /// In which order rows are claimed; empty: by key.
+    /// The order in which rows are claimed; empty: by key.
     pub order_by: Vec<Order>,
     /// Only rows with these values belong to the queue.
     pub only: Vec<(String, String)>,
-    /// What becomes of a row that is done.
+    /// What happens to a done row.
     pub on_done: OnDone,
     /// Rows with the same value in this column run one at a time and in order.
     pub group_by: Option<String>,
@@ -106,11 +106,11 @@ pub struct Table {
 pub struct Status {
     /// The column.
     pub column: String,
-    /// The row is unprocessed.
+    /// The value of unprocessed rows.
     pub new: String,
-    /// The row is done; none if done rows are deleted.
+    /// The value of done rows; none if done rows are deleted.
     pub done: Option<String>,
-    /// The row has failed for good; none if such rows stay `new`, out of circulation.
+    /// The value of rows that have failed for good; none if they stay `new`, out of circulation.
     pub failed: Option<String>,
 }
 
@@ -123,7 +123,7 @@ pub struct Order {
     pub descending: bool,
 }
 
-/// What becomes of a row that is done.
+/// What happens to a done row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDone {
     /// Its status changes.
@@ -132,7 +132,7 @@ pub enum OnDone {
     Delete,
 }
 
-/// What a payload may have unless the queue says otherwise.
+/// The payload limit of a queue that sets none.
 pub const PAYLOAD_LIMIT: usize = 256 * 1024;
 
 impl Queue {
@@ -151,7 +151,7 @@ impl Queue {
         Queue { name: name.into(), place: Place::Broker(Box::new(guarded)), payload_limit: PAYLOAD_LIMIT }
     }
 
-    /// Another largest payload, in bytes.
+    /// Sets the largest payload, in bytes.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes;
@@ -174,7 +174,7 @@ impl Guarded {
         }
     }
 
-    /// With another name of the queue at the broker than the routing key.
+    /// Sets the queue's name at the broker, if it differs from the routing key.
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
@@ -195,14 +195,14 @@ impl Guarded {
         self
     }
 
-    /// What is busy goes to the dead letters.
+    /// Dead-letters busy deliveries instead of delaying them.
     #[must_use]
     pub fn dead_letter_busy(mut self) -> Self {
         self.on_busy = OnBusy::DeadLetter;
         self
     }
 
-    /// Who publishes has the right to for so long.
+    /// How long a relay lease lasts.
     #[must_use]
     pub fn relay_after(mut self, time: Duration) -> Self {
         self.relay_after = time;

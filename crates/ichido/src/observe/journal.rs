@@ -12,10 +12,10 @@ use std::{
 
 use crate::{Context, Delivery, Error, Masks, Store, store::Failure};
 
-/// The target of the lines for who watches: one per failure, with a code and the ids, without the message.
+/// The target of the lines for monitoring: one per failure, with a code and the ids, without the message.
 pub const MONITOR: &str = "ichido::monitor";
 
-/// The target of the lines for who looks into a failure: the error and the message, masked.
+/// The target of the lines for analysing a failure: the error and the message, masked.
 pub const ANALYSIS: &str = "ichido::analysis";
 
 /// Of a long payload this many bytes are logged.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// What an operator asks of a request id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
-    /// Its processes end, and none starts.
+    /// Its processes stop, and new ones do not start.
     Stop,
     /// Its processes idle.
     Pause,
@@ -20,7 +20,7 @@ pub enum Flag {
 /// The flags of one request id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Flags {
-    /// Its processes end, and none starts.
+    /// Its processes stop, and new ones do not start.
     pub stopped: bool,
     /// Its processes idle.
     pub paused: bool,

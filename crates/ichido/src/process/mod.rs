@@ -86,7 +86,7 @@ impl<S: Store> Process<S> {
         }
     }
 
-    /// Adds an action that is a type.
+    /// Adds an action that is a type implementing [`Action`].
     #[must_use]
     pub fn action(mut self, pool: Pool, action: impl Action<S>) -> Self {
         self.actions.insert(pool.name.clone(), (pool, Arc::new(OneByOne(action))));
@@ -117,14 +117,14 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// Without a heartbeat for this long others take this process for dead.
+    /// Without a heartbeat for this long, others consider this process dead.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// How often an empty queue is looked at.
+    /// How often an empty queue is polled.
     #[must_use]
     pub fn poll(mut self, poll: Duration) -> Self {
         self.settings.poll = poll;
@@ -138,7 +138,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// Before every so many messages a worker looks whether it is asked to stop or paused.
+    /// A worker checks once per this many messages whether it is stopped or paused.
     #[must_use]
     pub fn check_every(mut self, messages: u32) -> Self {
         self.settings.check_every = messages;
@@ -152,14 +152,14 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// End when nothing is unprocessed and nothing waits for a retry.
+    /// Ends when nothing is unprocessed and nothing waits for a retry.
     #[must_use]
     pub fn drain(mut self) -> Self {
         self.settings.drain = true;
         self
     }
 
-    /// What to do when the database is gone.
+    /// What to do when the database is unreachable.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
@@ -180,7 +180,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// Changes the handler queue: adds handlers of your own, leaves others out.
+    /// Changes the handler queue: adds your own handlers, removes others.
     #[must_use]
     pub fn handlers(
         mut self,
@@ -202,7 +202,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// End after so many messages, in all pools together; what is claimed beyond is released.
+    /// Ends after this many messages, in all pools together; anything claimed beyond that is released.
     #[must_use]
     pub fn max_messages(mut self, messages: u64) -> Self {
         self.settings.max_messages = Some(messages);
@@ -238,7 +238,7 @@ impl<S: Store> Process<S> {
         self
     }
 
-    /// The broker that keeps this queue: the process publishes what is sent to it, and its actions receive from it.
+    /// The broker of this queue: the process publishes what is sent to it, and its actions receive from it.
     #[must_use]
     pub fn broker(mut self, queue: impl Into<Arc<str>>, broker: impl Broker) -> Self {
         self.brokers.insert(queue.into(), Arc::new(broker));
@@ -269,7 +269,7 @@ impl<S: Store> Process<S> {
     /// Runs all actions and returns the exit code.
     ///
     /// # Errors
-    /// Only what nobody in the handler queue turned into a status, or a queue that cannot work.
+    /// Only errors that no handler turned into a status, or an invalid handler queue.
     pub async fn run(self) -> Result<i32> {
         self.run_request(Request::default()).await
     }
@@ -277,7 +277,7 @@ impl<S: Store> Process<S> {
     /// Runs what the request asks for, and returns the exit code.
     ///
     /// # Errors
-    /// Only what nobody in the handler queue turned into a status, or a queue that cannot work.
+    /// Only errors that no handler turned into a status, or an invalid handler queue.
     pub async fn run_request(mut self, mut request: Request) -> Result<i32> {
         request.resolve(&self.paths, |name| self.actions.contains_key(name));
         let only = self.actions.keys().next().filter(|_| self.actions.len() == 1).cloned();

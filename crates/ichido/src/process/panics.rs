@@ -11,7 +11,7 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// From now on a panic that ichido catches and records is not printed to standard error as well. All others are, as before.
+/// From now on, a panic that ichido catches and records is not printed to stderr as well. All others still are.
 pub fn quiet_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

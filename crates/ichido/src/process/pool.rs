@@ -36,7 +36,7 @@ pub(crate) enum From {
 /// Workers of an action unless it says otherwise.
 pub const CONCURRENCY: usize = 4;
 
-/// The most that is claimed beyond the free workers.
+/// The maximum number of messages claimed beyond the free workers.
 pub const MOST_READ_AHEAD: usize = 64;
 
 /// The same where a transaction is about many messages, unless one alone is about more.
@@ -77,7 +77,7 @@ impl Pool {
         self
     }
 
-    /// A reader of your own in the place of a queue.
+    /// Your own reader instead of a queue.
     #[must_use]
     pub fn reader(mut self, reader: impl Reader) -> Self {
         self.from = From::Reader(Arc::new(reader));
@@ -91,7 +91,7 @@ impl Pool {
         self
     }
 
-    /// How many messages are claimed beyond what the workers have in hand.
+    /// How many messages are claimed beyond those that the workers are processing.
     #[must_use]
     pub fn read_ahead(mut self, messages: usize) -> Self {
         self.read_ahead = Some(messages);
@@ -194,7 +194,7 @@ impl Pool {
         self
     }
 
-    /// How its business transactions are begun.
+    /// How its business transactions are started.
     #[must_use]
     pub fn terms(&self) -> Terms {
         self.terms
@@ -253,19 +253,19 @@ impl<S: Store> Work<S> {
 /// What holds for the whole process.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Without a heartbeat for this long a process is dead.
+    /// Without a heartbeat for this long, a process is considered dead.
     pub lease: Duration,
-    /// How often an empty queue is looked at.
+    /// How often an empty queue is polled.
     pub poll: Duration,
     /// How long running messages may take to end after a stop.
     pub grace: Duration,
     /// How often the flags of operators are read.
     pub check: Duration,
-    /// Before every so many messages a worker looks at them.
+    /// A worker checks them once per this many messages.
     pub check_every: u32,
-    /// End when nothing is unprocessed.
+    /// Whether to end when nothing is unprocessed.
     pub drain: bool,
-    /// End after so many messages.
+    /// Ends after this many messages.
     pub max_messages: Option<u64>,
     /// How often a line about the progress is logged; zero: never.
     pub progress: Duration,

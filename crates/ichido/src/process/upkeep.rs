@@ -153,7 +153,7 @@ impl<S: Store> Chores<S> {
         tokio::spawn(async move {
             let Ok(mut flush) = life.flush.try_lock() else { return };
             if let Err(error) = flush.run(&store, life.id(), minute, &life.meters).await {
-                tracing::debug!(%error, "cannot store statistics yet");
+                tracing::debug!(%error, "cannot yet store statistics");
             }
         });
     }

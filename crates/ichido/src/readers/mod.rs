@@ -30,7 +30,7 @@ pub enum Turn {
     note = "a reader has `try_next`, `changed`, `settle` and `close`"
 )]
 pub trait Reader: Send + Sync + 'static {
-    /// The next delivery, if there is one at hand. Never waits.
+    /// The next delivery, if one is available. Never waits.
     ///
     /// # Errors
     /// What kept the reader from reading; the process's retry handler decides what follows.

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-/// Why a message is put aside, and for how long.
+/// Why a message is parked, and for how long.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Failure {
@@ -21,12 +21,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure for good.
+    /// A permanent failure.
     pub fn dead(error: impl Into<String>, failures: u32) -> Self {
         Failure { error: error.into(), failures, retry_after: None, code: "error" }
     }
 
-    /// A failure that is tried again after this time.
+    /// A failure that is retried after this time.
     pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
         Failure { error: error.into(), failures, retry_after: Some(retry_after), code: "error" }
     }
@@ -48,7 +48,7 @@ pub struct Parked {
     pub error: String,
     /// The last error without what differs from message to message: numbers, ids, quoted values.
     pub shape: String,
-    /// When it was last put aside, by the database's clock.
+    /// When it was last parked, by the database's clock.
     pub parked_at: String,
     /// The last failures, newest last.
     pub history: Vec<PastFailure>,
@@ -78,11 +78,11 @@ impl Parked {
 pub enum ParkedState {
     /// For its due time.
     Waiting,
-    /// For nothing: it is back in circulation, its past is kept.
+    /// For nothing: it is back in circulation, and its history is kept.
     Released,
     /// For an operator.
     Dead,
-    /// For nothing any more: an operator gave it up.
+    /// For nothing: an operator discarded it.
     Discarded,
 }
 
@@ -127,7 +127,7 @@ pub struct PastFailure {
     pub error: String,
 }
 
-/// How many failures are remembered per message.
+/// How many failures are kept per message.
 pub const HISTORY: usize = 10;
 
 /// Of a long error text this many bytes are kept.

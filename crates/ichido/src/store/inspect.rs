@@ -15,7 +15,7 @@ use crate::{
 
 pub use super::failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape};
 
-/// Looking, without changing anything.
+/// Read-only queries for operators.
 pub trait Inspect: Store {
     /// How every queue and process is doing.
     fn overview(&self) -> impl Future<Output = Result<Overview>> + Send;
@@ -49,7 +49,7 @@ pub trait Inspect: Store {
     fn orphans(&self, queue: &str) -> impl Future<Output = Result<Vec<Orphan>>> + Send;
 }
 
-/// Repairing.
+/// What operators change.
 pub trait Operate: Inspect {
     /// Creates or upgrades ichido's tables; safe from several processes at once, while others are at work, and again after it was
     /// cut off.
@@ -66,13 +66,13 @@ pub trait Operate: Inspect {
     /// Puts a failed message back into circulation as attempt one; false if it has not failed (any more).
     fn retry(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Gives a failed message up for good and keeps a note of it; false if it has not failed (any more).
+    /// Discards a failed message for good and keeps a record of it; false if it has not failed (any more).
     fn discard(&self, id: &MessageId) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Frees a row that is owned by nobody who is known; false if that is not so (any more).
+    /// Releases a row whose owner is unknown; false if that is not so (any more).
     fn release_orphan(&self, queue: &str, orphan: &Orphan) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Sets a flag of a request id or takes it away; false if it was so already. Nobody need serve the id.
+    /// Sets or clears a flag of a request id; false if nothing changed. No process needs to serve the id.
     fn set_flag(&self, request_id: &str, flag: Flag, on: bool) -> impl Future<Output = Result<bool>> + Send;
 }
 
@@ -148,9 +148,9 @@ pub struct ParkedFilter {
     pub waiting: bool,
     /// Only those whose last error contains this text.
     pub error: Option<String>,
-    /// Only those that were put aside at least so long ago.
+    /// Only those that were parked at least this long ago.
     pub older: Option<Duration>,
-    /// At most so many.
+    /// Maximum number of messages.
     pub limit: u32,
 }
 
@@ -195,5 +195,5 @@ pub struct Statement {
     pub sql: String,
 }
 
-/// A backlog is counted up to here: for a progress line that is enough.
+/// A backlog is counted only up to this number, so that `status` never scans all of it.
 pub const MOST_COUNTED: u64 = 100_000;

@@ -19,7 +19,7 @@ use crate::store::ProcessId;
     note = "the stores are `Sqlite`, `Postgres` and `MySql`"
 )]
 pub trait Outbox: Database {
-    /// The queues that brokers keep.
+    /// The broker queues.
     fn broker_queues(&self) -> Vec<Arc<str>>;
 
     /// Puts messages into the outbox, in the caller's transaction: they are published through the broker of this queue, and are

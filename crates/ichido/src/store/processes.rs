@@ -28,21 +28,21 @@ pub trait Processes: Database {
     /// Before a suspect runs: the durable mark that spends its attempt if the process dies. `None` takes it away.
     fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Frees what the process has claimed and forgets the process; nothing is counted.
+    /// Releases what the process has claimed and deletes its record; nothing counts as an attempt.
     fn deregister(&self, process: ProcessId) -> impl Future<Output = Result<()>> + Send;
 
-    /// From now on the process does not serve this request id any more.
+    /// The process no longer serves this request id.
     fn quit(&self, process: ProcessId, request_id: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// Is there anything to return or to rescue, and what do operators ask of its request ids? One look for all, for a
     /// process that has nothing else to do.
     fn poll(&self, by: &Registration) -> impl Future<Output = Result<Polled>> + Send;
 
-    /// Frees what dead processes had claimed in the queues that this process serves, as suspects.
+    /// Releases, as suspects, what dead processes had claimed in the queues that this process serves.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
 }
 
-/// What a process sees around it.
+/// What a poll found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Polled {
     /// There may be parked messages whose time has come.

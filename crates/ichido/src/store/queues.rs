@@ -38,16 +38,16 @@ pub trait Queues: Database {
     /// What this process has claimed in the queue: finds claims whose reply was lost.
     fn claimed(&self, process: ProcessId, queue: &str) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
 
-    /// Gives claims back; nothing is counted.
+    /// Releases claims; nothing counts as an attempt.
     fn release(&self, deliveries: &[Delivery]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Records a failure and puts the message aside; false if the claim was gone.
+    /// Records a failure and parks the message; false if the claim was lost.
     fn park(&self, delivery: &Delivery, failure: &Failure) -> impl Future<Output = Result<bool>> + Send;
 
-    /// Returns parked messages whose time has come.
+    /// Returns parked messages that are due.
     fn return_due(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
 
-    /// Forgets what is known about messages that are gone or were set to new by hand.
+    /// Deletes the records of messages that are gone or were set to new by hand.
     fn tidy(&self, by: &Registration) -> impl Future<Output = Result<()>> + Send;
 
     /// The first of these queues in which something is unprocessed, whoever owns it, or waits for a retry. All are looked at in

@@ -58,7 +58,7 @@ impl FromStr for ProcessId {
     }
 }
 
-/// What a process tells about itself when it registers.
+/// What a process says about itself when it registers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Registration {
@@ -68,7 +68,7 @@ pub struct Registration {
     pub request_ids: BTreeSet<Arc<str>>,
     /// Those of them that no other live process may serve.
     pub alone: BTreeSet<Arc<str>>,
-    /// Without a heartbeat for this long it is dead.
+    /// Without a heartbeat for this long, it is considered dead.
     pub lease: Duration,
     /// The queues it serves, and how often each one's messages may run.
     pub queues: BTreeMap<Arc<str>, u32>,

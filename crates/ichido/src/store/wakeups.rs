@@ -10,7 +10,7 @@ use crate::store::Database;
     note = "the stores are `Sqlite`, `Postgres` and `MySql`"
 )]
 pub trait Wakeups: Database {
-    /// Rings when something is sent; all clones share it.
+    /// Wakes idle workers when something is sent; all clones share it.
     fn wake_ups(&self) -> &WakeUps;
 
     /// Tells other hosts that something was sent to a queue, outside the transaction that sent it.
@@ -19,7 +19,7 @@ pub trait Wakeups: Database {
         async { Ok(()) }
     }
 
-    /// Hears what other hosts tell, for ever; where that cannot be done, polling remains.
+    /// Receives wake-ups from other hosts, forever; where that is not possible, polling remains.
     fn listen(&self, wake: impl Fn(&str) + Send + Sync) -> impl Future<Output = ()> + Send {
         let _ = wake;
         std::future::pending()

@@ -64,7 +64,7 @@ impl Default for Dial {
 }
 
 impl Dial {
-    /// A clock that stands still for everybody.
+    /// A clock that stands still for all sleepers.
     #[must_use]
     pub fn new() -> Self {
         Dial::held(None)
@@ -82,7 +82,7 @@ impl Dial {
         Dial(Arc::new(Inner { only, now: watch::Sender::new(Instant::now()), asleep, naps }))
     }
 
-    /// So much time passes now: whoever has slept long enough wakes.
+    /// Lets this much time pass: whoever has slept long enough wakes.
     pub fn pass(&self, time: Duration) {
         self.0.now.send_modify(|now| *now += time);
     }

@@ -143,7 +143,7 @@ impl<S: Store> Run<S> {
         self
     }
 
-    /// On whose behalf.
+    /// The user on whose behalf the action runs.
     #[must_use]
     pub fn user_id(mut self, user: impl Into<String>) -> Self {
         self.request = self.request.user_id(user);
@@ -171,7 +171,7 @@ impl<S: Store> Run<S> {
         self
     }
 
-    /// Another clock, such as a [`Dial`](super::Dial).
+    /// Uses another clock, such as a [`Dial`](super::Dial).
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -307,15 +307,15 @@ impl<S: Store> Ran<S> {
         self.result.as_ref().expect_err("the action did not fail")
     }
 
-    /// The action's transaction, to look at what it has written; begun now if the action has not.
+    /// The action's transaction, to inspect what it has written; started now if the action has not.
     ///
     /// # Errors
-    /// When the database does not let it begin.
+    /// When the transaction cannot be started.
     pub async fn tx(&mut self) -> Result<&mut S::Connection> {
         self.cx.tx().await
     }
 
-    /// Has the action opened its transaction?
+    /// Has the action started its transaction?
     #[must_use]
     pub fn opened_transaction(&self) -> bool {
         !matches!(self.cx.slot, Slot::Closed)
@@ -355,7 +355,7 @@ impl<S: Store> Ran<S> {
         assert!(self.sent().is_empty(), "nothing was to be sent\n{}", Sent::list(self.sent()));
     }
 
-    /// Rolls back. To drop it does the same, a moment later.
+    /// Rolls back. Dropping it does the same, a moment later.
     pub async fn roll_back(mut self) {
         self.cx.roll_back().await;
     }

@@ -157,7 +157,7 @@ impl<'a> Expected<'a> {
         self.narrow(&format!(", {name}: {value}"), there)
     }
 
-    /// Exactly so many.
+    /// Exactly this many.
     ///
     /// # Panics
     /// If there are more or fewer.

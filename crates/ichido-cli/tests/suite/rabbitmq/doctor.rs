@@ -273,7 +273,7 @@ async fn a_broker_that_refuses_us_is_no_broker_without_the_queue(kind: Kind) {
     world.env.reconfigure(|config| config.replace(&world.url, &stranger));
     let ended = world.env.run(&["doctor", "--fix"]).await;
     assert_eq!((ended.code, &*ended.stdout), (Some(127), ""), "{ended:?}");
-    assert!(ended.stderr.contains("refuses user \"nobody\""), "{ended:?}");
+    assert!(ended.stderr.contains("refused user \"nobody\""), "{ended:?}");
     assert_eq!(world.unpublished().await, 0, "nothing is published again");
 }
 

@@ -149,7 +149,7 @@ pub async fn a_failing_failure_does_not_hide_the_first_one<F: Fixture>() {
     for pool in [orders(), orders().commit_on(CommitOn::Error)] {
         let fixture: F = with_names(&["error"]).await;
         assert_eq!(run(Process::new(fixture.store()).action(pool, diarist::<F>("failure"))).await, 0);
-        let text = "a bad order; and `transaction_failure` failed: failure is wrong";
+        let text = "a bad order; then `transaction_failure` failed: failure is wrong";
         assert_eq!(failed(&fixture).await, [("orders/1".to_owned(), 2, text.to_owned())]);
         assert_eq!((lines(&fixture, "handle").await, lines(&fixture, "failure").await), (0, 0));
     }

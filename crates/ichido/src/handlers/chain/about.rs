@@ -32,7 +32,7 @@ impl fmt::Display for Scope {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
-    /// What the handler is called, also where others are put before or after it.
+    /// The handler's name, by which others are placed before or after it.
     pub name: Cow<'static, str>,
     /// On the way in.
     pub way_in: &'static str,
@@ -40,9 +40,9 @@ pub struct About {
     pub way_out: &'static str,
     /// On an error.
     pub on_error: &'static str,
-    /// The only scope in which it can work; none: both.
+    /// The only scope in which it works; none: both.
     pub scope: Option<Scope>,
-    /// Two of them in one scope cannot work.
+    /// Only one of them may be in a scope.
     pub once: bool,
     /// What must come before it.
     pub needs: Vec<Need>,
@@ -55,14 +55,14 @@ pub struct Need {
     pub scope: Scope,
     /// Its name.
     pub handler: &'static str,
-    /// Must it be there at all? If not, only the order counts.
+    /// Must it be present at all? If not, only the order counts.
     pub required: bool,
-    /// What goes wrong without it, for the message to the user.
+    /// What goes wrong without it, for the error message.
     pub why: &'static str,
 }
 
 impl About {
-    /// Only a name.
+    /// A handler with a name only.
     #[must_use]
     pub fn named(name: &'static str) -> Self {
         About { name: name.into(), ..About::default() }
@@ -74,28 +74,28 @@ impl About {
         About { way_in, way_out, on_error, ..About::named(name) }
     }
 
-    /// It can work in this scope only.
+    /// It works in this scope only.
     #[must_use]
     pub fn only(mut self, scope: Scope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Two of them in one scope cannot work.
+    /// Only one of them may be in a scope.
     #[must_use]
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// This handler must be there, and before it; else what happens?
+    /// Requires this handler before it; `why` says what goes wrong otherwise.
     #[must_use]
     pub fn after(mut self, scope: Scope, handler: &'static str, why: &'static str) -> Self {
         self.needs.push(Need { scope, handler, required: true, why });
         self
     }
 
-    /// If this handler is there, it must be before it; else what happens?
+    /// Requires this handler, if present, to be before it; `why` says what goes wrong otherwise.
     #[must_use]
     pub fn after_any(mut self, scope: Scope, handler: &'static str, why: &'static str) -> Self {
         self.needs.push(Need { scope, handler, required: false, why });

@@ -141,7 +141,7 @@ impl<S: Store> Rest<S> {
     }
 }
 
-/// An ordered list of handlers, which users read, extend and cut.
+/// An ordered list of handlers, which users can read, extend and shorten.
 pub struct HandlerQueue<S: Store> {
     pub(crate) handlers: Vec<Link<S>>,
 }
@@ -169,7 +169,7 @@ impl<S: Store> HandlerQueue<S> {
     /// Puts a handler before the one with this name and scope.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is none; it lists those that are there.
+    /// [`Error::Setup`] if there is none; it lists those that exist.
     pub fn before(self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
         let at = self.position(scope, name)?;
         Ok(self.put(at, Arc::new(handler)))
@@ -178,16 +178,16 @@ impl<S: Store> HandlerQueue<S> {
     /// Puts a handler after the one with this name and scope.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is none; it lists those that are there.
+    /// [`Error::Setup`] if there is none; it lists those that exist.
     pub fn after(self, scope: Scope, name: &str, handler: impl Handler<S>) -> Result<Self> {
         let at = self.position(scope, name)?;
         Ok(self.put(at + 1, Arc::new(handler)))
     }
 
-    /// Leaves the handler with this name and scope out.
+    /// Removes the handler with this name and scope.
     ///
     /// # Errors
-    /// [`Error::Setup`] if there is none; it lists those that are there.
+    /// [`Error::Setup`] if there is none; it lists those that exist.
     pub fn without(mut self, scope: Scope, name: &str) -> Result<Self> {
         let at = self.position(scope, name)?;
         self.handlers.remove(at);

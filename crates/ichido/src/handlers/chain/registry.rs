@@ -15,20 +15,20 @@ pub struct Entry {
     pub name: String,
     /// Where it is put; none: in the order of the list, which then is the whole queue.
     pub place: Option<Placement>,
-    /// What it is told.
+    /// Its options.
     pub options: BTreeMap<String, String>,
 }
 
 /// Beside which other handler one is put: `read`, or `worker transaction` where the name is in both scopes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
-    /// Outside of it.
+    /// Before it.
     Before(String),
-    /// Inside of it.
+    /// After it.
     After(String),
 }
 
-/// What a handler is told. Each question takes the answer out and remembers the name, so that what is left was not meant.
+/// The options of a handler. Each getter removes its option and remembers the name, so that what is left is unknown.
 #[derive(Debug)]
 pub struct Options {
     given: BTreeMap<String, String>,

@@ -10,7 +10,7 @@ const SEED: usize = 16;
 /// A shorter value is only found as a word of its own.
 const SHORT: usize = 4;
 
-/// What must not be seen of a message, wherever it is repeated.
+/// The values of a message to hide, wherever they are repeated.
 #[derive(Debug, Clone, Default)]
 pub struct Hidden {
     /// Every value in every spelling, the longest first.

@@ -15,7 +15,7 @@ mod hidden;
 
 pub use hidden::Hidden;
 
-/// What stands in the place of a value.
+/// What replaces a masked value.
 pub const MASK: &str = "***";
 
 /// What is nested deeper than this is masked as a whole.
@@ -45,7 +45,7 @@ impl Masks {
         !self.is_empty() && self.names.contains(&plain(name))
     }
 
-    /// A payload as it may be shown. What is no JSON cannot be looked into, and is not shown if anything is masked.
+    /// A payload as it may be shown. If anything is masked, a payload that is not JSON is not shown at all.
     #[must_use]
     pub fn payload<'a>(&self, payload: &'a [u8]) -> Cow<'a, str> {
         if self.is_empty() || payload.is_empty() {
@@ -73,7 +73,7 @@ impl Masks {
         self.hidden(payload, headers).hide(text)
     }
 
-    /// What must not be seen of a message, for many texts about it.
+    /// The values of a message to hide, for many texts about it.
     #[must_use]
     pub fn hidden(&self, payload: &[u8], headers: &Headers) -> Hidden {
         if self.is_empty() {

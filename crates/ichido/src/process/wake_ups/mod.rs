@@ -30,7 +30,7 @@ const AGAIN: [Duration; 7] = [
 /// Other processes hear of a queue at most this often.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Rings when something was sent; all clones of a store share it.
+/// Wakes idle workers when something was sent; all clones of a store share it.
 #[derive(Clone, Default)]
 pub struct WakeUps(Arc<Shared>);
 
@@ -68,7 +68,7 @@ struct Telling {
 }
 
 impl WakeUps {
-    /// Wake-ups that processes of this host hear which have the same folder.
+    /// Wake-ups shared by the processes of this host that use the same folder.
     #[must_use]
     pub fn in_folder(folder: PathBuf) -> Self {
         WakeUps(Arc::new(Shared { folder: Some(folder), ..Shared::default() }))
@@ -87,7 +87,7 @@ impl WakeUps {
         all.push((queue.clone(), Arc::downgrade(waiting)));
     }
 
-    /// Tells those who wait in this process.
+    /// Wakes the workers of this process that wait for this queue.
     pub fn wake(&self, queue: &str) {
         for (_, waiting) in self.waiting().iter().filter(|(other, _)| &**other == queue) {
             if let Some(waiting) = waiting.upgrade() {
@@ -96,7 +96,7 @@ impl WakeUps {
         }
     }
 
-    /// Tells everybody, now: for a program that ends soon.
+    /// Wakes everybody, now: for a program that ends soon.
     pub async fn tell<S: Store>(&self, store: &S, queue: &str) {
         self.wake(queue);
         self.tell_others(store, queue).await;

@@ -232,8 +232,10 @@ impl<S: Store> Admitting<S> {
             self.shared.receiving.changed.notify_one();
         }
         if let Err(error) = self.shared.free(stale).await {
-            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot release the deliveries of a lost \
-             connection yet");
+            tracing::warn!(
+                %error, queue = %self.shared.receiving.queue,
+                "cannot yet release the deliveries of a lost connection"
+            );
         }
     }
 
@@ -349,7 +351,7 @@ impl<S: Store> Admitting<S> {
         };
         back.append(&mut self.shared.admissions().unclaimed);
         if let Err(error) = self.shared.free(unbegun).await {
-            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot release messages that are not started yet");
+            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot yet release messages that are not started");
         }
         for held in back {
             self.shared.send(held, Settlement::Release);

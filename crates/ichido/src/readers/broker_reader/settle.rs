@@ -137,8 +137,10 @@ impl<S: Store> Shared<S> {
         }
         let (store, message) = (self.store.clone(), held.message.clone());
         if let Err(error) = run_to_completion(async move { store::keep(&store, &message).await }).await {
-            tracing::warn!(%error, %queue, id = %held.message.key, "cannot store the failed message; its content is \
-             only in its dead letter");
+            tracing::warn!(
+                %error, %queue, id = %held.message.key,
+                "cannot store the failed message; its content is only in its dead letter"
+            );
         }
     }
 

@@ -6,12 +6,12 @@
 
 use super::{LaneSet, Level, Policy, cycle::cycle, set::MOST_LEVELS};
 
-/// How a level stands.
+/// The state of a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LevelState {
     /// It has a message that can start now.
     pub ready: bool,
-    /// So many of its messages are running.
+    /// How many of its messages are running.
     pub running: usize,
     /// Its oldest message has waited so long that it competes one level higher.
     pub aged: bool,
@@ -67,7 +67,7 @@ impl Limits {
 }
 
 impl Chooser {
-    /// A chooser for so many slots; see [`LaneSet::slots`] and [`LaneSet::check`].
+    /// A chooser for this many slots; see [`LaneSet::slots`] and [`LaneSet::check`].
     #[must_use]
     pub fn new(set: &LaneSet, slots: usize) -> Self {
         let levels = &set.levels[..set.levels.len().min(MOST_LEVELS)];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// What is to be expected of a lane set under a load.
+/// What to expect of a lane set under a load.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Forecast {
@@ -14,17 +14,17 @@ pub struct Forecast {
     pub utilisation: f64,
 }
 
-/// What is to be expected of one level.
+/// What to expect of one level.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct LevelForecast {
     /// Its name.
     pub level: String,
-    /// Messages that came, the backlog included.
+    /// Messages that arrived, the backlog included.
     pub arrived: u64,
     /// Messages that have started.
     pub started: u64,
-    /// Messages that came to their end.
+    /// Messages that finished.
     pub done: u64,
     /// Messages that still wait at the end.
     pub left: u64,
@@ -40,7 +40,7 @@ pub struct LevelForecast {
     /// 99 of 100 messages wait no longer.
     #[serde(serialize_with = "milliseconds", rename = "wait_p99_ms")]
     pub p99: Duration,
-    /// Nobody waits longer.
+    /// No message waits longer.
     #[serde(serialize_with = "milliseconds", rename = "wait_max_ms")]
     pub max: Duration,
     /// Its part of the time of all slots, 0 to 1.

@@ -61,7 +61,7 @@ impl Routes {
     /// The queue that a message to this lane set or queue goes to.
     ///
     /// # Errors
-    /// [`Error::Refused`] if there is no such level, or nobody says which.
+    /// [`Error::Refused`] if there is no such level, or none is given.
     pub fn queue(&self, to: &str, message: &NewMessage) -> Result<Arc<str>> {
         let Some(set) = self.0.get(to) else {
             return match &message.level {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use super::LevelBy;
 use crate::{Error, Result};
 
-/// The most levels of a lane set.
+/// The maximum number of levels in a lane set.
 pub const MOST_LEVELS: usize = 16;
 
 /// The largest weight of a level.
@@ -26,7 +26,7 @@ pub struct LaneSet {
     pub levels: Vec<Level>,
     /// How soon a higher message is seen; zero: looked for before every start.
     pub look: Duration,
-    /// After so long a wait the oldest message of a level competes one level higher.
+    /// After this wait, the oldest message of a level competes one level higher.
     pub age_after: Option<Duration>,
     /// How the level is read from a message whose sender names none.
     pub level_by: Option<LevelBy>,
@@ -56,7 +56,7 @@ pub struct Level {
     pub queue: Arc<str>,
     /// Its share under the policy `weighted`.
     pub weight: u32,
-    /// The slots that are kept for it.
+    /// The slots reserved for it.
     pub reserve: usize,
     /// Its own slots under the policy `dedicated`, else the most it may have.
     pub concurrency: Option<usize>,
@@ -68,7 +68,7 @@ impl LaneSet {
         LaneSet { name: name.into(), policy, levels: Vec::new(), look: LOOK, age_after: None, level_by: None }
     }
 
-    /// Adds a level below those that are there.
+    /// Adds a level below the existing ones.
     #[must_use]
     pub fn level(mut self, level: Level) -> Self {
         self.levels.push(level);
@@ -89,7 +89,7 @@ impl LaneSet {
         self
     }
 
-    /// After so long a wait the oldest message of a level competes one level higher.
+    /// After this wait, the oldest message of a level competes one level higher.
     #[must_use]
     pub fn age_after(mut self, wait: Duration) -> Self {
         self.age_after = Some(wait);
@@ -112,7 +112,7 @@ impl LaneSet {
         }
     }
 
-    /// Can the levels share so many slots?
+    /// Can the levels share this many slots?
     ///
     /// # Errors
     /// [`Error::Setup`] with what is wrong.
@@ -163,7 +163,7 @@ impl Level {
         self
     }
 
-    /// So many slots are kept for it: what other levels run never takes them.
+    /// Reserves this many slots for it: other levels never take them.
     #[must_use]
     pub fn reserve(mut self, slots: usize) -> Self {
         self.reserve = slots;

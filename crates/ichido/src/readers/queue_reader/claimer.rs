@@ -80,7 +80,7 @@ impl<S: Store> Claimer<S> {
         let Shared { reading, room, closing, clock, .. } = &*self.shared;
         let freed = self.release_unstarted().await;
         if let Err(error) = &freed {
-            tracing::warn!(%error, queue = %reading.queue, "cannot release messages that are not started yet");
+            tracing::warn!(%error, queue = %reading.queue, "cannot yet release messages that are not started");
         }
         tokio::select! {
             () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
@@ -125,7 +125,7 @@ impl<S: Store> Claimer<S> {
     /// A higher level has work: what this one has read ahead is free for others.
     async fn release_surplus(&self, surplus: Vec<Delivery>) -> Result<()> {
         if let Err(error) = self.free(surplus).await {
-            tracing::warn!(%error, queue = %self.shared.reading.queue, "cannot release messages that were read ahead yet");
+            tracing::warn!(%error, queue = %self.shared.reading.queue, "cannot yet release messages that were read ahead");
             return self.pause(self.shared.reading.poll).await;
         }
         Ok(())

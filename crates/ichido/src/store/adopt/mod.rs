@@ -22,7 +22,7 @@ pub const MOST_ROWS: u64 = 100_000;
 /// Of the values of a column, this many are told.
 pub const MOST_VALUES: usize = 20;
 
-/// Looking at a table that may become a queue, and making it one.
+/// Inspects a table that may become a queue, and makes it one.
 pub trait Adopt: Operate {
     /// The tables and views of a schema; without one, what a plain name can mean.
     fn tables(&self, schema: Option<&str>) -> impl Future<Output = Result<Vec<FoundTable>>> + Send;
@@ -48,7 +48,7 @@ pub trait Adopt: Operate {
     fn apply(&self, statements: &[String]) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Something that the database calls by a name.
+/// A table or view that the database has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundTable {
     /// Its schema, if it was asked for.
