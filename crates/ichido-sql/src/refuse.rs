@@ -72,7 +72,7 @@ pub fn refuse_version(version: u32, oldest: u32, known: u32) -> Result<()> {
 /// There is no queue of this name.
 pub fn unknown_queue<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Error {
     let known: Vec<_> = known.into_iter().collect();
-    Error::Setup(format!("no queue `{name}`; there are: {}", known.join(", ")))
+    Error::Setup(format!("no queue `{name}` (known: {})", known.join(", ")))
 }
 
 /// There is no table of this name; the nearest one is named.

@@ -192,7 +192,7 @@ async fn a_name_a_place_or_an_option_that_nobody_knows_is_refused_with_what_was_
     let env = Env::new(Kind::Sqlite).await;
     let refused: [(&str, &[&str]); 9] = [
         (r#"[{ name = "elapsde", before = "read" }]"#, &["process.handlers", "`elapsde`", "did you mean `elapsed`"]),
-        (r#"[{ name = "elapsed", before = "raed" }]"#, &["no handler `raed`", "did you mean `read`", "there are:"]),
+        (r#"[{ name = "elapsed", before = "raed" }]"#, &["no handler `raed`", "did you mean `read`", "known: "]),
         (r#"[{ name = "elapsed", before = "transaction" }]"#, &["`process transaction` or `worker transaction`"]),
         (
             r#"[{ name = "rate limit", before = "read", options = { per_secnod = 5 } }]"#,
@@ -200,7 +200,7 @@ async fn a_name_a_place_or_an_option_that_nobody_knows_is_refused_with_what_was_
         ),
         (
             r#"[{ name = "elapsed", before = "read", options = { least = 5 } }]"#,
-            &["no option `least`", "there are: least_ms"],
+            &["no option `least`", "known: least_ms"],
         ),
         (
             r#"[{ name = "rate limit", before = "read", options = { per_second = 0 } }]"#,
@@ -265,7 +265,7 @@ async fn a_path_means_an_action_by_the_rules_of_dispatch() {
     env.ok(&["run", "ProjectCreation/R1", "--max-messages", "1"]).await;
     env.run(&["run", "Projectcreation/R1"]).await.assert_refused(
         13,
-        &["no action `sales.ProjectcreationAction`", "did you mean", "there are: sales.ProjectCreationAction"],
+        &["no action `sales.ProjectcreationAction`", "did you mean", "known: sales.ProjectCreationAction"],
     );
     env.reconfigure(|config| config.replace("\"sales.ProjectCreationAction\"", "\"tokyo.jp.ProjectCreationAction\""));
     let ended = env.run(&["run", "--request-path", "jp/ProjectCreation/R1/a", "--drain"]).await;

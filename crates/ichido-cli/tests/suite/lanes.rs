@@ -51,8 +51,8 @@ async fn unknown_levels_are_refused(kind: Kind) {
     let env = world(kind).await;
     let refused = async |args: &[&str], parts: &[&str]| env.run(args).await.assert_refused(127, parts);
     let levels = "it has: member, free";
-    refused(&["send", "site", "{}", "--level", "membr"], &["no level `membr`; did you mean `member`?", levels]).await;
-    refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is not a lane set", "there are: site"]).await;
+    refused(&["send", "site", "{}", "--level", "membr"], &["no level `membr`", "did you mean `member`?", levels]).await;
+    refused(&["send", "orders", "{}", "--level", "member"], &["`orders` is not a lane set", "known: site"]).await;
     refused(&["run", "ProjectCreation", "--level", "gold"], &["no level `gold`", levels]).await;
     refused(&["run", "--level", "gold"], &["no action works on this level", "levels: free, member"]).await;
     env.reconfigure(|config| config.replace("level_by", "# level_by"));
@@ -119,7 +119,7 @@ async fn what_cannot_be_simulated_is_refused_with_a_way_out() {
     refused(&["--service", "40", "--rate", "5/s"], &["--service 40", "write it like"]).await;
     refused(
         &["--service", "40ms", "--rate", "membr=5/s"],
-        &["no level `membr`; did you mean `member`?", "member, free"],
+        &["no level `membr`", "did you mean `member`?", "member, free"],
     )
     .await;
     refused(&["--service", "40ms", "--rate", "5"], &["--rate 5", "50/s"]).await;

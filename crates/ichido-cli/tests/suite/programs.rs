@@ -138,7 +138,7 @@ async fn a_handler_that_a_program_has_registered_is_put_in_by_the_configuration(
     world.0.reconfigure(|config| config.replacen("default =", "defualt =", 1));
     let (code, _, stderr) = world.run("tenant", &["run", "Greet", "--drain"]).await;
     assert_eq!(code, Some(127));
-    assert!(stderr.contains("no option `defualt`; did you mean `default`?"), "{stderr}");
+    assert!(stderr.contains("no option `defualt`") && stderr.contains("did you mean `default`?"), "{stderr}");
     world.0.reconfigure(|config| {
         config.replacen("\"worker transaction\"", "\"loop\"", 1).replacen("defualt", "default", 1)
     });

@@ -56,7 +56,7 @@ impl<S: Store> Dispatch<S> {
             None => Ok(self.actions.values().collect()),
             Some(name) => self.actions.get(name).map(|found| vec![found]).ok_or_else(|| {
                 let hint = crate::handlers::suggestion(name, self.actions.keys().map(AsRef::as_ref));
-                let reason = format!("no action `{name}`{hint}; there are: {}", known());
+                let reason = format!("no action `{name}` (known: {}){hint}", known());
                 Error::Ended { status: 404, reason }
             }),
         }

@@ -58,7 +58,7 @@ impl FromStr for Step {
     fn from_str(text: &str) -> Result<Self> {
         let there = Step::ALL.map(Step::name).join(", ");
         let found = Step::ALL.into_iter().find(|step| step.name() == text);
-        found.ok_or_else(|| Error::Setup(format!("no step `{text}`; there are: {there}")))
+        found.ok_or_else(|| Error::Setup(format!("no step `{text}` (known: {there})")))
     }
 }
 

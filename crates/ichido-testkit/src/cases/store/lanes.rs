@@ -225,7 +225,10 @@ pub async fn an_action_and_a_client_send_to_levels<F: Fixture>() {
     let named = client.queue("site").level("free").send(connection, &gold[0]).await.unwrap();
     assert_eq!(&*named.queue, "mail");
     let unknown = client.queue("site").level("fre").send(connection, &gold[0]).await.unwrap_err();
-    assert!(unknown.to_string().contains("no level `fre`; did you mean `free`?"), "{unknown}");
+    assert!(
+        ["no level `fre`", "did you mean `free`?"].iter().all(|part| unknown.to_string().contains(part)),
+        "{unknown}"
+    );
     store.commit(tx).await.unwrap();
     let process = Process::new(fixture.store()).drain();
     assert_eq!(process.action_fn(pool(set, 1), forward::<F>).run().await.unwrap(), 0);

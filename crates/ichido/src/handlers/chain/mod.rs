@@ -246,7 +246,7 @@ impl<S: Store> HandlerQueue<S> {
             let there: Vec<_> = self.about().collect();
             let hint = suggestion(name, there.iter().filter(|(at, _)| *at == scope).map(|(_, about)| &*about.name));
             let list: Vec<_> = there.iter().map(|(at, about)| format!("{} ({at})", about.name)).collect();
-            Error::Setup(format!("no handler `{name}` in {scope} scope{hint}; there are: {}", list.join(", ")))
+            Error::Setup(format!("no handler `{name}` in {scope} scope (known: {}){hint}", list.join(", ")))
         })
     }
 }

@@ -74,7 +74,7 @@ impl Options {
         let Some(name) = self.given.keys().next() else { return Ok(()) };
         let hint = suggestion(name, self.known.iter().copied());
         let known = if self.known.is_empty() { "none".into() } else { self.known.join(", ") };
-        Err(Error::Setup(format!("no option `{name}`{hint}; there are: {known}")))
+        Err(Error::Setup(format!("no option `{name}` (known: {known}){hint}")))
     }
 }
 
@@ -170,8 +170,8 @@ impl<S: Store> Registry<S> {
             let known = || self.makers.keys().map(String::as_str);
             let list = known().collect::<Vec<_>>().join(", ");
             let hint = suggestion(name, known());
-            let reason = "can be added; handlers of the standard queue can only be listed by name, without options";
-            return Err(Error::Setup(format!("no handler `{name}` {reason}{hint}; there are: {list}")));
+            let standard = "handlers of the standard queue can only be listed by name, without options";
+            return Err(Error::Setup(format!("no handler `{name}` to add (known: {list}; {standard}){hint}")));
         };
         let mut options = Options::new(options.clone());
         let link = make(&mut options).and_then(|link| options.finish().map(|()| link));

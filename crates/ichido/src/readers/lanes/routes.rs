@@ -75,7 +75,7 @@ impl Routes {
             (None, None) => {
                 let levels = set.known();
                 return Err(Error::Refused(format!(
-                    "a message to the lane set `{to}` needs a level; it has: {levels}"
+                    "a message to the lane set `{to}` needs a level (it has: {levels})"
                 )));
             }
         };
@@ -113,8 +113,8 @@ impl Routes {
     fn no_lane_set(&self, to: &str, level: &str) -> Error {
         let known = || self.0.keys().map(AsRef::as_ref);
         let (hint, list) = (suggestion(to, known()), known().collect::<Vec<_>>().join(", "));
-        let list = if list.is_empty() { "there are none".into() } else { format!("there are: {list}") };
-        Error::Refused(format!("level `{level}`: `{to}` is not a lane set{hint}; {list}"))
+        let list = if list.is_empty() { "none".into() } else { list };
+        Error::Refused(format!("level `{level}`: `{to}` is not a lane set (known: {list}){hint}"))
     }
 }
 
@@ -127,7 +127,7 @@ impl LaneSet {
         self.levels.iter().find(|level| &*level.name == name).ok_or_else(|| {
             let hint = suggestion(name, self.levels.iter().map(|level| &*level.name));
             let (set, levels) = (&self.name, self.known());
-            Error::Refused(format!("the lane set `{set}` has no level `{name}`{hint}; it has: {levels}"))
+            Error::Refused(format!("the lane set `{set}` has no level `{name}` (it has: {levels}){hint}"))
         })
     }
 
@@ -173,8 +173,8 @@ mod tests {
         refused(
             "site",
             NewMessage::new("1").level("membr"),
-            &["no level `membr`; did you mean `member`?", "member, free"],
+            &["no level `membr`", "did you mean `member`?", "member, free"],
         );
-        refused("orders", NewMessage::new("1").level("member"), &["`orders` is not a lane set", "there are: site"]);
+        refused("orders", NewMessage::new("1").level("member"), &["`orders` is not a lane set", "known: site"]);
     }
 }
