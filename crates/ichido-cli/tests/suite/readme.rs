@@ -98,6 +98,14 @@ fn files(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
     }
 }
 
+/// A text was changed or added: `docs/messages.py` writes the list anew.
+#[test]
+fn the_list_of_messages_is_up_to_date() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/messages.py");
+    let checked = std::process::Command::new("python3").arg(script).arg("--check").output().expect("python3");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
 /// A test that GUARDS.md names, whole or with `…` for a part of it, is there.
 #[test]
 fn guards_are_caught_by_tests_that_exist() {
