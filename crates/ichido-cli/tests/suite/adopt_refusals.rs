@@ -148,7 +148,7 @@ async fn what_the_file_says_already_is_not_changed(kind: Kind) {
     with(&["--done", "9", "--apply"])
         .await
         .assert_refused(127, &["--done", "queues.orders.status.done is `1`", "change it there"]);
-    with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "`orders` already"]);
+    with(&["--queue", "again", "--apply"]).await.assert_refused(127, &["--queue", "already the queue `orders`"]);
     env.run(&["adopt", "--table", "project", "--queue", "mail"])
         .await
         .assert_refused(127, &["`mail` for something else", "--queue"]);

@@ -15,7 +15,7 @@ const PRINTED: &[(&str, &[&str])] = &[
         &[
             "orders/1 became the project Kai",
             "orders/3 became the project Umi",
-            "orders/2 failed: the message cannot be read: invalid type: string \"this is no order\", expected struct Order at line 1 column 18",
+            "orders/2 failed: cannot read the message: invalid type: string \"this is no order\", expected struct Order at line 1 column 18",
         ],
     ),
     ("batch_action", &["998 of 1000 orders are booked, and the two that cost nothing are not"]),

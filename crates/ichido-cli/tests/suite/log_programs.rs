@@ -172,5 +172,5 @@ async fn language_and_time_zone_are_those_of_the_command_line_the_handler_or_the
     assert_eq!(place(handler, &around, &args).await, pair("de", "Europe/Berlin"));
     let env = world("", &[]).await;
     let (_, said) = run(&env, &[], &["--", "--language", "two words"]).await;
-    assert!(said.contains("is no language"), "{said}");
+    assert!(said.contains("is not a valid language"), "{said}");
 }
