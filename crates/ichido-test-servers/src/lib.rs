@@ -26,5 +26,5 @@ mod user;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
-pub use rabbitmq::RabbitMq;
+pub use rabbitmq::{DEPTH, RabbitMq};
 pub use rabbitmq_cluster::RabbitMqCluster;

@@ -120,17 +120,9 @@ pub(crate) fn order(id: &str) -> Envelope {
     Envelope::of(&outgoing(id)).expect("short names")
 }
 
-/// How many messages are ready and unacknowledged in a queue, by the node's own word; none if there is no such queue. A quorum
-/// queue's leader is asked itself, for what the node knows of it is counted now and then.
+/// How many messages are ready and unacknowledged in a queue, none if there is no such queue.
 pub(crate) fn depth(node: &RabbitMq, url: &str, queue: &str) -> (u32, u32) {
-    let told = "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U";
-    let counts = format!(
-        "Told = fun() -> {told} end, case amqqueue:get_type(Q) of rabbit_quorum_queue -> \
-         case ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:overview/1) of \
-         {{ok, {{_, #{{num_ready_messages := Ready, num_checked_out := Out}}}}, _}} -> Ready * 1000000 + Out; \
-         _ -> Told() end; _ -> Told() end",
-    );
-    let counts = number_of(node, url, queue, &counts);
+    let counts = number_of(node, url, queue, ichido_test_servers::DEPTH);
     (counts / 1_000_000, counts % 1_000_000)
 }
 

@@ -193,11 +193,9 @@ impl<'a> World<'a> {
         eventually("the queue is declared", async || self.has_queue(QUEUE) && self.has_queue(DEAD)).await;
     }
 
-    /// How many messages are in a queue, by the node's own word.
+    /// How many messages are in a queue.
     pub(crate) fn depth(&self, queue: &str) -> Depth {
-        let counts =
-            "[{_, R}, {_, U}] = rabbit_amqqueue:info(Q, [messages_ready, messages_unacknowledged]), R * 1000000 + U";
-        let counts: u64 = self.eval(queue, counts, "0").parse().expect("a number");
+        let counts: u64 = self.eval(queue, ichido_test_servers::DEPTH, "0").parse().expect("a number");
         let few = |count: u64| u32::try_from(count).expect("fewer than a million");
         Depth { ready: few(counts / 1_000_000), unacknowledged: few(counts % 1_000_000) }
     }
