@@ -154,9 +154,11 @@ mod tests {
     fn stores_name_the_columns_that_they_insert() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let mut inserts = 0;
-        for store in ["sqlite", "postgres", "mysql"] {
-            let source = crates.join(format!("ichido-{store}/src"));
-            for file in [source.join("migrations"), source].iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
+        for (name, folder) in
+            [("sqlite", "migrations"), ("postgres", "migrations"), ("mysql", "migrations"), ("sql", "verbs")]
+        {
+            let source = crates.join(format!("ichido-{name}/src"));
+            for file in [source.join(folder), source].iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
                 let file = file.unwrap().path();
                 let text = fs::read_to_string(&file).unwrap_or_default();
                 for (at, _) in text.match_indices(" into ") {
