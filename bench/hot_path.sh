@@ -4,7 +4,7 @@
 #
 #   bench/hot_path.sh BEFORE AFTER [MESSAGES [ROUNDS]]     binaries of ichido; default: 10000, 5
 #
-# A guarded RabbitMQ consumer is measured by bench/rabbitmq.sh, run from each checkout in turns.
+# ACTIONS chooses: One, Hundred or both. A guarded RabbitMQ consumer is measured by bench/rabbitmq.sh, run from each checkout in turns.
 set -euo pipefail
 
 before=$(readlink -f "$1") after=$(readlink -f "$2")
@@ -47,11 +47,11 @@ run() { # BINARY ACTION
     echo $((messages * 1000000000 / (ended - begun)))
 }
 
-for action in One Hundred; do
+for action in ${ACTIONS:-One Hundred}; do
     for ((round = 1; round <= rounds; round++)); do
         echo "$action round $round: before $(run "$before" $action)/s, after $(run "$after" $action)/s"
     done
 done
-done_rows=$(as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres -c 'select count(*) from bench_effect')
-echo "effects $done_rows of $((messages * rounds * 4))"
+done_rows=$(cd / && as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres -c 'select count(*) from bench_effect')
+echo "effects $done_rows"
 rm -rf "$work"
