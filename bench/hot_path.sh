@@ -1,30 +1,46 @@
 #!/usr/bin/env bash
 # Is the hot path slower than before? Runs two binaries in turns on one PostgreSQL (private, fsync on) and prints messages per second:
-# one message per transaction, and a commit interval of 100. The queue is a managed one; the action inserts one row.
+# one message per transaction, a commit interval of 100, and a guarded consumer of a quorum queue at RabbitMQ (a private node). The action
+# inserts one row; the first two queues are managed.
 #
 #   bench/hot_path.sh BEFORE AFTER [MESSAGES [ROUNDS]]     binaries of ichido; default: 10000, 5
 #
-# ACTIONS chooses: One, Hundred or both. A guarded RabbitMQ consumer is measured by bench/rabbitmq.sh, run from each checkout in turns.
+# ACTIONS chooses: One, Hundred, Guarded, or several of them.
 set -euo pipefail
 
 before=$(readlink -f "$1") after=$(readlink -f "$2")
 messages=${3:-10000} rounds=${4:-5}
-folder=$(mktemp -d)
+folder=$(mktemp -d) work=$(mktemp -d)
 programs=$(dirname "$(find /usr/lib/postgresql -name initdb | sort -V | tail -1)")
 port=$((20000 + RANDOM % 20000))
 as() { if [[ $(id -u) == 0 ]]; then runuser -u postgres -- "$@"; else "$@"; fi; }
 [[ $(id -u) != 0 ]] || chown postgres "$folder"
-trap 'as "$programs/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$folder"' EXIT
+node=ichido_bench_$$@localhost
+rabbit() { env HOME="$work" RABBITMQ_NODENAME="$node" "$@"; }
+trap 'rabbit /usr/lib/rabbitmq/bin/rabbitmqctl -q stop >/dev/null 2>&1 || true; as "$programs/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$folder" "$work"' EXIT
 as "$programs/initdb" -D "$folder/data" -U postgres -A trust >/dev/null
 as "$programs/pg_ctl" -D "$folder/data" -w -l "$folder/log" -o "-p $port -h 127.0.0.1 -k $folder" start >/dev/null
 as "$programs/psql" -qh 127.0.0.1 -p "$port" -U postgres -c 'create table bench_effect (n bigint)'
 
-work=$(mktemp -d)
 cd "$work"
+broker=$((port + 1))
+if [[ ${ACTIONS:-Guarded} == *Guarded* ]]; then
+    rabbit RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 RABBITMQ_NODE_PORT=$broker RABBITMQ_DIST_PORT=$((port + 2)) RABBITMQ_MNESIA_BASE="$work/node" \
+        RABBITMQ_LOGS="$work/log" RABBITMQ_ENABLED_PLUGINS_FILE="$work/plugins" RABBITMQ_PID_FILE="$work/pid" \
+        /usr/lib/rabbitmq/bin/rabbitmq-server >/dev/null 2>&1 &
+    while [[ ! -s $work/pid ]]; do sleep 0.2; done
+    rabbit /usr/lib/rabbitmq/bin/rabbitmqctl -q wait "$work/pid" >/dev/null
+fi
 cat >ichido.toml <<END
 [database]
 url = "postgres://postgres@127.0.0.1:$port/postgres"
 [queues.bench]
+[queues.guarded]
+rabbitmq = { url = "amqp://guest:guest@127.0.0.1:$broker", queue = "ichido_bench" }
+[actions.Guarded]
+from        = "guarded"
+concurrency = 8
+sql         = ["insert into bench_effect (n) values (:n)"]
 [actions.One]
 from        = "bench"
 concurrency = 8
@@ -39,7 +55,9 @@ END
 seq "$messages" | sed 's/.*/{"n":&}/' >messages
 
 run() { # BINARY ACTION
-    "$1" -q send bench --file messages >/dev/null
+    local queue=bench
+    [[ $2 != Guarded ]] || queue=guarded
+    "$1" -q send $queue --file messages >/dev/null
     local begun ended
     begun=$(date +%s%N)
     "$1" -q run "$2" --drain 2>/dev/null
@@ -47,11 +65,10 @@ run() { # BINARY ACTION
     echo $((messages * 1000000000 / (ended - begun)))
 }
 
-for action in ${ACTIONS:-One Hundred}; do
+for action in ${ACTIONS:-One Hundred Guarded}; do
     for ((round = 1; round <= rounds; round++)); do
         echo "$action round $round: before $(run "$before" $action)/s, after $(run "$after" $action)/s"
     done
 done
 done_rows=$(cd / && as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres -c 'select count(*) from bench_effect')
 echo "effects $done_rows"
-rm -rf "$work"

@@ -67,7 +67,7 @@ fn tell(what: &str, leader: Pid) {
         match call() {
             Ok(called) => *guardian = called,
             Err(error) => {
-                tracing::warn!(%error, "cannot start a shell; programs will outlive this process if it is killed")
+                tracing::warn!(%error, "cannot start a shell; programs will outlive this process if it is killed");
             }
         }
     }
