@@ -20,7 +20,7 @@ const TESTED: [(&str, &str); 5] = [
 ];
 
 /// Words of our own making, and what the field says.
-const GIVEN_UP: [(&str, &str); 14] = [
+const GIVEN_UP: [(&str, &str); 20] = [
     ("sign of life", "heartbeat"),
     ("signs of life", "heartbeats"),
     ("look around", "poll"),
@@ -31,6 +31,12 @@ const GIVEN_UP: [(&str, &str); 14] = [
     ("takes leave", "deregisters"),
     ("turn to publish", "relay lease"),
     ("patience", "timeout"),
+    (" bell", "wake-up"),
+    (" beat ", "heartbeat"),
+    ("the letter", "the dead letter"),
+    ("job processor", "messages, not jobs"),
+    (" zombie", "parked"),
+    ("revive", "retry"),
     ("nobody can tell", "unknown"),
     ("has no company", "runs in a transaction of its own"),
     ("stayed away", "unreachable"),
