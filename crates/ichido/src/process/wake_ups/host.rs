@@ -50,7 +50,7 @@ mod sockets {
 
     use tokio::net::UnixDatagram;
 
-    /// How a socket's name ends.
+    /// How a socket's name ends. It stays as it is: processes of other versions on this host look for it.
     const ENDING: &str = "bell";
 
     /// The longest name of a queue, and a little more.
