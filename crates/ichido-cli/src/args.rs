@@ -293,9 +293,9 @@ pub(crate) struct Which {
     /// Only messages that were parked at least this long ago, like 90s, 2h or 7d
     #[arg(long, value_name = "AGE", value_parser = crate::config::parse_duration)]
     pub(crate) older: Option<Duration>,
-    /// Maximum number of messages
-    #[arg(long, default_value_t = 100)]
-    pub(crate) limit: u32,
+    /// Maximum number of messages; the oldest failures come first [list: 100, others: all]
+    #[arg(long)]
+    pub(crate) limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -305,9 +305,12 @@ pub(crate) struct Many {
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) which: Which,
-    /// All failed messages, up to the limit
+    /// All failed messages of the configured queues
     #[arg(long)]
     pub(crate) all: bool,
+    /// Maximum number of messages per second
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
     /// Only print what would be changed
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -46,6 +46,14 @@ impl Failure {
         Failure { code, text: error.to_string() }
     }
 
+    /// With the configuration's file, where it begins with one of its keys.
+    pub(crate) fn in_file(mut self, config: &Config) -> Self {
+        if Config::names_a_key(&self.text) {
+            self.text = format!("{}: {}", config.file, self.text);
+        }
+        self
+    }
+
     /// Tells the user and returns the exit code.
     pub(crate) fn report(self) -> u8 {
         eprintln!("ichido: {}", self.text);

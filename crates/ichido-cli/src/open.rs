@@ -30,6 +30,10 @@ pub(crate) trait OnStore {
 /// Opens the store of the configuration and runs a command on it.
 pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     features::check(config)?;
+    run(config, command).await.map_err(|failure| failure.in_file(config))
+}
+
+async fn run(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
     match config.database.url.scheme() {
         #[cfg(feature = "sqlite")]

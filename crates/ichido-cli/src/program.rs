@@ -98,7 +98,9 @@ pub(crate) fn masked_keys(config: &Config) -> Vec<String> {
 
 /// Workers wait for each other when there are more of them than connections for their transactions.
 pub(crate) fn few_connections(config: &Config) -> Option<String> {
-    let workers: usize = config.actions.values().map(|action| workers(action, config)).sum();
+    let workers = config.actions.values().map(|action| workers(action, config));
+    // The default is for the action with most workers: others may not be at work at the same time.
+    let workers: usize = if config.database.pool.is_some() { workers.sum() } else { workers.max().unwrap_or_default() };
     let connections = config.pool().saturating_sub(2).max(1);
     let sqlite = config.database.url.scheme() == "sqlite";
     (!sqlite && workers > connections as usize).then(|| {

@@ -51,6 +51,15 @@ pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
+/// What the server says if a value does not fit its place: the same values never will. Class 22, and two numbers that have none of
+/// it on every server: 1366 incorrect value, 1265 data truncated.
+pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
+    let is_unfit = matches!(number(error)?, 1366 | 1265);
+    let error = error.as_database_error()?;
+    let is_unfit = is_unfit || error.code().is_some_and(|code| code.starts_with("22"));
+    is_unfit.then(|| format!("MySQL: {}", error.message()))
+}
+
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)

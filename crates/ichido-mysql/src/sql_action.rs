@@ -19,7 +19,7 @@ use sqlx::{
 };
 use tokio::sync::OnceCell;
 
-use crate::{MySql, connect::setup_error};
+use crate::{MySql, connect::setup_error, fault};
 
 /// Digits of a decimal that every server takes: so many in all, so many after the point.
 const DECIMAL: (usize, usize) = (65, 30);
@@ -54,8 +54,10 @@ impl RunSql for MySql {
                 query = bind(query, fields.value(name)?, decimal);
             }
         }
-        query.execute(connection).await?;
-        Ok(())
+        match query.execute(connection).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(fault::unfit(&error).map_or_else(|| error.into(), Error::Refused)),
+        }
     }
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {

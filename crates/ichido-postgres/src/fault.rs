@@ -23,6 +23,12 @@ pub(crate) fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(Into::into)
 }
 
+/// What the server says if a value does not fit its place (class 22): the same values never will.
+pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
+    let error = error.as_database_error()?;
+    error.code()?.starts_with("22").then(|| format!("PostgreSQL: {}", error.message()))
+}
+
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)

@@ -12,7 +12,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Either, Executor, PgConnection, Row, SqlSafeStr, Statement, TypeInfo};
 
-use crate::{Postgres, connect::setup_error};
+use crate::{Postgres, connect::setup_error, fault};
 
 /// Statements with their casts, by the text they were written as.
 #[derive(Default)]
@@ -54,8 +54,10 @@ impl RunSql for Postgres {
                 (_, value) => query.bind(value),
             };
         }
-        query.execute(connection).await?;
-        Ok(())
+        match query.execute(connection).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(fault::unfit(&error).map_or_else(|| error.into(), Error::Refused)),
+        }
     }
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {

@@ -188,6 +188,10 @@ macro_rules! inspect {
             $crate::verbs::inspect::parked(self, filter).await
         }
 
+        async fn failed_elsewhere(&self) -> ichido::Result<Vec<(String, i64)>> {
+            $crate::verbs::inspect::failed_elsewhere(self).await
+        }
+
         async fn payload(&self, id: &ichido::MessageId) -> ichido::Result<Option<String>> {
             $crate::verbs::inspect::payload(self, id).await
         }

@@ -22,6 +22,13 @@ pub(crate) fn code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
+/// What SQLite says if a value does not fit its place: the same values never will. TOOBIG, MISMATCH, and a strict table's
+/// CONSTRAINT_DATATYPE.
+pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
+    let is_unfit = matches!(code(error)?, 18 | 20 | 3091);
+    is_unfit.then_some(format!("SQLite: {}", error.as_database_error()?.message()))
+}
+
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)

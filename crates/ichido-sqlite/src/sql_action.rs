@@ -11,7 +11,7 @@ use ichido::{
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr, SqliteConnection};
 
-use crate::{Sqlite, connect::setup_error, value};
+use crate::{Sqlite, connect::setup_error, fault, value};
 
 /// Statements with their parameters, by the text they were written as.
 #[derive(Default)]
@@ -31,8 +31,10 @@ impl RunSql for Sqlite {
         for name in statement.names() {
             query = value::bind(query, fields.value(name)?);
         }
-        query.execute(connection).await?;
-        Ok(())
+        match query.execute(connection).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(fault::unfit(&error).map_or_else(|| error.into(), Error::Refused)),
+        }
     }
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {

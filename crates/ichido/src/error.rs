@@ -166,11 +166,27 @@ pub(crate) fn chain<'a>(cause: &'a (dyn StdError + 'static)) -> impl Iterator<It
     std::iter::successors(Some(cause), |cause: &&'a (dyn StdError + 'static)| (*cause).source())
 }
 
+/// What sqlx writes before an error of the server.
+const FROM_SERVER: &str = "error returned from database: ";
+
+/// PostgreSQL tells with an error on which line of its own source it was raised, and the driver appends that to the text, where it
+/// looks like a line of the statement. (MySQL's texts begin with their number, and name a line of the statement.)
+fn without_source_line(text: String, written: &str) -> String {
+    let said = text.strip_prefix(FROM_SERVER).or_else(|| written.starts_with(FROM_SERVER).then_some(&*text));
+    let Some(said) = said.filter(|said| !said.starts_with(|first: char| first.is_ascii_digit())) else { return text };
+    match said.rsplit_once(" at line ") {
+        Some((_, line)) if line.bytes().all(|digit| digit.is_ascii_digit()) => {
+            text[..text.len() - " at line ".len() - line.len()].to_owned()
+        }
+        _ => text,
+    }
+}
+
 /// Writes an error and its sources on one line; many errors repeat their source's text, which is then left out.
 fn write_chain(f: &mut fmt::Formatter<'_>, cause: &(dyn StdError + 'static)) -> fmt::Result {
     let mut written = String::new();
     for link in chain(cause) {
-        let text = link.to_string();
+        let text = without_source_line(link.to_string(), &written);
         if !written.contains(&text) {
             let separator = if written.is_empty() { "" } else { ": " };
             write!(f, "{separator}{text}")?;

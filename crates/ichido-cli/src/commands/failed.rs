@@ -1,20 +1,29 @@
-//! `ichido failed`: the messages that wait for an operator.
+//! `ichido failed`: the messages that wait for an operator. `list` and `show` are here, `retry` and `discard` in `by_hand`.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod by_hand;
+
+use std::collections::BTreeMap;
 
 use ichido::{
-    Error, Headers, Masks, MessageId,
+    Headers, Masks, MessageId,
     inspect::{Parked, ParkedFilter},
 };
 use serde::Serialize;
 
+use self::by_hand::{Verb, by_hand};
 use crate::{
-    args::{Failed, Many, Which},
+    args::{Failed, Which},
     config::Config,
-    failure::{FOUND, Failure},
+    failure::Failure,
     open::{Backend, OnStore},
     output, program,
 };
+
+/// So many messages are listed unless `--limit` says otherwise.
+const LISTED: u32 = 100;
+
+/// The summary of errors counts so many messages, however few are listed.
+const SUMMARISED: u32 = 10_000;
 
 impl OnStore for Failed {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
@@ -28,39 +37,72 @@ impl OnStore for Failed {
 }
 
 /// What the filter means; a queue that the configuration does not know is a slip.
-async fn find<S: Backend>(store: &S, config: &Config, which: Which, waiting: bool) -> Result<Vec<Parked>, Failure> {
+fn filter(config: &Config, which: Which, waiting: bool) -> Result<ParkedFilter, Failure> {
     if let Some(queue) = which.queue.as_ref().filter(|queue| !config.queues.contains_key(*queue)) {
         return Err(Failure::unknown_queue(queue, config));
     }
     let mut filter = ParkedFilter::default();
     (filter.queue, filter.error, filter.older) = (which.queue, which.error, which.older);
-    (filter.waiting, filter.limit) = (waiting, which.limit);
-    store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))
+    (filter.waiting, filter.limit) = (waiting, which.limit.unwrap_or(LISTED));
+    Ok(filter)
 }
 
 async fn list<S: Backend>(store: &S, config: &Config, which: Which, waiting: bool, json: bool) -> Result<u8, Failure> {
-    let parked = find(store, config, which, waiting).await?;
+    let mut filter = filter(config, which, waiting)?;
+    let limit = filter.limit as usize;
+    // One more than the summary counts tells whether it is complete.
+    filter.limit = if json { filter.limit } else { filter.limit.max(SUMMARISED).saturating_add(1) };
+    let mut parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
     if json {
         output::json(&parked)?;
-        return Ok(0);
+    } else {
+        let is_bound = parked.len() == filter.limit as usize;
+        parked.truncate(filter.limit as usize - 1);
+        summarise(&parked, is_bound)?;
+        let rows = parked.iter().take(limit).map(|message| {
+            let (attempts, error) = (message.attempts.to_string(), output::shortened(&message.error, 100));
+            [message.id.clone(), message.state.to_string(), attempts, message.parked_at.clone(), error]
+        });
+        output::table(["MESSAGE", "STATE", "ATTEMPTS", "SINCE", "ERROR"], &rows.collect::<Vec<_>>())?;
+        if parked.len() > limit {
+            let all = format!("{}{}", if is_bound { "more than " } else { "" }, parked.len());
+            output::talk(&format!("ichido: {limit} of {all} messages are shown; use --limit to see more"));
+        }
+    }
+    if filter.queue.is_none() {
+        tell_elsewhere(store).await?;
+    }
+    Ok(0)
+}
+
+/// How often which error; lower bounds where not all messages were counted.
+fn summarise(parked: &[Parked], is_bound: bool) -> Result<(), Failure> {
+    if parked.len() < 2 {
+        return Ok(());
     }
     let mut shapes: BTreeMap<&str, usize> = BTreeMap::new();
-    for message in &parked {
+    for message in parked {
         *shapes.entry(&message.shape).or_default() += 1;
     }
     let mut shapes: Vec<_> = shapes.into_iter().map(|(shape, count)| (count, shape)).collect();
     shapes.sort_unstable_by(|one, other| other.cmp(one));
-    if parked.len() > 1 {
-        let rows = shapes.iter().map(|(count, shape)| [count.to_string(), output::shortened(shape, 100)]);
-        output::table(["COUNT", "ERROR"], &rows.collect::<Vec<_>>())?;
-        output::print("")?;
+    let bound = if is_bound { "≥" } else { "" };
+    let rows = shapes.iter().map(|(count, shape)| [format!("{bound}{count}"), output::shortened(shape, 100)]);
+    output::table(["COUNT", "ERROR"], &rows.collect::<Vec<_>>())?;
+    output::print("")
+}
+
+/// Two applications may share a database: what belongs to another one is named and left alone.
+async fn tell_elsewhere<S: Backend>(store: &S) -> Result<(), Failure> {
+    let elsewhere = store.failed_elsewhere().await.map_err(|error| Failure::of::<S>(&error))?;
+    if !elsewhere.is_empty() {
+        let named: Vec<_> = elsewhere.iter().map(|(queue, count)| format!("{queue} ({count})")).collect();
+        let named = output::shortened(&named.join(", "), 200);
+        output::talk(&format!(
+            "ichido: left alone: failed messages of queues that are not in this configuration: {named}"
+        ));
     }
-    let rows = parked.iter().map(|message| {
-        let (attempts, error) = (message.attempts.to_string(), output::shortened(&message.error, 100));
-        [message.id.clone(), message.state.to_string(), attempts, message.parked_at.clone(), error]
-    });
-    output::table(["MESSAGE", "STATE", "ATTEMPTS", "SINCE", "ERROR"], &rows.collect::<Vec<_>>())?;
-    Ok(0)
+    Ok(())
 }
 
 /// A failed message with its payload.
@@ -69,6 +111,12 @@ struct Shown {
     #[serde(flatten)]
     parked: Parked,
     payload: Option<String>,
+}
+
+/// The id of a message in one of the configuration's queues.
+fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
+    let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
+    if config.queues.contains_key(&*id.queue) { Ok(id) } else { Err(Failure::unknown_queue(&id.queue, config)) }
 }
 
 /// What is masked is masked here too. Errors were when they were recorded; those from before are looked at again.
@@ -82,14 +130,14 @@ fn mask(masks: &Masks, parked: &mut Parked, payload: Option<String>) -> Option<S
 }
 
 async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> Result<u8, Failure> {
-    let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
+    let id = known_id::<S>(config, id)?;
     let mut filter = ParkedFilter::default();
     (filter.id, filter.waiting) = (Some(id.clone()), true);
-    let payload = store.payload(&id).await.map_err(|error| Failure::of::<S>(&error))?;
     let parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
     let Some(mut parked) = parked.into_iter().next() else {
         return Err(Failure::found(format!("{id} has not failed")));
     };
+    let payload = store.payload(&id).await.map_err(|error| Failure::of::<S>(&error))?;
     let payload = mask(&program::masks(config), &mut parked, payload);
     if json {
         output::json(&Shown { parked, payload })?;
@@ -112,64 +160,4 @@ async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> R
         ))?;
     }
     Ok(0)
-}
-
-/// What the database said about a message, without what must not be seen of it.
-async fn hidden<S: Backend>(store: &S, config: &Config, id: &MessageId, error: &Error) -> String {
-    let masks = program::masks(config);
-    let payload = if masks.is_empty() { None } else { store.payload(id).await.ok().flatten() };
-    masks.text(&error.to_string(), payload.unwrap_or_default().as_bytes(), &Headers::new())
-}
-
-/// What an operator does with a failed message.
-#[derive(Clone, Copy)]
-enum Verb {
-    Retry,
-    Discard,
-}
-
-/// Each message is looked at again at the moment it is changed; what has not failed (any more) is told and left alone.
-async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many) -> Result<u8, Failure> {
-    let ids = if many.ids.is_empty() {
-        find(store, config, many.which, false).await?.into_iter().map(|parked| parked.id).collect()
-    } else {
-        many.ids
-    };
-    let (mut code, mut changed_queues) = (0, BTreeSet::new());
-    for id in ids {
-        let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
-        let (done, would) = match verb {
-            Verb::Retry => ("retried", "would be retried"),
-            Verb::Discard => ("discarded", "would be discarded"),
-        };
-        if many.dry_run {
-            output::print(&format!("{id} {would}"))?;
-            continue;
-        }
-        let changed = match verb {
-            Verb::Retry => store.retry(&id).await,
-            Verb::Discard => store.discard(&id).await,
-        };
-        match changed {
-            Ok(true) => {
-                output::print(&format!("{id} {done}"))?;
-                changed_queues.insert(id.queue);
-            }
-            Ok(false) => {
-                eprintln!("ichido: {id} has not failed; left alone");
-                code = FOUND;
-            }
-            // What the database says about one message must not keep the others from being repaired.
-            Err(error @ Error::Failed(_)) if !error.is_fault::<S>() => {
-                eprintln!("ichido: {}", hidden(store, config, &id, &error).await);
-                code = FOUND;
-            }
-            Err(error) => return Err(Failure::of::<S>(&error)),
-        }
-    }
-    // What runs again, or was held up in its group, need not wait for a poll.
-    for queue in changed_queues {
-        store.wake_ups().tell(store, &queue).await;
-    }
-    Ok(code)
 }

@@ -1,4 +1,7 @@
-//! `ichido send`: one message, or one per line, all in one transaction. Ids are printed when it has committed.
+//! `ichido send`: one message, or one per line, all in one transaction. Ids are printed when it has committed. `bulk` reads the
+//! messages and writes them.
+
+mod bulk;
 
 use std::{
     fs::File,
@@ -7,13 +10,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use ichido::{
-    Due, Error, Headers, Masks, NewMessage,
-    lanes::{Routes, Sent},
-};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::value::RawValue;
+use ichido::{Due, NewMessage, lanes::Sent};
 
+use self::bulk::Bulk;
 use crate::{
     args::Send,
     brokers::Brokers,
@@ -23,9 +22,6 @@ use crate::{
     open::{Backend, OnStore},
     output, program,
 };
-
-/// Messages per statement.
-const BATCH: usize = 1000;
 
 /// For the database, beyond what the broker may take.
 const LATE: Duration = Duration::from_secs(2);
@@ -44,15 +40,14 @@ impl OnStore for Send {
         // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
         let mut like = like(self.delay, self.at, self.unique, self.group);
         like.level = self.level;
-        let (messages, routes) = (read_all(lines, &like)?, routes(config));
+        let bulk = Bulk::read(lines, &like, self.queue, routes(config), program::masks(config))?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
-        let masks = program::masks(config);
-        let sent = match send_all(&store, &mut tx, &self.queue, &routes, &messages, &masks).await {
+        let sent = match bulk.send(&store, &mut tx).await {
             Ok(sent) => sent,
-            Err(failure) => {
+            Err(unsent) => {
                 store.rollback(tx).await.map_err(|error| Failure::of::<S>(&error))?;
-                return Err(failure);
+                return Err(bulk.explain(&store, unsent).await);
             }
         };
         store.commit(tx).await.map_err(|error| Failure::of::<S>(&error))?;
@@ -99,61 +94,4 @@ fn like(delay: Option<Duration>, at: Option<SystemTime>, unique: Option<String>,
     like.due = delay.map(Due::After).or(at.map(Due::At));
     (like.unique, like.group) = (unique, group);
     like
-}
-
-fn read_all(lines: Lines, template: &NewMessage) -> Result<Vec<NewMessage>, Failure> {
-    let mut messages = Vec::new();
-    for (number, line) in (1..).zip(lines) {
-        let line = line.map_err(|error| bad_line(number, &error.to_string()))?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        serde_json::from_str::<&RawValue>(&line).map_err(|error| bad_line(number, &format!("not JSON: {error}")))?;
-        let mut message = template.clone();
-        message.payload = line.into_bytes();
-        messages.push(message);
-    }
-    Ok(messages)
-}
-
-async fn send_all<S: Backend>(
-    store: &S,
-    tx: &mut S::Tx,
-    to: &str,
-    routes: &Routes,
-    messages: &[NewMessage],
-    masks: &Masks,
-) -> Result<Sent, Failure> {
-    let mut all = Sent::default();
-    let bar = progress(messages.len());
-    for batch in messages.chunks(BATCH) {
-        bar.inc(batch.len() as u64);
-        let sent = routes.send(store, S::connection(tx), to, batch).await.map_err(|error| match &error {
-            error if error.is_fault::<S>() => Failure::of::<S>(error),
-            error => Failure::usage(format!("{}; nothing was sent", hidden(masks, batch, error))),
-        })?;
-        all.ids.extend(sent.ids);
-        all.queues.extend(sent.queues);
-    }
-    bar.finish_and_clear();
-    Ok(all)
-}
-
-/// What the database said about these messages, without what must not be seen of any of them.
-fn hidden(masks: &Masks, messages: &[NewMessage], error: &Error) -> String {
-    let hide = |text: String, message: &NewMessage| masks.text(&text, &message.payload, &Headers::new());
-    messages.iter().fold(error.to_string(), hide)
-}
-
-/// A bar on a terminal, for what takes a while.
-fn progress(messages: usize) -> ProgressBar {
-    if messages <= BATCH {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} messages, {per_sec}");
-    ProgressBar::new(messages as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn bad_line(number: usize, text: &str) -> Failure {
-    Failure::usage(format!("message {number}: {text}; nothing was sent"))
 }

@@ -29,6 +29,8 @@ const MOST_CONNECTIONS: u32 = 16;
 /// The whole configuration, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    /// The file that it was read from.
+    pub file: String,
     /// Where the database is.
     pub database: Database,
     /// How a process behaves.
@@ -85,6 +87,7 @@ impl Config {
         lanes::check_names(root, &lanes, &queues)?;
         let actions = root.named("actions", |_, section| Action::read(section, &queues, &lanes))?;
         Ok(Self {
+            file: root.file.to_owned(),
             database: Database::read(root)?,
             process: Process::read(root)?,
             log: Log::read(root)?,
@@ -120,6 +123,12 @@ impl Config {
         let highest = u32::try_from(highest).unwrap_or(MOST_CONNECTIONS);
         let enough = highest.saturating_add(database::OWN_CONNECTIONS).min(MOST_CONNECTIONS);
         self.database.pool.unwrap_or(enough)
+    }
+
+    /// Does this text begin with the path of a key, such as `actions.Work.sql`?
+    #[must_use]
+    pub fn names_a_key(text: &str) -> bool {
+        text.split_once('.').is_some_and(|(section, _)| KEYS.contains(&section))
     }
 
     /// The messages claimed ahead: as written, or the concurrency, at most 64.

@@ -47,10 +47,10 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
 async fn what_is_not_in_the_database_is_named_with_what_was_meant(kind: Kind) {
     let env = Env::new(kind).await;
     let changes: [(&str, &str, &[&str]); 5] = [
-        ("\"received_order\"", "\"recieved_order\"", &["queues.orders.table", "`recieved_order`", "`received_order`"]),
+        ("\"received_order\"", "\"recieved_order\"", &["ichido.toml: queues.orders.table", "`recieved_order`", "`received_order`"]),
         ("\"process_id\"", "\"proces_id\"", &["queues.orders", "`proces_id`", "`process_id`"]),
         ("column = \"status\"", "column = \"statos\"", &["`statos`", "`status`"]),
-        (":name", ":nmae", &["actions.ProjectCreation.sql", "`:nmae`", "`name`"]),
+        (":name", ":nmae", &["ichido.toml: actions.ProjectCreation.sql", "`:nmae`", "`name`"]),
         ("into project", "into projcet", &["actions.ProjectCreation.sql", "projcet"]),
     ];
     for (from, to, parts) in changes {
@@ -74,10 +74,10 @@ async fn a_bad_line_sends_nothing(kind: Kind) {
     let env = Env::new(kind).await;
     let inputs: [(&[u8], &[&str]); 6] = [
         (b"{\"id\":1,\"name\":\"a\"}\n{\"id\":2,", &["message 2", "not JSON"]),
-        (b"{\"id\":1,\"name\":\"a\"}\n\n{\"id\":3,\"nme\":\"b\"}\n", &["`nme`", "did you mean `name`"]),
-        (b"{\"id\":1,\"name\":\"a\"}\n[1]\n", &["a JSON object"]),
+        (b"{\"id\":1,\"name\":\"a\"}\n\n{\"id\":3,\"nme\":\"b\"}\n", &["message 3: ", "`nme`", "did you mean `name`"]),
+        (b"{\"id\":1,\"name\":\"a\"}\n[1]\n", &["message 2: ", "a JSON object"]),
         (b"{\"id\":1,\"name\":\"a\"}\n\xff\xfe\n", &["message 2"]),
-        (b"{\"id\":1,\"name\":\"a\"}\n{\"id\":1,\"name\":\"b\"}\n", &["nothing was sent"]),
+        (b"{\"id\":1,\"name\":\"a\"}\n{\"id\":1,\"name\":\"b\"}\n", &["message 2: ", "nothing was sent"]),
         (b"{\"id\":1,\"name\":null}\n", &["nothing was sent"]),
     ];
     for (input, parts) in inputs {

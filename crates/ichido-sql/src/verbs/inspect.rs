@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ichido::{
     MessageId, Result,
-    inspect::{Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
+    inspect::{MOST_COUNTED, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
     store::ProcessId,
 };
 
@@ -12,6 +12,9 @@ use crate::{
     Bind, Dialect, Kind, Liveness, Query, Row, SqlQueue, SqlRows, SqlStore,
     verbs::{flags, outbox},
 };
+
+/// So many parked messages are read together.
+const PAGE: usize = 1000;
 
 /// How every queue and process is doing.
 ///
@@ -75,33 +78,75 @@ async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
     store.look(Query::new(states)).await?.iter().map(read).collect()
 }
 
-/// Parked messages, oldest failure first.
+/// Parked messages of the store's queues, oldest failure first.
 ///
 /// # Errors
 /// The database failed.
 pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec<Parked>> {
-    store.queues().await?;
-    let key = S::Dialect::KEY;
+    let (most, mut found, mut filter) = (filter.limit as usize, Vec::new(), filter.clone());
+    loop {
+        let count = if filter.error.is_some() { PAGE } else { PAGE.min(most - found.len()) };
+        let page = parked_page(store, &filter, count).await?;
+        let is_last = page.len() < count;
+        filter.after = page.last().cloned();
+        found.extend(page.into_iter().filter(|parked| filter.matches(parked)));
+        if is_last || found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+    }
+}
+
+/// So many parked messages, whatever their error.
+async fn parked_page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Result<Vec<Parked>> {
+    let (key, since) = (S::Dialect::KEY, S::Dialect::utc("parked_at"));
     let parked = format!(
-        "select queue, {key}, state, attempts, {}, {}, history from {} \
-         where state in ?1 and (?2 is null or queue = ?2) and (?3 is null or {key} = ?3) and parked_at <= {} \
-         order by parked_at limit ?4",
+        "select queue, {key}, state, attempts, {}, {since}, history from {} \
+         where state in ?1 and queue in ?2 and (?3 is null or {key} = ?3) and parked_at <= {} \
+         and (?6 is null or {since} > ?6 or ({since} = ?6 and (queue > ?7 or (queue = ?7 and {key} > ?8)))) \
+         order by {since}, queue, {key} limit ?4",
         S::Dialect::utc("due_at"),
-        S::Dialect::utc("parked_at"),
         store.tables().parked,
         S::Dialect::after('-', "?5")
     );
     let states = if filter.waiting { vec!["dead".into(), "waiting".into()] } else { vec!["dead".into()] };
-    let queue = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+    let one = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
+    let queues = match one {
+        Some(queue) => vec![queue],
+        None => names(store).await?,
+    };
     let id = filter.id.as_ref().map(|id| id.key.to_string());
-    let parked = Query::new(parked).bind(Bind::Texts(states)).bind(queue).bind(Bind::Exact(id));
-    let parked = store.look(parked.bind(filter.rows()).bind(filter.older_ms())).await?;
+    let after = filter.after.as_ref();
+    let place = after.map(|after| after.id.parse::<MessageId>()).transpose()?;
+    let parked = Query::new(parked).bind(Bind::Texts(states)).bind(Bind::Texts(queues)).bind(Bind::Exact(id));
+    let parked = parked.bind(count).bind(filter.older_ms()).bind(after.map(|after| after.parked_at.clone()));
+    let parked = parked.bind(place.as_ref().map(|id| id.queue.to_string()));
+    let parked = store.look(parked.bind(Bind::Exact(place.map(|id| id.key.to_string())))).await?;
     let read = |row: &Row| {
         let id = format!("{}/{}", row.get::<String>(0)?, row.get::<String>(1)?);
         let (state, history): (String, String) = (row.get(2)?, row.get(6)?);
         Ok(Parked::new(id, &state, row.get(3)?, row.get(4)?, row.get(5)?, &history))
     };
-    Ok(filter.keep(parked.iter().map(read).collect::<Result<_>>()?))
+    parked.iter().map(read).collect()
+}
+
+/// How many messages of queues that this store does not have have failed, by queue.
+///
+/// # Errors
+/// The database failed.
+pub async fn failed_elsewhere<S: SqlStore>(store: &S) -> Result<Vec<(String, i64)>> {
+    let failed = format!(
+        "select queue, count(*) from (select queue from {} where state = 'dead' and not (queue in ?1) limit {MOST_COUNTED}) q \
+         group by queue order by queue",
+        store.tables().parked
+    );
+    let failed = store.look(Query::new(failed).bind(Bind::Texts(names(store).await?))).await?;
+    failed.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect()
+}
+
+/// The queues that this store was given.
+async fn names<S: SqlStore>(store: &S) -> Result<Vec<String>> {
+    Ok(store.queues().await?.iter().map(|queue| queue.queue.to_string()).collect())
 }
 
 /// The payload of a message, if it is still there.

@@ -26,8 +26,12 @@ pub trait Inspect: Store {
     /// How every request id is doing that is served, or of which operators ask something.
     fn requests(&self) -> impl Future<Output = Result<Vec<RequestState>>> + Send;
 
-    /// Parked messages, oldest failure first.
+    /// Parked messages of the store's queues, oldest failure first.
     fn parked(&self, filter: &ParkedFilter) -> impl Future<Output = Result<Vec<Parked>>> + Send;
+
+    /// How many messages of other queues in this database have failed, by queue: those of another configuration. No more than
+    /// [`crate::inspect::MOST_COUNTED`] are counted.
+    fn failed_elsewhere(&self) -> impl Future<Output = Result<Vec<(String, i64)>>> + Send;
 
     /// The payload of a message, if it is still there.
     fn payload(&self, id: &MessageId) -> impl Future<Output = Result<Option<String>>> + Send;
@@ -150,6 +154,8 @@ pub struct ParkedFilter {
     pub error: Option<String>,
     /// Only those that were parked at least this long ago.
     pub older: Option<Duration>,
+    /// Only those after this one, in the order in which they are returned: the next page.
+    pub after: Option<Parked>,
     /// Maximum number of messages.
     pub limit: u32,
 }
@@ -161,26 +167,16 @@ impl ParkedFilter {
         self.older.map_or(0, |age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX / 2000))
     }
 
-    /// Keeps what the filter means of what a store has read without looking at errors.
+    /// Does the last error contain the text? Stores read messages without looking at their errors.
     #[must_use]
-    pub fn keep(&self, mut parked: Vec<Parked>) -> Vec<Parked> {
-        if let Some(text) = &self.error {
-            parked.retain(|parked| parked.error.contains(text));
-        }
-        parked.truncate(self.limit as usize);
-        parked
-    }
-
-    /// How many rows a store must read for this filter: an error is looked at only after reading.
-    #[must_use]
-    pub fn rows(&self) -> u32 {
-        if self.error.is_some() { u32::MAX } else { self.limit }
+    pub fn matches(&self, parked: &Parked) -> bool {
+        self.error.as_ref().is_none_or(|text| parked.error.contains(text))
     }
 }
 
 impl Default for ParkedFilter {
     fn default() -> Self {
-        ParkedFilter { queue: None, id: None, waiting: false, error: None, older: None, limit: 100 }
+        ParkedFilter { queue: None, id: None, waiting: false, error: None, older: None, after: None, limit: 100 }
     }
 }
 

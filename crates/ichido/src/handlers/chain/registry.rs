@@ -148,9 +148,12 @@ impl<S: Store> Registry<S> {
         let mut queue = HandlerQueue::empty();
         let mut scope = Scope::Process;
         for entry in entries {
-            let same = |(at, (there, about)): (usize, &(Scope, About))| {
-                (about.name == entry.name).then_some((*there != scope, at))
-            };
+            let (wanted, name) = scoped(&entry.name);
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != scope) {
+                return Err(misplaced(&entry.name, wanted));
+            }
+            let same =
+                |(at, (there, about)): (usize, &(Scope, About))| (about.name == name).then_some((*there != scope, at));
             let found = names.iter().enumerate().filter_map(same).min();
             let link = match found {
                 Some((_, at)) if entry.options.is_empty() => base.handlers[at].clone(),
@@ -179,15 +182,29 @@ impl<S: Store> Registry<S> {
     }
 }
 
+/// A name in a list, and the scope that may stand before it: `process connection`.
+fn scoped(text: &str) -> (Option<Scope>, &str) {
+    match text.split_once(' ') {
+        Some(("process", name)) => (Some(Scope::Process), name),
+        Some(("worker", name)) => (Some(Scope::Worker), name),
+        _ => (None, text),
+    }
+}
+
+fn misplaced(text: &str, wanted: Scope) -> Error {
+    let concurrency = crate::handlers::CONCURRENCY;
+    let side = if wanted == Scope::Process { "before" } else { "after" };
+    Error::Setup(format!("`{text}` must stand {side} `{concurrency}`, which begins the workers' part of the list"))
+}
+
 /// Where the handler with this name stands; `worker` or `process` before the name says which one, if there are two.
 fn place<S: Store>(queue: &HandlerQueue<S>, text: &str) -> Result<usize> {
     let found: Vec<_> = queue.about().enumerate().filter(|(_, (_, about))| about.name == text).collect();
     match found[..] {
         [(at, _)] => Ok(at),
-        [] => match text.split_once(' ') {
-            Some(("process", name)) => queue.position(Scope::Process, name),
-            Some(("worker", name)) => queue.position(Scope::Worker, name),
-            _ => queue.position(Scope::Worker, text),
+        [] => match scoped(text) {
+            (Some(scope), name) => queue.position(scope, name),
+            (None, name) => queue.position(Scope::Worker, name),
         },
         _ => Err(Error::Setup(format!("`{text}` is ambiguous; write `process {text}` or `worker {text}`"))),
     }
