@@ -192,3 +192,24 @@ async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning(database: &str, action: &str) -> Option<String> {
+        let text = format!(
+            "[database]\nurl = \"postgres://h/d\"\n{database}\n[queues.q]\n[queues.r]\n\
+             [actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n[actions.B]\nfrom = \"r\"\nsql = [\"select 1\"]\n"
+        );
+        few_connections(&Config::parse(&text, "ichido.toml", &|_| None).unwrap())
+    }
+
+    #[test]
+    fn defaults_draw_no_warning_and_a_small_pool_does() {
+        assert_eq!(warning("", ""), None);
+        assert!(warning("pool = 6", "").unwrap().starts_with("8 workers share 4 connections"));
+        assert!(warning("", "concurrency = 40").unwrap().starts_with("40 workers share 14 connections"));
+        assert_eq!(warning("pool = 10", ""), None);
+    }
+}

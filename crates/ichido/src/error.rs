@@ -195,3 +195,28 @@ fn write_chain(f: &mut fmt::Formatter<'_>, cause: &(dyn StdError + 'static)) -> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_source_line;
+
+    #[test]
+    fn a_line_of_the_servers_source_is_left_out_and_one_of_the_statement_stays() {
+        let said = |text: &str| without_source_line(text.to_owned(), "");
+        assert_eq!(
+            said("error returned from database: no such table at line 639"),
+            "error returned from database: no such table"
+        );
+        assert_eq!(
+            without_source_line("no such table at line 639".into(), "error returned from database: no such table"),
+            "no such table"
+        );
+        for kept in [
+            "error returned from database: 1064 (42000): syntax error near 'x' at line 1",
+            "error returned from database: look at line by line",
+            "missing comma at line 3",
+        ] {
+            assert_eq!(said(kept), kept);
+        }
+    }
+}

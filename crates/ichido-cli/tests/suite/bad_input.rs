@@ -47,7 +47,11 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
 async fn what_is_not_in_the_database_is_named_with_what_was_meant(kind: Kind) {
     let env = Env::new(kind).await;
     let changes: [(&str, &str, &[&str]); 5] = [
-        ("\"received_order\"", "\"recieved_order\"", &["ichido.toml: queues.orders.table", "`recieved_order`", "`received_order`"]),
+        (
+            "\"received_order\"",
+            "\"recieved_order\"",
+            &["ichido.toml: queues.orders.table", "`recieved_order`", "`received_order`"],
+        ),
         ("\"process_id\"", "\"proces_id\"", &["queues.orders", "`proces_id`", "`process_id`"]),
         ("column = \"status\"", "column = \"statos\"", &["`statos`", "`status`"]),
         (":name", ":nmae", &["ichido.toml: actions.ProjectCreation.sql", "`:nmae`", "`name`"]),

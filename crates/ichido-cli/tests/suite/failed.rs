@@ -36,7 +36,7 @@ impl Env {
 
 async fn all_failed_messages_are_retried_however_many(kind: Kind) {
     let env = Env::with_failed_orders(kind, FAILED).await;
-    assert_eq!(env.failed_orders().await, FAILED.into());
+    assert_eq!(env.failed_orders().await, i64::from(FAILED));
     let list = env.run(&["failed", "list"]).await;
     assert!(list.stdout.lines().nth(1).unwrap().starts_with("250 "), "the summary counts all: {list:?}");
     assert_eq!(list.stdout.lines().filter(|line| line.starts_with("orders/")).count(), 100);
@@ -70,7 +70,10 @@ async fn queues_of_another_configuration_are_named_and_left_alone(kind: Kind) {
     let retried = env.run(&["failed", "retry", "--all"]).await;
     assert_eq!((retried.code, retried.stdout.lines().count()), (Some(0), 3), "{retried:?}");
     assert!(retried.stderr.contains("billing (1)"), "{retried:?}");
-    assert_eq!((env.failed_orders().await, env.number("select count(*) from ichido_parked where state = 'dead'").await), (0, 1));
+    assert_eq!(
+        (env.failed_orders().await, env.number("select count(*) from ichido_parked where state = 'dead'").await),
+        (0, 1)
+    );
     let quiet = env.run(&["-q", "failed", "discard", "--all"]).await;
     assert_eq!((quiet.code, &*quiet.stdout, &*quiet.stderr), (Some(0), "", ""), "{quiet:?}");
 }
@@ -81,7 +84,7 @@ async fn values_that_do_not_fit_fail_at_the_first_attempt(kind: Kind) {
     let text = if kind == Kind::Sqlite { "text" } else { "varchar(5)" };
     env.sql(&format!("create table booked (amount int, note {text}) {strict}")).await;
     env.reconfigure(|config| {
-        config + "[actions.Booking]\nfrom = \"mail\"\nretry = { attempts = 5, first = \"1h\" }\nsql = [\"insert into booked (amount, note) values (:amount, :note)\"]\n"
+        config + "[actions.Booking]\nfrom = \"mail\"\nretry = { attempts = 5, first = \"1h\", max = \"1h\" }\nsql = [\"insert into booked (amount, note) values (:amount, :note)\"]\n"
     });
     let mut bad = vec![r#"{"amount":"many","note":"x"}"#];
     if kind != Kind::Sqlite {

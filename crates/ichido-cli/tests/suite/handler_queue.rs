@@ -98,8 +98,12 @@ async fn handlers_by_name_run_where_they_are_put(kind: Kind) {
 async fn the_standard_queue_written_out_is_the_standard_queue() {
     let env = Env::new(Kind::Sqlite).await;
     let before = env.ok(&["check"]).await;
-    set_handlers(&env, &changed(|_| {}));
-    assert_eq!(env.ok(&["check"]).await, before);
+    for written in
+        [changed(|_| {}), changed(|names| (names[5], names[13]) = ("process connection", "worker transaction"))]
+    {
+        set_handlers(&env, &written);
+        assert_eq!(env.ok(&["check"]).await, before);
+    }
     env.send_orders(1..=5).await;
     env.ok(&["run", "--drain"]).await;
     env.assert_exact(5).await;
@@ -116,6 +120,9 @@ async fn the_standard_queue_written_out_is_the_standard_queue() {
 #[tokio::test]
 async fn an_order_that_cannot_work_is_refused_with_the_reason_and_what_to_move() {
     let env = Env::new(Kind::Sqlite).await;
+    set_handlers(&env, &changed(|names| names[9] = "process connection"));
+    let parts = ["ichido.toml: process.handlers", "`process connection` must stand before `concurrency`"];
+    env.run(&["check"]).await.assert_refused(127, &parts);
     let refused: [(String, &[&str]); 14] = [
         (
             changed(|names| names.swap(12, 13)),
@@ -272,5 +279,9 @@ async fn a_path_means_an_action_by_the_rules_of_dispatch() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.contains("request_id=R1/a"), "{ended:?}");
     env.assert_exact(2).await;
+    env.configure(|config| config);
+    let ended = env.run(&["run", "ProjectCreation/R1/a", "--drain"]).await;
+    assert!(ended.stderr.contains("request_id=R1/a"), "the same without rules: {ended:?}");
+    env.reconfigure(|config| config + rules);
     env.run(&["run", "ProjectCreation/R1"]).await.assert_refused(13, &["no action `sales.ProjectCreationAction`"]);
 }

@@ -148,7 +148,8 @@ impl<S: Store> Registry<S> {
         let mut queue = HandlerQueue::empty();
         let mut scope = Scope::Process;
         for entry in entries {
-            let (wanted, name) = scoped(&entry.name);
+            let is_whole = names.iter().any(|(_, about)| about.name == entry.name);
+            let (wanted, name) = if is_whole { (None, &*entry.name) } else { scoped(&entry.name) };
             if let Some(wanted) = wanted.filter(|wanted| *wanted != scope) {
                 return Err(misplaced(&entry.name, wanted));
             }
