@@ -18,6 +18,11 @@ use sqlx::{Row, mysql::MySqlRow};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
 
+/// Does the server compute a column about which the catalog says this, in small letters? MySQL also says so of defaults.
+pub(crate) fn is_generated(extra: &str) -> bool {
+    extra.contains("generated") && !extra.contains("default_generated")
+}
+
 /// A column of a queue's table.
 #[derive(Clone)]
 pub(crate) struct Column {
@@ -32,6 +37,8 @@ pub(crate) struct Column {
     pub(crate) width: i64,
     collation: Option<String>,
     pub(crate) counts_itself: bool,
+    /// The server computes it.
+    pub(crate) is_generated: bool,
     /// MariaDB's JSON is a text with a constraint.
     pub(crate) is_json: bool,
 }
@@ -47,7 +54,8 @@ impl Column {
             nullable: row.try_get::<i64, _>(3)? == 1,
             width: row.try_get(4)?,
             collation: row.try_get(5)?,
-            counts_itself: row.try_get::<i64, _>(6)? == 1,
+            counts_itself: row.try_get::<String, _>(6)?.contains("auto_increment"),
+            is_generated: is_generated(&row.try_get::<String, _>(6)?),
             is_json: row.try_get::<String, _>(1)? == "json",
         })
     }
@@ -67,6 +75,7 @@ impl Column {
             width: -1,
             collation: None,
             counts_itself: kind == "bigint",
+            is_generated: false,
             is_json: false,
         })
     }
