@@ -41,6 +41,17 @@ enum Numbers {
     Places,
 }
 
+/// What stands at a place while it is found out what belongs there.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    /// The word that can stand where a field goes into a column as it is.
+    Default,
+    /// A value of the type of the field's own column.
+    Own,
+    /// A value of whatever type the server infers.
+    Server,
+}
+
 /// The places of a statement about the rows of a table.
 struct Places<'a> {
     statement: &'a Template,
@@ -108,24 +119,31 @@ impl Postgres {
         Ok(Some(Places { statement, names, own }))
     }
 
-    /// Which places are in expressions? Where a field is all that goes into a column, `default` could stand too, and only there: the
-    /// server points at the first that cannot.
+    /// Which places are in expressions, and have their own type there? Where a field is all that goes into a column, `default` could stand
+    /// too, and only there: the server points at the first that cannot.
     async fn in_expressions(&self, places: &Places<'_>) -> Result<Vec<bool>> {
-        let mut own = vec![false; places.own.len()];
+        let mut by = vec![By::Default; places.own.len()];
+        let mut last = None;
         loop {
-            let mut starts = vec![0; own.len()];
+            let mut starts = vec![0; by.len()];
             let sql = places.render(|at, before| {
                 starts[at] = before.chars().count() + 1;
-                if own[at] { places.own[at].cast(at + 1) } else { "default".to_owned() }
+                match by[at] {
+                    By::Default => "default".to_owned(),
+                    By::Own => places.own[at].cast(at + 1),
+                    By::Server => format!("${}", at + 1),
+                }
             });
-            let Err(error) = self.prepared(sql).await? else { return Ok(own) };
+            let Err(error) = self.prepared(sql).await? else { break };
             let at = position(&error).filter(|_| is(&error, "42601"));
             let found = at.and_then(|at| starts.iter().position(|start| *start == at));
-            match found.filter(|place| !own[*place]) {
-                Some(place) => own[place] = true,
-                None => return Ok(own),
+            match (found.filter(|place| by[*place] == By::Default), last.take()) {
+                (Some(place), _) => (by[place], last) = (By::Own, Some(place)),
+                (None, Some(place)) => by[place] = By::Server,
+                (None, None) => break,
             }
         }
+        Ok(by.iter().map(|by| *by == By::Own).collect())
     }
 
     /// The statement with the types of the columns at these places, and inferred ones at the others; none if the server objects.

@@ -184,23 +184,20 @@ async fn owner<S: Adopt>(
         if column.name == status.column || key.contains(&column.name) {
             return Err(Error::Setup(format!("--owner: `{}` is already the status or part of the key", column.name)));
         }
-        if named.is_none() && !guess::is_owner(column) {
-            let text = format!("`{}` may be the owner column, but it can say something else", column.name);
-            doubt = doubt.or(Some(text));
-            continue;
-        }
         mapping.owner.clone_from(&column.name);
         let owned = if column.fits_owner && known.is_none() { store.owned(look, mapping).await? } else { 0 };
         let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
-        if owned == 0 || named.is_some() {
+        if owned == 0 && guess::is_owner(column) || named.is_some() {
             let text = || {
                 format!("{owned} unprocessed {rows} an owner in `{name}`: no process will claim them until it is null")
             };
             notes.extend((owned > 0).then(text));
             return Ok(OwnerChoice { column: name.clone(), there: true, doubt });
         }
-        doubt = doubt
-            .or_else(|| Some(format!("`{name}` looks like the owner, but {owned} unprocessed {rows} a value in it")));
+        doubt = doubt.or_else(|| match owned {
+            0 => Some(format!("`{name}` may be the owner column, but it can mean something else")),
+            _ => Some(format!("`{name}` looks like the owner, but {owned} unprocessed {rows} a value in it")),
+        });
     }
     new_owner(look, named).map(|column| OwnerChoice { column, there: false, doubt })
 }

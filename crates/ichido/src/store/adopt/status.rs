@@ -3,7 +3,7 @@
 
 use super::{
     Adopt, Column, Counts, StatusChoice, TableLook, Wanted,
-    guess::{self, Given, Values},
+    guess::{self, Given},
     proposal::no_column,
     words,
 };
@@ -29,10 +29,11 @@ pub(super) async fn status<S: Adopt>(
                 fitting.push((column, StatusChoice { column: column.name.clone(), values, counts }));
             }
         }
-        let sure = |(_, choice): &&(&Column, StatusChoice)| choice.values.as_ref().is_some_and(Values::sure);
-        // Of `payment_status` and `delivery_status` each may be what is meant, whatever their values say.
-        let best: Vec<_> = if rank == 0 && fitting.iter().filter(sure).count() == 1 {
-            fitting.iter().filter(sure).cloned().collect()
+        // Of `payment_status` and `delivery_status` each may be meant, whatever their values say; of `state` and `status` one may be a
+        // place.
+        let told_apart = |(_, choice): &&(&Column, StatusChoice)| choice.values.is_some();
+        let best: Vec<_> = if rank == 0 && fitting.iter().filter(told_apart).count() == 1 {
+            fitting.iter().filter(told_apart).cloned().collect()
         } else {
             fitting
         };

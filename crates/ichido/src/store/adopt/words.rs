@@ -40,7 +40,7 @@ const FLAG_PARTS: &str = "processed done completed handled finished flag flg";
 const FLAG_ENDS: &str = "処理済 処理済み 完了 フラグ 区分";
 
 /// What says in the name of a column that a row is done, and what turns it into its opposite.
-const DONE_PARTS: &str = "processed done completed handled finished sent delivered executed performed published";
+const DONE_PARTS: &str = "processed done completed handled finished sent delivered";
 const DONE_ENDS: &str = "処理済 処理済み 完了";
 const NOT_PARTS: &str = "not no un to be never";
 
