@@ -258,9 +258,10 @@ impl Place {
             "bytea" => format!(
                 "cast(case when left(${at}::text, 2) = E'\\\\x' then ${at}::text::bytea else decode(${at}::text, 'base64') end as {name})"
             ),
-            _ if self.structured => {
-                format!("(select v from json_to_record(json_build_object('v', ${at}::text::json)) as r(v {name}))")
-            }
+            // In a cast, so that `any(…)` takes it for a value and not for a query.
+            _ if self.structured => format!(
+                "cast((select v from json_to_record(json_build_object('v', ${at}::text::json)) as r(v {name})) as {name})"
+            ),
             _ => format!("cast(${at}::text as {name})"),
         }
     }

@@ -38,7 +38,7 @@ async fn a_column_that_the_database_computes_is_refused_at_start(kind: Kind) {
     let done = "case when sent = 1 then 'done' else 'new' end";
     let rows = format!(
         "create table job (id integer primary key, sent integer default 0, status varchar(9) generated always as ({done}) stored, \
-         plain varchar(9) default 'new', process_id char(36), computed char(36) generated always as (nullif('', '')) stored)"
+         plain varchar(9) default 'new', process_id char(36), computed char(36) generated always as (cast(null as char(36))) stored)"
     );
     let env = world(kind, &rows, "q", "id").await;
     let config = migrated(&env).await;
