@@ -17,9 +17,8 @@ pub struct TableName {
 impl TableName {
     /// As the command line and the configuration write it.
     fn written(&self) -> String {
-        let part = |name: &str| match name.contains(['.', '"']) {
-            true => format!("\"{}\"", name.replace('"', "\"\"")),
-            false => name.to_owned(),
+        let part = |name: &str| {
+            if name.contains(['.', '"']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
         };
         if self.plain { part(&self.name) } else { format!("{}.{}", part(&self.schema), part(&self.name)) }
     }
