@@ -44,7 +44,7 @@ pub(crate) async fn business_table(
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let (owner, status) = (find(&table.owner)?, find(&table.status.column)?);
     for (key, column) in [("status", &status), ("owner", &owner)] {
-        ichido_sql::refuse_generated(queue, key, &column.name, column.is_generated)?;
+        ichido_sql::refuse_generated(queue, key, &column.name, column.is_generated())?;
     }
     refuse_owner(queue, &owner)?;
     let table = &if status.is_number() { table.flags_as_numbers() } else { table.clone() };

@@ -15,9 +15,12 @@ use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::{Postgres, sql_places::Typed};
 
-/// Statements with their casts, by the queue whose messages they are about and the text they were written as.
+/// The queue whose messages a statement is about, and the text it was written as.
+type Written = (Arc<str>, Arc<str>);
+
+/// Statements with their casts.
 #[derive(Default)]
-pub(crate) struct Rendered(Mutex<HashMap<(Arc<str>, Arc<str>), Arc<Typed>>>);
+pub(crate) struct Rendered(Mutex<HashMap<Written, Arc<Typed>>>);
 
 impl RunSql for Postgres {
     async fn run_sql(&self, connection: &mut PgConnection, statement: &Template, fields: &Fields) -> Result<()> {
