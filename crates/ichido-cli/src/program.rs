@@ -188,7 +188,7 @@ async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Re
                 return Err(Error::Setup(format!("`:{name}` is not a column of the queue `{queue}`{hint}")));
             }
         }
-        store.check_sql(statement).await?;
+        store.check_sql(statement, queue).await?;
     }
     Ok(())
 }

@@ -4,11 +4,11 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, free_name, listed,
-        literals, plain_default,
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, free_name,
+        listed, literals, plain_default,
     },
 };
-use ichido_sql::{ClaimIndex, Conditions, Sample};
+use ichido_sql::{ClaimIndex, Conditions, Sample, StatusColumn};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{
@@ -16,11 +16,14 @@ use crate::{
     catalog::{self, full_name},
     connect::setup_error,
     quote,
-    statements::{self, Rows, Statements},
+    statements::{self, Rows, Statements, is_generated},
 };
 
 /// What a new owner column is.
 const OWNER_KIND: &str = "char(36) character set ascii";
+
+/// What a new status column is.
+const STATUS_KIND: &str = "varchar(10)";
 
 /// Longer names are refused by the server.
 const LONGEST_NAME: usize = 64;
@@ -41,6 +44,10 @@ impl Adopt for MySql {
             Ok(FoundTable { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(4)?, unfit })
         };
         tables.iter().map(found).collect()
+    }
+
+    async fn names(&self) -> Result<Vec<TableName>> {
+        catalog::names(&mut *self.read_only().await?).await
     }
 
     async fn look(&self, table: &FoundTable) -> Result<TableLook> {
@@ -103,6 +110,13 @@ impl Adopt for MySql {
         Ok(ClaimPlan { steps, by_index, ddl })
     }
 
+    fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
+        let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
+        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
+        let (column, done) = (&*column, done.as_deref());
+        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: true }.statements())
+    }
+
     /// DDL commits by itself here. The connection is not used again: its timeout is its own.
     async fn apply(&self, statements: &[String]) -> Result<()> {
         let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?.detach();
@@ -153,7 +167,7 @@ fn column(row: &MySqlRow, checks: &[String]) -> Result<Column> {
     let (nullable, width): (i64, i64) = (row.try_get(3)?, row.try_get(4)?);
     let (default, extra): (Option<String>, String) = (row.try_get(5)?, row.try_get(6)?);
     let (mariadb, scale): (i64, i64) = (row.try_get(7)?, row.try_get(8)?);
-    let generated = extra.contains("generated") && !extra.contains("default_generated");
+    let generated = is_generated(&extra);
     let holds = match kind.as_str() {
         _ if generated || extra.contains("auto_increment") => Holds::Other,
         "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => Holds::Number,
@@ -177,7 +191,7 @@ fn column(row: &MySqlRow, checks: &[String]) -> Result<Column> {
     });
     let wide = matches!(&*kind, "char" | "varchar") && width >= 36 || kind == "uuid";
     let fits_owner = wide && nullable == 1 && !generated;
-    Ok(Column { name, kind: declared, holds, nullable: nullable == 1, default, admits, fits_owner })
+    Ok(Column { name, kind: declared, holds, nullable: nullable == 1, generated, default, admits, fits_owner })
 }
 
 /// The conditions of the table's check constraints; MariaDB knows them by table, MySQL by name.

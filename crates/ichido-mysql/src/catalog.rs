@@ -1,9 +1,13 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{Error, Queue, Result, Table, adopt::literals, message::Place};
+use ichido::{
+    Error, Queue, Result, Table,
+    adopt::{TableName, literals},
+    message::Place,
+};
 use ichido_sql::{Kind, Mapping, Tables};
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     connect::setup_error,
@@ -39,6 +43,9 @@ pub(crate) async fn business_table(
     let key: Vec<Column> = key(connection, queue, table).await?.iter().map(|name| find(name)).collect::<Result<_>>()?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let (owner, status) = (find(&table.owner)?, find(&table.status.column)?);
+    for (key, column) in [("status", &status), ("owner", &owner)] {
+        ichido_sql::refuse_generated(queue, key, &column.name, column.is_generated())?;
+    }
     refuse_owner(queue, &owner)?;
     let table = &if status.is_number() { table.flags_as_numbers() } else { table.clone() };
     refuse_status(connection, queue, table, &status).await?;
@@ -75,12 +82,13 @@ pub(crate) fn full_name(schema: Option<&str>, name: &str) -> Result<String> {
 async fn columns(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<Vec<Column>> {
     let found = sqlx::query(
         "select column_name, lower(data_type), lower(column_type), is_nullable = 'YES', cast(coalesce(character_maximum_length, -1) as signed), \
-         collation_name, extra like '%auto_increment%' from information_schema.columns \
+         collation_name, lower(extra) from information_schema.columns \
          where table_schema = coalesce(?, database()) and table_name = ? order by ordinal_position",
     );
     let found = found.bind(&table.schema).bind(&table.name).fetch_all(&mut *connection).await.map_err(setup_error)?;
     if found.is_empty() {
-        return Err(no_table(connection, queue, table).await);
+        let known = names(connection).await?;
+        return Err(ichido_sql::unknown_table(queue, table, &known));
     }
     let mut columns = found.iter().map(Column::read).collect::<Result<Vec<_>>>()?;
     let json = json_columns(connection, table).await?;
@@ -104,23 +112,30 @@ async fn json_columns(connection: &mut MySqlConnection, table: &Table) -> Result
     found.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-async fn no_table(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Error {
-    let tables =
-        sqlx::query("select table_name from information_schema.tables where table_schema = coalesce(?, database())");
-    let tables: Vec<String> = match tables.bind(&table.schema).fetch_all(connection).await {
-        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
-        Err(error) => return error.into(),
+/// The tables of all databases of the server that are the user's.
+pub(crate) async fn names(connection: &mut MySqlConnection) -> Result<Vec<TableName>> {
+    let tables = sqlx::query(
+        "select table_schema, table_name, coalesce(table_schema = database(), false) from information_schema.tables \
+         where table_type = 'BASE TABLE' and lower(table_schema) not in ('mysql', 'information_schema', 'performance_schema', 'sys') \
+         order by 1, 2",
+    );
+    let tables = tables.fetch_all(connection).await.map_err(setup_error)?;
+    let name = |row: &MySqlRow| {
+        Ok(TableName { schema: row.try_get(0)?, name: row.try_get(1)?, plain: row.try_get::<i64, _>(2)? == 1 })
     };
-    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
+    tables.iter().map(name).collect()
 }
 
 /// Other engines know no transactions.
 async fn refuse_engine(connection: &mut MySqlConnection, queue: &Queue, table: &Table) -> Result<()> {
     let engine = sqlx::query(
-        "select coalesce(engine, '') from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ?",
+        "select coalesce(engine, ''), lower(table_type) from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ?",
     );
     let engine = engine.bind(&table.schema).bind(&table.name).fetch_one(connection).await.map_err(setup_error)?;
-    let engine: String = engine.try_get(0)?;
+    let (engine, kind): (String, String) = (engine.try_get(0)?, engine.try_get(1)?);
+    if kind.contains("view") {
+        return Err(ichido_sql::not_a_table(queue, table, "a view"));
+    }
     if engine.eq_ignore_ascii_case("InnoDB") {
         return Ok(());
     }

@@ -173,7 +173,7 @@ async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message:
 fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64) -> Result<Vec<String>> {
     let value = |column: &Column| match bound.iter().find(|name| name.eq_ignore_ascii_case(&column.name)) {
         Some(name) => Ok(text(&fields.value(name)?).unwrap_or_default()),
-        None if column.counts_itself => Ok(counted.to_string()),
+        None if column.counts_itself() => Ok(counted.to_string()),
         None => {
             let text = format!("a message for the queue `{}` must contain its key `{}`", queue.queue, column.name);
             Err(Error::Refused(text))

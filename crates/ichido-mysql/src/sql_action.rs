@@ -60,7 +60,7 @@ impl RunSql for MySql {
         }
     }
 
-    async fn check_sql(&self, statement: &Template) -> Result<()> {
+    async fn check_sql(&self, statement: &Template, _queue: &str) -> Result<()> {
         let sql = self.shared.rendered.get(statement);
         let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
         let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await;

@@ -18,6 +18,14 @@ use sqlx::{Row, mysql::MySqlRow};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
 
+/// What the catalog says about a column whose values the server counts.
+const AUTO_INCREMENT: &str = "auto_increment";
+
+/// Does the server compute a column about which the catalog says this, in small letters? MySQL also says so of defaults.
+pub(crate) fn is_generated(extra: &str) -> bool {
+    extra.contains("generated") && !extra.contains("default_generated")
+}
+
 /// A column of a queue's table.
 #[derive(Clone)]
 pub(crate) struct Column {
@@ -31,7 +39,8 @@ pub(crate) struct Column {
     /// In characters; -1 if it has none.
     pub(crate) width: i64,
     collation: Option<String>,
-    pub(crate) counts_itself: bool,
+    /// What else the catalog says about it, in small letters.
+    extra: String,
     /// MariaDB's JSON is a text with a constraint.
     pub(crate) is_json: bool,
 }
@@ -47,7 +56,7 @@ impl Column {
             nullable: row.try_get::<i64, _>(3)? == 1,
             width: row.try_get(4)?,
             collation: row.try_get(5)?,
-            counts_itself: row.try_get::<i64, _>(6)? == 1,
+            extra: row.try_get(6)?,
             is_json: row.try_get::<String, _>(1)? == "json",
         })
     }
@@ -66,9 +75,19 @@ impl Column {
             nullable: false,
             width: -1,
             collation: None,
-            counts_itself: kind == "bigint",
+            extra: if kind == "bigint" { AUTO_INCREMENT.into() } else { String::new() },
             is_json: false,
         })
+    }
+
+    /// Does the server number the rows itself?
+    pub(crate) fn counts_itself(&self) -> bool {
+        self.extra.contains(AUTO_INCREMENT)
+    }
+
+    /// Does the server compute it?
+    pub(crate) fn is_generated(&self) -> bool {
+        is_generated(&self.extra)
     }
 
     pub(crate) fn is_number(&self) -> bool {

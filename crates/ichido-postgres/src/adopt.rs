@@ -4,10 +4,11 @@
 use ichido::{
     Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, listed, plain_default,
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, listed,
+        plain_default,
     },
 };
-use ichido_sql::{ClaimIndex, Sample};
+use ichido_sql::{ClaimIndex, Sample, StatusColumn};
 use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
 
 use crate::{
@@ -20,6 +21,9 @@ use crate::{
 
 /// What a new owner column is.
 const OWNER_KIND: &str = "uuid";
+
+/// What a new status column is.
+const STATUS_KIND: &str = "varchar(10)";
 
 /// Longer names are cut off by the server.
 const LONGEST_NAME: usize = 63;
@@ -40,13 +44,17 @@ impl Adopt for Postgres {
         tables.iter().map(found).collect()
     }
 
+    async fn names(&self) -> Result<Vec<TableName>> {
+        catalog::names(&mut *self.read_only().await?).await
+    }
+
     async fn look(&self, table: &FoundTable) -> Result<TableLook> {
         let mut tx = self.read_only().await?;
         let name = full_name(table.schema.as_deref(), &table.name)?;
         let columns = sqlx::query(
             "select a.attname::text, format_type(a.atttypid, a.atttypmod), b.typname::text, b.typcategory::text, \
                 a.attnotnull or a.attgenerated <> '' or t.typtype = 'd', a.attnotnull, a.attgenerated <> '' or a.attidentity <> '', \
-                pg_get_expr(d.adbin, d.adrelid), case when a.atttypmod > 4 then a.atttypmod - 4 else 36 end, \
+                case when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end, case when a.atttypmod > 4 then a.atttypmod - 4 else 36 end, \
                 array(select e.enumlabel::text from pg_enum e where e.enumtypid = b.oid order by e.enumsortorder), \
                 array(select pg_get_constraintdef(c.oid) from pg_constraint c \
                     where c.conrelid = a.attrelid and c.contype = 'c' and c.conkey = array[a.attnum]) \
@@ -107,6 +115,13 @@ impl Adopt for Postgres {
             ddl.push(index(&mut tx, table, &rows).await?);
         }
         Ok(ClaimPlan { steps, by_index, ddl })
+    }
+
+    fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
+        let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
+        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
+        let (column, done) = (&*column, done.as_deref());
+        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: true }.statements())
     }
 
     /// An index is built while others write, which no transaction can hold; one that was cut off is found the next time.
@@ -171,6 +186,7 @@ fn column(row: &PgRow) -> Result<Column> {
         kind: row.try_get(1)?,
         holds,
         nullable: !not_null,
+        generated,
         default: default.as_deref().and_then(plain_default),
         admits,
         fits_owner: wide && !no_owner,

@@ -1,9 +1,9 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{Error, Queue, Result, Table, message::Place};
+use ichido::{Error, Queue, Result, Table, adopt::TableName, message::Place};
 use ichido_sql::{Kind, Mapping, Tables};
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
     connect::setup_error,
@@ -59,6 +59,7 @@ pub(crate) async fn business_table(
         outbox: String::new(),
         kind: Kind::Table,
     };
+    refuse_generated(connection, queue, &rows, table).await?;
     if owner_is_there {
         refuse_owner(connection, queue, table, &rows).await?;
     }
@@ -82,8 +83,10 @@ async fn columns(connection: &mut PgConnection, queue: &Queue, table: &Table, fu
     );
     let found = found.bind(full_name).fetch_all(&mut *connection).await.map_err(setup_error)?;
     if found.is_empty() {
-        return Err(no_table(connection, queue, table).await);
+        let known = names(connection).await?;
+        return Err(ichido_sql::unknown_table(queue, table, &known));
     }
+    refuse_kind(connection, queue, table, full_name).await?;
     found.iter().map(|row| Column::new(row.try_get(0)?, row.try_get(1)?)).collect()
 }
 
@@ -93,16 +96,43 @@ async fn is_required(connection: &mut PgConnection, full_name: &str, column: &st
     Ok(about.try_get(0)?)
 }
 
-async fn no_table(connection: &mut PgConnection, queue: &Queue, table: &Table) -> Error {
+/// The tables of all schemas.
+pub(crate) async fn names(connection: &mut PgConnection) -> Result<Vec<TableName>> {
     let tables = sqlx::query(
-        "select c.relname::text from pg_class c join pg_namespace n on n.oid = c.relnamespace \
-         where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')",
+        "select n.nspname::text, c.relname::text, pg_table_is_visible(c.oid) from pg_class c \
+         join pg_namespace n on n.oid = c.relnamespace where c.relkind in ('r', 'p') \
+         and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast') order by 1, 2",
     );
-    let tables: Vec<String> = match tables.fetch_all(connection).await {
-        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
-        Err(error) => return error.into(),
+    let tables = tables.fetch_all(connection).await.map_err(setup_error)?;
+    let name = |row: &PgRow| Ok(TableName { schema: row.try_get(0)?, name: row.try_get(1)?, plain: row.try_get(2)? });
+    tables.iter().map(name).collect()
+}
+
+/// Views have no rows of their own, and those of a foreign table are in another transaction.
+async fn refuse_kind(connection: &mut PgConnection, queue: &Queue, table: &Table, full_name: &str) -> Result<()> {
+    let kind = sqlx::query("select relkind::text from pg_class where oid = to_regclass($1)").bind(full_name);
+    let kind: String = kind.fetch_one(connection).await.and_then(|row| row.try_get(0)).map_err(setup_error)?;
+    let what = match &*kind {
+        "r" | "p" => return Ok(()),
+        "v" => "a view",
+        "m" => "a materialized view",
+        "f" => "a foreign table",
+        _ => "no table",
     };
-    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
+    Err(ichido_sql::not_a_table(queue, table, what))
+}
+
+/// The server computes some columns, and numbers others itself.
+async fn refuse_generated(connection: &mut PgConnection, queue: &Queue, rows: &Rows, table: &Table) -> Result<()> {
+    for (key, column) in [("status", &table.status.column), ("owner", &table.owner)] {
+        let about = sqlx::query(
+            "select attgenerated <> '' or attidentity = 'a' from pg_attribute where attrelid = to_regclass($1) and attname = $2",
+        );
+        let about = about.bind(&rows.table).bind(column).fetch_optional(&mut *connection).await.map_err(setup_error)?;
+        let generated = about.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+        ichido_sql::refuse_generated(queue, key, column, generated)?;
+    }
+    Ok(())
 }
 
 fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {

@@ -44,6 +44,7 @@ mod sending;
 mod session;
 mod sql;
 mod sql_action;
+mod sql_places;
 mod statements;
 mod transaction;
 

@@ -23,6 +23,7 @@ mod requests;
 mod sample;
 mod sent;
 mod stats;
+mod status_column;
 mod store;
 mod tables;
 pub mod verbs;
@@ -44,12 +45,13 @@ pub use self::{
     query::{Bind, Cell, FromCell, Query, Row},
     queue::{Kind, MOST_OWNERS, SqlQueue},
     refuse::{
-        not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,
-        unknown_queue, unknown_table,
+        not_a_table, not_columns, refuse_generated, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit,
+        unknown_column, unknown_field, unknown_queue, unknown_table,
     },
     requests::{Other, requests},
     sample::Sample,
     sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
+    status_column::StatusColumn,
     store::{Claiming, Grouping, Guarding, Liveness, SqlRows, SqlStore},
     tables::Tables,
     waiting::Waiting,

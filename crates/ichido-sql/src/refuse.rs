@@ -1,6 +1,10 @@
 //! What every store refuses, in the same words.
 
-use ichido::{Error, Key, NewMessage, Queue, Result, Table, handlers::suggestion};
+use ichido::{
+    Error, Key, NewMessage, Queue, Result, Table,
+    adopt::{TableName, nearest_table},
+    handlers::suggestion,
+};
 
 /// The same rows must not belong to two queues; each is given by its name and what its rows are.
 ///
@@ -75,10 +79,33 @@ pub fn unknown_queue<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -
     Error::Setup(format!("no queue `{name}` (known: {})", known.join(", ")))
 }
 
-/// There is no table of this name; the nearest one is named.
-pub fn unknown_table<'a>(queue: &Queue, table: &Table, known: impl IntoIterator<Item = &'a str>) -> Error {
-    let hint = suggestion(&table.name, known);
-    Error::Setup(format!("queues.{}.table: there is no table `{}`{hint}", queue.name, table.name))
+/// There is no table of this name; the nearest one is named, in whatever schema it is.
+#[must_use]
+pub fn unknown_table(queue: &Queue, table: &Table, known: &[TableName]) -> Error {
+    let hint = nearest_table(table.schema.as_deref(), &table.name, known);
+    let place = table.schema.as_ref().map(|schema| format!(" in `{schema}`")).unwrap_or_default();
+    Error::Setup(format!("queues.{}.table: there is no table `{}`{place}{hint}", queue.name, table.name))
+}
+
+/// Something that is not a table has no rows of its own.
+#[must_use]
+pub fn not_a_table(queue: &Queue, table: &Table, what: &str) -> Error {
+    unfit(queue, "table", format!("`{}` is {what}; only a table can be a queue: name the table behind it", table.name))
+}
+
+/// The status and the owner are written, which the database does not allow for a column that it computes itself.
+///
+/// # Errors
+/// [`Error::Setup`] if it is `generated`.
+pub fn refuse_generated(queue: &Queue, key: &str, column: &str, generated: bool) -> Result<()> {
+    if !generated {
+        return Ok(());
+    }
+    let text = format!(
+        "the column `{column}` is generated: the database computes it, and ichido could not write it; use an ordinary \
+         column, which `ichido adopt` can help to add"
+    );
+    Err(unfit(queue, key, text))
 }
 
 /// A queue's table has no such column; the nearest one is named.

@@ -4,11 +4,11 @@
 use ichido::{
     Error, Queue, Result, Table,
     adopt::{
-        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, UniqueKey, checks_in, free_name,
-        listed, plain_default,
+        Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, checks_in,
+        free_name, listed, plain_default,
     },
 };
-use ichido_sql::{ClaimIndex, Conditions, Sample};
+use ichido_sql::{ClaimIndex, Conditions, Sample, StatusColumn};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteRow},
@@ -23,6 +23,9 @@ use crate::{
 
 /// What a new owner column is; a strict table knows no other type for it.
 const OWNER_KIND: &str = "text";
+
+/// What a new status column is.
+const STATUS_KIND: &str = "text";
 
 /// There is no limit here, but nobody reads longer names.
 const LONGEST_NAME: usize = 120;
@@ -49,6 +52,10 @@ impl Adopt for Sqlite {
             Ok(FoundTable { schema: schema.map(str::to_owned), id: name.clone(), name, unfit })
         };
         tables.iter().map(found).collect()
+    }
+
+    async fn names(&self) -> Result<Vec<TableName>> {
+        catalog::names(&mut self.read_only().await?).await
     }
 
     async fn look(&self, table: &FoundTable) -> Result<TableLook> {
@@ -109,6 +116,13 @@ impl Adopt for Sqlite {
         Ok(ClaimPlan { steps, by_index, ddl })
     }
 
+    fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
+        let table = quote::name(&look.table.name)?;
+        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
+        let (column, done) = (&*column, done.as_deref());
+        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: false }.statements())
+    }
+
     async fn apply(&self, statements: &[String]) -> Result<()> {
         let _turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
         let mut connection = self.creating().connect().await.map_err(|error| self.unreachable(error))?;
@@ -158,7 +172,7 @@ fn column(row: &SqliteRow, checks: &[&str]) -> Result<Column> {
     });
     let width = kind.split(['(', ')']).nth(1).and_then(|width| width.trim().parse::<u32>().ok()).unwrap_or(36);
     let fits_owner = !not_null && !generated && has(&["CHAR", "TEXT", "CLOB", "UUID"]) && width >= 36;
-    Ok(Column { name, kind: kind.to_lowercase(), holds, nullable: !not_null, default, admits, fits_owner })
+    Ok(Column { name, kind: kind.to_lowercase(), holds, nullable: !not_null, generated, default, admits, fits_owner })
 }
 
 /// Is a constraint about this column?

@@ -1,9 +1,9 @@
 //! Looks at a queue's table and refuses what cannot work, naming the thing and the nearest match. What it finds goes to
 //! `statements`.
 
-use ichido::{Error, Queue, Result, Table, message::Place};
+use ichido::{Error, Queue, Result, Table, adopt::TableName, message::Place};
 use ichido_sql::{Kind, Mapping, Tables};
-use sqlx::{Row, SqliteConnection};
+use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
     connect::setup_error,
@@ -41,8 +41,11 @@ pub(crate) async fn business_table(
     };
     refuse_key(connection, queue, table, &key, &primary).await?;
     let owner = find(&table.owner)?;
-    refuse_owner(queue, &owner)?;
     let status = find(&table.status.column)?;
+    for (key, column) in [("status", &status), ("owner", &owner)] {
+        ichido_sql::refuse_generated(queue, key, &column.name, column.is_generated)?;
+    }
+    refuse_owner(queue, &owner)?;
     for column in key.iter().chain([&status]) {
         refuse_typeless(queue, column)?;
     }
@@ -73,16 +76,20 @@ async fn columns(
     queue: &Queue,
     table: &Table,
 ) -> Result<(Vec<Column>, Vec<Column>)> {
-    let found =
-        sqlx::query("select name, type, \"notnull\", pk from pragma_table_xinfo(?) where hidden <> 1 order by cid");
+    let found = sqlx::query(
+        "select name, type, \"notnull\", pk, hidden from pragma_table_xinfo(?) where hidden <> 1 order by cid",
+    );
     let found = found.bind(&table.name).fetch_all(&mut *connection).await.map_err(setup_error)?;
     if found.is_empty() {
-        return Err(no_table(connection, queue, table).await);
+        let known = names(connection).await?;
+        return Err(ichido_sql::unknown_table(queue, table, &known));
     }
+    refuse_kind(connection, queue, table).await?;
     let mut columns = Vec::new();
     let mut primary = Vec::new();
     for row in &found {
-        let column = Column::new(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+        let mut column = Column::new(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+        column.is_generated = row.try_get::<i64, _>(4)? > 1;
         let place: i64 = row.try_get(3)?;
         if place > 0 {
             primary.push((place, column.clone()));
@@ -93,13 +100,24 @@ async fn columns(
     Ok((columns, primary.into_iter().map(|(_, column)| column).collect()))
 }
 
-async fn no_table(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Error {
-    let tables = sqlx::query("select name from sqlite_schema where type = 'table'").fetch_all(connection).await;
-    let tables: Vec<String> = match tables {
-        Ok(rows) => rows.iter().filter_map(|row| row.try_get(0).ok()).collect(),
-        Err(error) => return error.into(),
-    };
-    ichido_sql::unknown_table(queue, table, tables.iter().map(String::as_str))
+/// All tables.
+pub(crate) async fn names(connection: &mut SqliteConnection) -> Result<Vec<TableName>> {
+    let tables = sqlx::query("select name from sqlite_schema where type = 'table' order by name");
+    let tables = tables.fetch_all(connection).await.map_err(setup_error)?;
+    let name = |row: &SqliteRow| Ok(TableName { schema: "main".into(), name: row.try_get(0)?, plain: true });
+    tables.iter().map(name).collect()
+}
+
+/// Views and virtual tables have no rows of their own.
+async fn refuse_kind(connection: &mut SqliteConnection, queue: &Queue, table: &Table) -> Result<()> {
+    let kind = sqlx::query("select type from pragma_table_list where schema = 'main' and name = ? collate nocase");
+    let kind = kind.bind(&table.name).fetch_optional(connection).await.map_err(setup_error)?;
+    let kind = kind.map(|row| row.try_get::<String, _>(0)).transpose()?.unwrap_or_default();
+    match &*kind {
+        "view" => Err(ichido_sql::not_a_table(queue, table, "a view")),
+        "virtual" | "shadow" => Err(ichido_sql::not_a_table(queue, table, &format!("a {kind} table"))),
+        _ => Ok(()),
+    }
 }
 
 fn find(queue: &Queue, columns: &[Column], name: &str) -> Result<Column> {

@@ -37,7 +37,7 @@ impl RunSql for Sqlite {
         }
     }
 
-    async fn check_sql(&self, statement: &Template) -> Result<()> {
+    async fn check_sql(&self, statement: &Template, _queue: &str) -> Result<()> {
         let sql = self.shared.rendered.get(statement);
         let mut connection = self.readers.acquire().await.map_err(|error| self.not_opened(error))?;
         let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await;

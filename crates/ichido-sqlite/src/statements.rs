@@ -19,11 +19,13 @@ pub(crate) struct Column {
     /// Its type as it was declared, in capitals.
     kind: String,
     pub(crate) not_null: bool,
+    /// SQLite computes it.
+    pub(crate) is_generated: bool,
 }
 
 impl Column {
     pub(crate) fn new(name: String, kind: &str, not_null: bool) -> Result<Self> {
-        Ok(Column { quoted: quote::name(&name)?, name, kind: kind.to_uppercase(), not_null })
+        Ok(Column { quoted: quote::name(&name)?, name, kind: kind.to_uppercase(), not_null, is_generated: false })
     }
 
     /// Does the column turn text that looks like a number into one?

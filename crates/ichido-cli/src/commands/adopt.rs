@@ -188,11 +188,10 @@ fn refuse_guesses(proposal: &Proposal) -> Result<(), Failure> {
             "if another program works on these rows, stop it first; then choose that column or a new one with --owner";
         return Err(Failure::usage(format!("--apply: {doubt}; {text}")));
     }
-    let Some(values) = &proposal.status.values else { return Ok(()) };
-    let unsure = [("new", &values.new), ("done", &values.done)].into_iter().find(|(_, guess)| !guess.sure);
-    let Some((name, guess)) = unsure else { return Ok(()) };
+    let Some((name, guess)) = proposal.status.values.iter().flat_map(Values::unsure).next() else { return Ok(()) };
     Err(Failure::usage(format!(
-        "--apply: it is only a guess that `{}` means {name} ({}; {}); set the values with --new and --done",
+        "--apply: it is only a guess that `{}` means {name} ({}; {}); say which values are meant with --new and --done, \
+         and with --failed if failed rows get one; nothing was changed",
         guess.value,
         guess.why,
         counted(&proposal.status.counts)

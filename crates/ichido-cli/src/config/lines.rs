@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ichido::adopt::{Column, Guess, Holds, Proposal};
+use ichido::adopt::{Column, Holds, Proposal};
 
 use super::spelling;
 
@@ -41,20 +41,7 @@ pub fn queue_lines(proposal: &Proposal) -> String {
 /// What to look at, behind the line of the status.
 fn remark(proposal: &Proposal) -> String {
     let Some(values) = &proposal.status.values else { return String::new() };
-    let admitted = |guess: &Guess| {
-        let column = proposal.columns.iter().find(|column| column.name == proposal.status.column);
-        column.is_some_and(|column| column.admits.contains(&guess.value))
-    };
-    let there =
-        |guess: &&Guess| proposal.status.counts.values.iter().any(|(known, _)| known.as_ref() == Some(&guess.value));
-    let one = |(name, guess): (&str, &Guess)| match () {
-        () if !guess.sure => Some(format!("{name} is a guess")),
-        () if !there(&guess) && !admitted(guess) && guess.why != "given" => Some(format!("no row is {name} yet")),
-        () => None,
-    };
-    let failed = values.failed.as_ref().map(|guess| ("failed", guess));
-    let all: Vec<_> =
-        [("new", &values.new), ("done", &values.done)].into_iter().chain(failed).filter_map(one).collect();
+    let all: Vec<_> = values.unsure().map(|(name, _)| format!("{name} is a guess")).collect();
     if all.is_empty() { String::new() } else { format!("  # check this: {}", all.join("; ")) }
 }
 

@@ -50,9 +50,11 @@ async fn what_cannot_be_a_queue_is_refused(kind: Kind) {
             .await
             .assert_refused(127, &[table, "neither a primary key", "add one first"]);
     }
-    env.run(&["adopt", "--table", "plain"])
-        .await
-        .assert_refused(127, &["no column of `plain` looks like a status", "--status"]);
+    let asked = env.run(&["adopt", "--table", "plain", "--apply"]).await;
+    assert_eq!((asked.code, asked.stdout.as_str()), (Some(127), ""), "{asked:?}");
+    for part in ["no column of `plain` looks like a status", "--status", "which rows are done already?"] {
+        assert!(asked.stderr.contains(part), "{asked:?}");
+    }
     env.run(&["adopt", "--table", "ichido_message"])
         .await
         .assert_refused(127, &["`ichido_message` is one of ichido's own tables"]);
@@ -108,7 +110,7 @@ async fn owners_that_cannot_work_are_refused(kind: Kind) {
     assert_eq!(env.everything().await, before);
     let looked = owner("owner").await;
     assert!(looked.code == Some(0) && looked.stderr.contains("1 unprocessed row has an owner"), "{looked:?}");
-    env.ok(&["adopt", "--table", "job", "--owner", "process_id", "--apply"]).await;
+    env.ok(&["adopt", "--table", "job", "--owner", "process_id", "--new", "0", "--done", "1", "--apply"]).await;
     assert!(env.file().contains("owner  = \"process_id\""), "{}", env.file());
 }
 
@@ -196,11 +198,11 @@ async fn guesses_are_told_and_never_applied(kind: Kind) {
     {
         assert!(looked.stderr.contains(told), "{told}: {looked:?}");
     }
-    assert!(looked.stdout.contains("# check this: done is a guess"), "{looked:?}");
+    assert!(looked.stdout.contains("# check this: new is a guess; done is a guess"), "{looked:?}");
     let before = env.everything().await;
     env.run(&["adopt", "--table", "job", "--apply"])
         .await
-        .assert_refused(127, &["only a guess that `1` means done", "`2` 2", "--new and --done"]);
+        .assert_refused(127, &["only a guess that `0` means new", "`2` 2", "--new and --done", "nothing was changed"]);
     assert_eq!(env.everything().await, before);
     env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "2", "--apply"]).await;
     assert!(env.file().contains(r#"new = "0", done = "2" }"#), "{}", env.file());
@@ -224,7 +226,7 @@ on_servers!(a_value_that_the_column_cannot_have_is_refused_at_start);
 async fn a_value_that_the_column_cannot_have_is_refused_at_start(kind: Kind) {
     let env = world(kind, include_str!("schemas/reading.sql"), "q", "reading").await;
     env.sql("create table numbered (id integer primary key, reading varchar(9), state integer)").await;
-    env.ok(&["adopt", "--table", "device_reading", "--queue", "q", "--apply"]).await;
+    env.ok(&["adopt", "--table", "device_reading", "--queue", "q", "--failed", "rejected", "--apply"]).await;
     env.ok(&["migrate"]).await;
     env.reconfigure(|config| config.replace("\"processed\"", "\"prcessed\""));
     env.run(&["check"]).await.assert_refused(127, &["queues.q.status", "prcessed", "enum"]);
@@ -276,7 +278,7 @@ async fn an_index_that_could_not_be_built_is_no_key_and_is_cleared_away() {
     }
     env.run(&["adopt", "--table", "job"]).await.assert_refused(127, &["neither a primary key"]);
     env.sql("update job set id = 2 where name = 'y'; alter table job add primary key (id)").await;
-    env.ok(&["adopt", "--table", "job", "--apply"]).await;
+    env.ok(&["adopt", "--table", "job", "--new", "0", "--done", "1", "--apply"]).await;
     assert_eq!(
         env.number("select count(*) from pg_index where not indisvalid and indexrelid = 'job_id'::regclass").await,
         1

@@ -6,6 +6,8 @@
 mod testenv;
 
 mod adopt;
+mod adopt_asks;
+mod adopt_public;
 mod adopt_refusals;
 mod bad_input;
 mod batching;
@@ -34,3 +36,4 @@ mod schemas;
 mod sending;
 mod stopping;
 mod typed;
+mod unfit_tables;

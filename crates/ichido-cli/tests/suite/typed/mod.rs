@@ -1,5 +1,6 @@
 //! Values between databases, JSON and the built-in actions, on all three databases.
 
 mod copied;
+mod expressions;
 mod met;
 mod shown;

@@ -30,6 +30,7 @@ pub mod stats;
 pub mod stop;
 pub mod testing;
 pub mod transactions;
+pub mod unfit;
 pub mod unique;
 pub mod wakeups;
 pub mod worker_loop;

@@ -1,7 +1,7 @@
 //! The fields of a message as the built-in action `sql` binds them. A field of a table's row goes back as what it came from; of any other
 //! message it is what its JSON says, and the server makes of it what it needs.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::value::RawValue;
@@ -14,6 +14,7 @@ use crate::{
 /// The fields of a message, each as it was written.
 #[derive(Debug)]
 pub struct Fields {
+    queue: Arc<str>,
     values: HashMap<String, Box<RawValue>>,
     kinds: Kinds,
 }
@@ -22,7 +23,7 @@ impl Payload for Fields {
     fn decode(message: &Message) -> Result<Self> {
         let values = serde_json::from_slice(&message.payload);
         let values = values.map_err(|why| Error::Undecodable(format!("not a JSON object: {why}")))?;
-        Ok(Fields { values, kinds: message.kinds.clone() })
+        Ok(Fields { queue: message.queue.clone(), values, kinds: message.kinds.clone() })
     }
 }
 
@@ -47,6 +48,12 @@ pub enum Value<'a> {
 }
 
 impl Fields {
+    /// The queue that the message waited in.
+    #[must_use]
+    pub fn queue(&self) -> &Arc<str> {
+        &self.queue
+    }
+
     /// The value of a field.
     ///
     /// # Errors

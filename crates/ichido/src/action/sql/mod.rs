@@ -21,8 +21,8 @@ pub trait RunSql: Store {
         fields: &Fields,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Says at start what the server would say about a statement later.
-    fn check_sql(&self, statement: &Template) -> impl Future<Output = Result<()>> + Send;
+    /// Says at start what the server would say later about a statement for the messages of a queue.
+    fn check_sql(&self, statement: &Template, queue: &str) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Statements to run for each message.

@@ -8,6 +8,7 @@ fn column(default: Option<&str>, admits: &[&str]) -> Column {
         kind: "char(1)".into(),
         holds: Holds::Text,
         nullable: true,
+        generated: false,
         default: default.map(str::to_owned),
         admits: admits.iter().map(|&value| value.to_owned()).collect(),
         fits_owner: false,
@@ -31,24 +32,31 @@ fn guessed(column: &Column, data: &[(&str, u64)]) -> String {
     }
 }
 
-#[test]
-fn digits_are_the_classic_code() {
-    let plain = column(None, &[]);
-    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("2", 1)]), "0 1 2");
-    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("9", 1)]), "0 1 9");
-    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9)]), "0 1 2", "proposed where anything may be written");
-    assert_eq!(guessed(&plain, &[("0", 5)]), "0 1 2");
-    assert_eq!(guessed(&column(Some("0"), &[]), &[]), "0 1 2", "an empty table with a default");
+fn named(name: &str, column: Column) -> Column {
+    Column { name: name.into(), ..column }
 }
 
 #[test]
-fn digits_that_may_mean_something_else_are_marked() {
+fn digits_are_guessed_to_be_the_classic_code_and_never_sure() {
     let plain = column(None, &[]);
-    assert_eq!(guessed(&plain, &[("0", 5), ("1", 1), ("2", 900)]), "0 1? 2?", "1 may be: being processed");
-    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("2", 1), ("3", 1)]), "0 1? 2?");
-    assert_eq!(guessed(&plain, &[("0", 5), ("A", 9)]), "0 A? -");
+    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("2", 1)]), "0? 1? 2?");
+    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9), ("9", 1)]), "0? 1? 9?");
+    assert_eq!(guessed(&plain, &[("0", 5), ("1", 9)]), "0? 1? 2?", "proposed where anything may be written");
+    assert_eq!(guessed(&plain, &[("0", 5)]), "0? 1? 2?");
+    assert_eq!(guessed(&column(Some("0"), &[]), &[]), "0? 1? 2?", "an empty table with a default");
+    assert_eq!(guessed(&column(Some("0"), &["0", "1", "2"]), &[("0", 5), ("1", 9)]), "0? 1? 2?");
+    assert_eq!(guessed(&plain, &[("0", 5), ("1", 1), ("2", 900)]), "0? 1? 2?", "1 may be: being processed");
+    assert_eq!(guessed(&plain, &[("0", 5), ("A", 9)]), "0? A? -");
     assert_eq!(guessed(&plain, &[]), "none");
     assert_eq!(guessed(&plain, &[("3", 5), ("4", 5)]), "none");
+}
+
+#[test]
+fn letters_are_never_sure_either() {
+    let plain = column(None, &[]);
+    assert_eq!(guessed(&plain, &[("N", 5), ("Y", 1)]), "N? Y? -", "Y and N of what?");
+    assert_eq!(guessed(&plain, &[("N", 5), ("D", 1), ("E", 1)]), "N? D? E?", "D may be deleted");
+    assert_eq!(guessed(&named("processed", plain.clone()), &[("N", 5), ("Y", 1)]), "N Y -");
 }
 
 #[test]
@@ -56,27 +64,56 @@ fn words_are_known_in_two_languages() {
     let plain = column(None, &[]);
     assert_eq!(guessed(&plain, &[("DONE", 5), ("NEW", 1), ("ERROR", 1), ("CANCELLED", 3)]), "NEW DONE ERROR");
     assert_eq!(guessed(&plain, &[("処理済", 5), ("未処理", 1)]), "未処理 処理済 -");
-    assert_eq!(guessed(&plain, &[("N", 5), ("Y", 1)]), "N Y -");
     assert_eq!(guessed(&plain, &[("CA", 5), ("NY", 1)]), "none");
 }
 
 #[test]
-fn the_default_is_new_unless_it_sounds_otherwise() {
-    assert_eq!(guessed(&column(Some("A"), &[]), &[("B", 5), ("A", 1)]), "A B? -");
-    assert_eq!(guessed(&column(Some("done"), &[]), &[("new", 5), ("processed", 3)]), "done? processed -");
+fn words_that_can_mean_something_else_are_marked() {
+    let plain = column(None, &[]);
+    assert_eq!(guessed(&plain, &[("open", 5), ("closed", 1)]), "open? closed? -");
+    assert_eq!(guessed(&plain, &[("new", 5), ("done", 1), ("rejected", 1)]), "new done rejected?");
+    assert_eq!(guessed(&column(Some("received"), &[]), &[("received", 5), ("processed", 1)]), "received processed -");
 }
 
 #[test]
-fn what_a_constraint_admits_counts_like_data_and_nothing_else_is_written() {
-    assert_eq!(guessed(&column(None, &["new", "processing", "done", "failed"]), &[]), "new done failed");
-    assert_eq!(guessed(&column(None, &["0", "1"]), &[("0", 3)]), "0 1 -");
-    assert_eq!(guessed(&column(Some("a"), &["a", "b"]), &[]), "a b -");
+fn a_table_of_which_no_row_is_done_is_marked() {
+    assert_eq!(guessed(&column(None, &["new", "processing", "done", "failed"]), &[]), "new done? failed");
+    assert_eq!(guessed(&column(None, &["new", "done"]), &[("new", 3)]), "new done? -");
+    assert_eq!(guessed(&column(None, &["new", "done"]), &[("new", 3), ("done", 1)]), "new done -");
 }
 
 #[test]
-fn a_flag_begins_as_its_default_else_as_false() {
-    assert_eq!(guessed(&column(None, &["false", "true"]), &[]), "false true -");
-    assert_eq!(guessed(&column(Some("true"), &["false", "true"]), &[]), "true false -");
+fn a_value_that_nobody_knows_may_be_new_or_done() {
+    let plain = column(None, &[]);
+    assert_eq!(guessed(&plain, &[("new", 5), ("done", 1), ("foo", 1)]), "new? done? -");
+    let nulls =
+        Counts { values: vec![(None, 3), (Some("new".into()), 1), (Some("done".into()), 1)], rows: 5, all: true };
+    assert!(!values(&plain, &nulls, &Given::default()).unwrap().new.sure);
+}
+
+#[test]
+fn the_default_is_new_if_it_sounds_like_it() {
+    assert_eq!(guessed(&column(Some("A"), &[]), &[("B", 5), ("A", 1)]), "A? B? -");
+    assert_eq!(guessed(&column(Some("cart"), &[]), &[("cart", 5), ("complete", 1)]), "cart? complete -");
+    assert_eq!(guessed(&column(Some("draft"), &[]), &[("draft", 5), ("queued", 1), ("sent", 1)]), "queued? sent -");
+    assert_eq!(guessed(&column(Some("new"), &[]), &[("new", 5), ("pending", 1), ("sent", 1)]), "new? sent -");
+    assert_eq!(guessed(&column(Some("done"), &[]), &[("new", 5), ("done", 3)]), "new? done -");
+    assert_eq!(guessed(&column(Some("a"), &["a", "b"]), &[]), "a? b? -");
+}
+
+#[test]
+fn a_flag_is_sure_if_its_name_says_what_it_means() {
+    let flag = column(Some("false"), &["false", "true"]);
+    let data = [("false", 1), ("true", 1)];
+    assert_eq!(guessed(&flag, &data), "false? true? -", "a status that is true");
+    assert_eq!(guessed(&named("is_processed", flag.clone()), &data), "false true -");
+    assert_eq!(guessed(&named("processed", flag.clone()), &data[..1]), "false true? -", "no row is done yet");
+    assert_eq!(guessed(&named("not_processed", flag.clone()), &data), "false? true? -");
+    assert_eq!(guessed(&named("delete_flag", flag), &data), "false? true? -");
+    assert_eq!(guessed(&named("processed", column(Some("true"), &["false", "true"])), &data), "false? true -");
+    let number = named("processed", column(None, &["0", "1"]));
+    assert_eq!(guessed(&number, &[("0", 1), ("1", 1)]), "0 1 -");
+    assert_eq!(guessed(&number, &[("0", 1), ("1", 1), ("2", 1)]), "0? 1? 2?", "a tinyint(1) that holds more");
 }
 
 #[test]
@@ -99,7 +136,7 @@ fn what_is_given_is_taken_and_not_taken_twice() {
     let values = values(&column(Some("0"), &[]), &counts(&[("0", 3), ("1", 2), ("9", 1)]), &given).unwrap();
     assert!(values.sure());
     assert_eq!((&*values.new.value, &*values.done.value), ("1", "0"));
-    assert_eq!(values.failed.unwrap().value, "9");
+    assert_eq!(values.failed, None, "what is not given is not written");
 }
 
 fn look(columns: &[(&str, bool)], keys: &[(&[&str], bool, bool)]) -> TableLook {
@@ -136,7 +173,7 @@ fn the_status_is_what_sounds_most_like_it_and_the_owner_what_can_be_one() {
         &[],
     );
     let names = |group: &[&Column]| group.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
-    let groups: Vec<_> = statuses(&look, &["is_done".into()]).iter().map(|group| names(group)).collect();
+    let groups: Vec<_> = statuses(&look, &["is_done".into()]).iter().map(|(_, group)| names(group)).collect();
     assert_eq!(groups, [["status"], ["payment_status"]]);
     assert_eq!(names(&owners(&look, &[], "status")), ["process_id", "owner"]);
     assert_eq!(names(&owners(&look, &["process_id".into()], "owner")), Vec::<String>::new());

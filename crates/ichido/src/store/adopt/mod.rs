@@ -3,8 +3,11 @@
 //! [`Adopt::apply`].
 
 mod catalog_text;
+mod doubts;
 mod guess;
+mod names;
 mod proposal;
+mod status;
 mod words;
 
 use serde::Serialize;
@@ -12,6 +15,7 @@ use serde::Serialize;
 pub use self::{
     catalog_text::{checks_in, listed, literals, plain_default},
     guess::{Guess, Values},
+    names::{TableName, nearest_table},
     proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, find, propose},
 };
 use crate::{Operate, Result, Table};
@@ -26,6 +30,9 @@ pub const MOST_VALUES: usize = 20;
 pub trait Adopt: Operate {
     /// The tables and views of a schema; without one, what a plain name can mean.
     fn tables(&self, schema: Option<&str>) -> impl Future<Output = Result<Vec<FoundTable>>> + Send;
+
+    /// The tables of all schemas, to find what a name that nothing has may mean.
+    fn names(&self) -> impl Future<Output = Result<Vec<TableName>>> + Send;
 
     /// What a table looks like.
     fn look(&self, table: &FoundTable) -> impl Future<Output = Result<TableLook>> + Send;
@@ -43,6 +50,13 @@ pub trait Adopt: Operate {
         table: &Table,
         owner_is_there: bool,
     ) -> impl Future<Output = Result<ClaimPlan>> + Send;
+
+    /// The statements by which a user adds a status column, with a gap where only the user knows which rows are done; a value in
+    /// the column `done` may say it.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setup`] if a name cannot be quoted.
+    fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>>;
 
     /// Runs the statements of a [`ClaimPlan`]. What was done before one of them failed is found the next time.
     fn apply(&self, statements: &[String]) -> impl Future<Output = Result<()>> + Send;
@@ -84,6 +98,8 @@ pub struct Column {
     pub holds: Holds,
     /// Can it be null?
     pub nullable: bool,
+    /// Does the database compute its values?
+    pub generated: bool,
     /// What it is unless something else is said, if that is a plain value.
     pub default: Option<String>,
     /// The values that its type or a constraint admits; empty: any.

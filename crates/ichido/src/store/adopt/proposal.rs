@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use super::{
     Adopt, ClaimPlan, Column, Counts, FoundTable, TableLook,
-    guess::{self, Given, Values},
-    named_table,
+    guess::{self, Values},
+    named_table, nearest_table,
+    status::{known_status, shown, status},
 };
 use crate::{Error, Result, Status, Table, handlers::suggestion};
 
@@ -122,7 +123,7 @@ pub async fn propose<S: Adopt>(store: &S, wanted: &Wanted) -> Result<Proposal> {
 pub async fn find<S: Adopt>(store: &S, schema: Option<&str>, name: &str) -> Result<FoundTable> {
     let tables = store.tables(schema).await?;
     let Some(found) = named_table(name, &tables) else {
-        let hint = suggestion(name, tables.iter().map(|table| table.name.as_str()));
+        let hint = nearest_table(schema, name, &store.names().await?);
         let place = schema.map(|schema| format!(" in `{schema}`")).unwrap_or_default();
         return Err(Error::Setup(format!("--table: there is no table `{name}`{place}{hint}")));
     };
@@ -144,101 +145,6 @@ fn key(look: &TableLook) -> Result<Vec<String>> {
         return Err(Error::Setup(text));
     };
     Ok(key.columns.clone())
-}
-
-/// The column that was named, or the one that sounds like a status and has values like one.
-async fn status<S: Adopt>(store: &S, look: &TableLook, key: &[String], wanted: &Wanted) -> Result<StatusChoice> {
-    let groups = match &wanted.status {
-        Some(name) => vec![vec![status_named(look, key, name)?]],
-        None => guess::statuses(look, key),
-    };
-    for group in groups {
-        let mut fitting = Vec::new();
-        for column in group {
-            let counts = store.counts(look, &column.name).await?;
-            if wanted.status.is_some() || guess::few(&counts) {
-                let values = guess::values(column, &counts, &given(column, wanted));
-                fitting.push((column, StatusChoice { column: column.name.clone(), values, counts }));
-            }
-        }
-        let sure = |(_, choice): &&(&Column, StatusChoice)| choice.values.as_ref().is_some_and(Values::sure);
-        let best: Vec<_> = if fitting.iter().filter(sure).count() == 1 {
-            fitting.iter().filter(sure).cloned().collect()
-        } else {
-            fitting
-        };
-        match &best[..] {
-            [] => {}
-            [(column, choice)] => return told(column, choice.clone(), &given(column, wanted)),
-            several => return Err(several_statuses(several)),
-        }
-    }
-    Err(Error::Setup(format!(
-        "--table: no column of `{}` looks like a status; name one with --status, or add one, such as status char(1) default '0' not null",
-        look.table.name
-    )))
-}
-
-fn given(column: &Column, wanted: &Wanted) -> Given {
-    let held = |value: &Option<String>| value.as_deref().map(|value| guess::as_held(column, value));
-    Given { new: held(&wanted.new), done: held(&wanted.done), failed: held(&wanted.failed) }
-}
-
-fn status_named<'a>(look: &'a TableLook, key: &[String], name: &str) -> Result<&'a Column> {
-    let Some(column) = look.column(name) else { return Err(no_column("--status", look, name)) };
-    if key.contains(&column.name) {
-        return Err(Error::Setup(format!("--status: `{}` is part of the key, which must not change", column.name)));
-    }
-    if column.holds == super::Holds::Other {
-        let text = "; a status must be CHAR, VARCHAR, an integer, a boolean or an enum";
-        return Err(Error::Setup(format!("--status: `{}` has the type {}{text}", column.name, column.kind)));
-    }
-    Ok(column)
-}
-
-/// A choice whose values are known, or the refusal that says what was found.
-fn told(column: &Column, choice: StatusChoice, given: &Given) -> Result<StatusChoice> {
-    for (flag, value) in [("--new", &given.new), ("--done", &given.done), ("--failed", &given.failed)] {
-        let unknown = |value: &&String| !column.admits.is_empty() && !column.admits.contains(value);
-        let Some(value) = value.as_ref().filter(unknown) else { continue };
-        let (admits, hint) = (column.admits.join(", "), suggestion(value, column.admits.iter().map(String::as_str)));
-        let text = format!("{flag}: `{}` allows only {admits}, not `{value}`{hint}", column.name);
-        return Err(Error::Setup(text));
-    }
-    if choice.values.is_some() {
-        return Ok(choice);
-    }
-    let (name, counts) = (&column.name, shown(&choice.counts));
-    let text = format!(
-        "--status: cannot tell which values of `{name}` mean new and done ({counts}); give them with --new and --done"
-    );
-    Err(Error::Setup(text))
-}
-
-fn several_statuses(several: &[(&Column, StatusChoice)]) -> Error {
-    let each = several.iter().map(|(column, choice)| format!("`{}` ({})", column.name, shown(&choice.counts)));
-    let each = each.collect::<Vec<_>>().join(", ");
-    Error::Setup(format!("--status: several columns could be the status: {each}; name one"))
-}
-
-/// The values and their numbers, on one line.
-fn shown(counts: &Counts) -> String {
-    let one = |(value, count): &(Option<String>, u64)| match value {
-        Some(value) => format!("`{value}` {count}"),
-        None => format!("null {count}"),
-    };
-    match counts.values.len() {
-        0 => "no rows".to_owned(),
-        _ => counts.values.iter().take(8).map(one).collect::<Vec<_>>().join(", "),
-    }
-}
-
-async fn known_status<S: Adopt>(store: &S, look: &TableLook, known: &Table) -> Result<StatusChoice> {
-    let Some(column) = look.column(&known.status.column) else {
-        return Err(no_column("status", look, &known.status.column));
-    };
-    let counts = store.counts(look, &column.name).await?;
-    Ok(StatusChoice { column: column.name.clone(), values: None, counts })
 }
 
 /// The mapping so far; its owner is still to be found.
@@ -281,15 +187,17 @@ async fn owner<S: Adopt>(
         mapping.owner.clone_from(&column.name);
         let owned = if column.fits_owner && known.is_none() { store.owned(look, mapping).await? } else { 0 };
         let (name, rows) = (&column.name, if owned == 1 { "row has" } else { "rows have" });
-        if owned == 0 || named.is_some() {
+        if owned == 0 && guess::is_owner(column) || named.is_some() {
             let text = || {
                 format!("{owned} unprocessed {rows} an owner in `{name}`: no process will claim them until it is null")
             };
             notes.extend((owned > 0).then(text));
             return Ok(OwnerChoice { column: name.clone(), there: true, doubt });
         }
-        doubt = doubt
-            .or_else(|| Some(format!("`{name}` looks like the owner, but {owned} unprocessed {rows} a value in it")));
+        doubt = doubt.or_else(|| match owned {
+            0 => Some(format!("`{name}` may be the owner column, but it can mean something else")),
+            _ => Some(format!("`{name}` looks like the owner, but {owned} unprocessed {rows} a value in it")),
+        });
     }
     new_owner(look, named).map(|column| OwnerChoice { column, there: false, doubt })
 }
@@ -310,7 +218,7 @@ fn new_owner(look: &TableLook, named: Option<&String>) -> Result<String> {
     if near.is_some() { Err(no_column("--owner", look, name)) } else { Ok(name.clone()) }
 }
 
-fn no_column(flag: &str, look: &TableLook, name: &str) -> Error {
+pub(super) fn no_column(flag: &str, look: &TableLook, name: &str) -> Error {
     let hint = suggestion(name, look.columns.iter().map(|column| column.name.as_str()));
     Error::Setup(format!("{flag}: `{}` has no column `{name}`{hint}", look.table.name))
 }
