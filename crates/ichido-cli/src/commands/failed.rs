@@ -8,6 +8,7 @@ use ichido::{
 };
 use serde::Serialize;
 
+use super::doctor;
 use crate::{
     args::{Failed, Many, Which},
     config::Config,
@@ -135,7 +136,7 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
     } else {
         many.ids
     };
-    let (mut code, mut changed_queues) = (0, BTreeSet::new());
+    let (mut code, mut changed) = (0, Vec::new());
     for id in ids {
         let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
         let (done, would) = match verb {
@@ -146,14 +147,14 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
             output::print(&format!("{id} {would}"))?;
             continue;
         }
-        let changed = match verb {
+        let result = match verb {
             Verb::Retry => store.retry(&id).await,
             Verb::Discard => store.discard(&id).await,
         };
-        match changed {
+        match result {
             Ok(true) => {
                 output::print(&format!("{id} {done}"))?;
-                changed_queues.insert(id.queue);
+                changed.push(id);
             }
             Ok(false) => {
                 eprintln!("ichido: {id} has not failed; left alone");
@@ -168,8 +169,11 @@ async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many)
         }
     }
     // What runs again, or was held up in its group, need not wait for a poll.
-    for queue in changed_queues {
-        store.wake_ups().tell(store, &queue).await;
+    for queue in changed.iter().map(|id| &id.queue).collect::<BTreeSet<_>>() {
+        store.wake_ups().tell(store, queue).await;
+    }
+    if matches!(verb, Verb::Discard) {
+        doctor::forget(store, config, &changed).await;
     }
     Ok(code)
 }
