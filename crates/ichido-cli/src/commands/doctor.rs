@@ -9,6 +9,8 @@ mod exam;
 #[cfg(feature = "rabbitmq")]
 mod letters;
 mod report;
+#[cfg(feature = "rabbitmq")]
+mod sight;
 
 use ichido::{
     MessageId,

@@ -7,42 +7,27 @@
 //!
 //! What was made due is published a page at a time, and told then: what the broker has not taken is left.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use ichido::{
     Key, Message, MessageId,
     broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
     message::GuardBy,
 };
-use ichido_rabbitmq::{DeadLetters, Delivery, Error, REASON, Settled};
+use ichido_rabbitmq::{DeadLetters, Delivery, REASON, Settled};
 
 use super::{
     letters::{Letters, Named},
     report::{Counts, Done, Finding, Report},
+    sight::{self, Depths, look},
 };
 use crate::{brokers::Kept, commands::publishing::Publishing, failure::Failure, open::Backend, output};
 
 /// So many rows are looked at together.
 const ROWS: usize = 500;
 
-/// The management API tells what was so a while ago.
-const STALE: Duration = Duration::from_secs(10);
-
-/// Where nobody can tell what is out and not acknowledged, a message is taken for lost only after so long.
-const UNSEEN: Duration = Duration::from_mins(10);
-
 /// Between two looks at what is ready without a row.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// How full the queue was.
-struct Depths {
-    at: Instant,
-    counted: ichido::broker::Depths,
-    consumers: u32,
-}
 
 /// A finding that is told when what was made due is published, or not.
 struct Pending {
@@ -325,16 +310,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     fn sighting(&self, row: Option<&MutexRow>, dead: bool) -> Sighting {
-        let relay_after = self.letters.guard.rules.relay_after.saturating_mul(2);
-        let (mut young, mut queue) = (relay_after, InQueue::No);
-        if let Some(Depths { at, counted, consumers }) = &self.depths {
-            let unseen = matches!(row, Some(MutexRow { state: RowState::Published(age), .. }) if *age >= UNSEEN);
-            let none_out = counted.unacknowledged.map_or(*consumers == 0 || unseen, |out| out == 0);
-            queue = if counted.ready + counted.busy == 0 && none_out { InQueue::No } else { InQueue::NotEmpty };
-            // What was published since the look could not be seen by it.
-            young = young.max(if counted.unacknowledged.is_some() { STALE } else { Duration::ZERO }) + at.elapsed();
-        }
-        Sighting { row: row.map(|row| row.state), dead, queue, young }
+        sight::sighting(self.depths.as_ref(), self.letters.guard.rules.relay_after, row, dead)
     }
 
     fn judge(&self, key: &Key, row: Option<&MutexRow>, dead: bool) -> (Finding, Sighting) {
@@ -342,7 +318,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         let judged = sighting.judge();
         let (mutex, in_queue) = match (sighting.row, sighting.queue) {
             (Some(RowState::Held), _) => ("held", "yes"),
-            (row, queue) => (name(row), if queue == InQueue::No { "no" } else { "not empty" }),
+            (row, queue) => (sight::name(row), if queue == InQueue::No { "no" } else { "not empty" }),
         };
         let finding = self.finding(key, judged.meaning.to_owned());
         (Finding { mutex, dead, in_queue, verdict: judged.verdict, ..finding }, sighting)
@@ -372,34 +348,6 @@ impl<'a, S: Backend> Exam<'a, S> {
         let finding =
             Finding::of(self.letters.kept.name(), self.letters.kept.name().to_owned(), old.meaning.to_owned());
         self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
-    }
-}
-
-/// None if there is no such queue.
-async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
-    let at = Instant::now();
-    let found = match kept.rabbitmq().depths().await {
-        Ok(found) => found,
-        Err(Error::Missing(_)) => return Ok(None),
-        Err(error) => return Err(kept.failure(&error)),
-    };
-    let unacknowledged = match kept.rabbitmq().management() {
-        None => None,
-        Some(_) => ichido::broker::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
-    };
-    let (ready, busy, dead) = (found.queue.into(), found.busy.into(), found.dead.into());
-    let counted = ichido::broker::Depths { ready, unacknowledged, busy, dead, stale: Duration::ZERO };
-    Ok(Some(Depths { at, counted, consumers: found.consumers }))
-}
-
-fn name(row: Option<RowState>) -> &'static str {
-    match row {
-        None => "no",
-        Some(RowState::Held) => "held",
-        Some(RowState::Waiting) => "waiting",
-        Some(RowState::Failed) => "failed",
-        Some(RowState::Unsent(_)) => "unpublished",
-        Some(RowState::Published(_)) => "free",
     }
 }
 
