@@ -126,13 +126,18 @@ impl RabbitMq {
         trouble(self.publisher.state())
     }
 
-    async fn counted(&self, management: &Management) -> Result<ichido::broker::Depths> {
-        let queue = management.counts(&self.topology.queue).await?;
-        let busy = management.counts(&self.topology.busy_queue).await?;
-        let dead = management.counts(&self.topology.dead_letter_queue).await?;
+    /// None if one of its queues is so new that it is not counted yet.
+    async fn counted(&self, management: &Management) -> Result<Option<ichido::broker::Depths>> {
+        let Topology { queue, busy_queue, dead_letter_queue, .. } = &*self.topology;
+        let counts = async |queue: &str| management.counts_so_far(queue).await;
+        let (Some(queue), Some(busy), Some(dead)) =
+            (counts(queue).await?, counts(busy_queue).await?, counts(dead_letter_queue).await?)
+        else {
+            return Ok(None);
+        };
         let out = queue.total.saturating_sub(queue.ready);
         let (ready, busy, dead) = (queue.ready, busy.total, dead.total);
-        Ok(ichido::broker::Depths { ready, unacknowledged: Some(out), busy, dead, stale: STALE })
+        Ok(Some(ichido::broker::Depths { ready, unacknowledged: Some(out), busy, dead, stale: STALE }))
     }
 
     /// How full its queues are.
@@ -176,7 +181,8 @@ impl ichido::broker::Broker for RabbitMq {
     async fn depths(&self) -> Result<ichido::broker::Depths, String> {
         if let Some(management) = &self.management {
             match self.counted(management).await {
-                Ok(counted) => return Ok(counted),
+                Ok(Some(counted)) => return Ok(counted),
+                Ok(None) => tracing::debug!("the management API has not counted all queues yet"),
                 Err(error) => tracing::warn!(%error, "cannot count unacknowledged messages"),
             }
         }
