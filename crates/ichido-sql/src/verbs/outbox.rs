@@ -228,8 +228,8 @@ pub async fn publish_again<S: SqlStore>(store: &S, queue: &str, keys: &[Key], mo
     Ok(free.len() as u64)
 }
 
-/// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue. To
-/// those who ask for its age, a publication begins here.
+/// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue. What
+/// was published is new from now on to those who ask for its age; what was not is as old as before. (`MySQL` assigns in this order.)
 pub(crate) async fn republish<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
@@ -240,7 +240,8 @@ pub(crate) async fn republish<S: SqlStore>(
         return Ok(0);
     }
     let due = format!(
-        "update {}{} set published_at = null, due_at = {now}, created_at = {now}, edition = edition + 1, attempts = 0, error = null where mutex in ?1",
+        "update {}{} set created_at = case when published_at is null then created_at else {now} end, \
+         published_at = null, due_at = {now}, edition = edition + 1, attempts = 0, error = null where mutex in ?1",
         store.tables().outbox,
         S::Dialect::by_index(BY_MUTEX),
         now = S::Dialect::CLOCK

@@ -88,7 +88,7 @@ pub(crate) async fn ship(world: &World<'_>, order: u32) -> String {
 }
 
 /// How long nothing is old, or how long nothing is young.
-pub(crate) fn relay_after(world: &World<'_>, time: &str) {
+fn relay_after(world: &World<'_>, time: &str) {
     world.configure(|config| config.replace("relay_after = \"1s\"", &format!("relay_after = \"{time}\"")));
 }
 

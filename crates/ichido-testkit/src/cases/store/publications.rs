@@ -76,6 +76,8 @@ pub async fn what_is_unpublished_is_as_old_as_its_send<F: Fixture>() {
         let [unsent] = &store.unsent("paid", 9).await.unwrap()[..] else { panic!("it is due") };
         store.note_unpublished("paid", unsent, "away", Duration::ZERO).await.unwrap();
         assert!(oldest::<F>(&store).await >= Some(3600), "{:?}", oldest::<F>(&store).await);
+        assert_eq!(store.publish_again("paid", std::slice::from_ref(&key), 1).await.unwrap(), 1);
+        assert!(oldest::<F>(&store).await >= Some(3600), "an operator makes it no younger");
     }
     publish_all(&store, "paid").await;
     assert_eq!(oldest::<F>(&store).await, None);
