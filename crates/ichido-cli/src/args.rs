@@ -56,7 +56,7 @@ Exit codes:
   0        success
   1        completed, problems found
   13       unknown action
-  14       another process already serves the request id
+  14       another process already serves the request id, or another doctor runs
   20       database or broker unreachable, or internal error
   127      invalid command line or configuration
   180      database still unreachable after retries

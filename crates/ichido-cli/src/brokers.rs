@@ -15,7 +15,7 @@ use ichido_rabbitmq::{
 
 use crate::{
     config::{self, Config, RabbitMqType, Url},
-    failure::{Failure, UNREACHABLE},
+    failure::{DUPLICATE, Failure, UNREACHABLE},
     open::Backend,
 };
 
@@ -99,6 +99,20 @@ impl Brokers {
         Ok(())
     }
 
+    /// Refuses what a mutex cannot guard, before it is sent: a message that reaches other queues too. A broker that is away refuses
+    /// nothing: what is sent waits for it.
+    pub(crate) async fn refuse_fan_out(&self, queues: &[&str]) -> Result<(), Failure> {
+        for kept in self.iter().filter(|kept| queues.contains(&kept.name.as_str())) {
+            let refused = tokio::time::timeout(TIMEOUT, kept.refuse_fan_out(&self.others(kept))).await;
+            if let Ok(Err(refused)) = refused
+                && refused.code != UNREACHABLE
+            {
+                return Err(Failure { text: format!("{}; nothing was sent", refused.text), ..refused });
+            }
+        }
+        Ok(())
+    }
+
     /// The broker's name with its version, and what is to be declared there; changes nothing.
     pub(crate) async fn look(&self, kept: &Kept) -> Result<(String, Vec<String>), Failure> {
         let found = kept.look(&self.others(kept)).await?;
@@ -150,12 +164,14 @@ impl Kept {
 
     async fn look(&self, others: &[Topology]) -> Result<TopologyLook, Failure> {
         let found = self.rabbitmq.topology().look(&self.broker).await.map_err(|error| self.failure(&error))?;
-        if let Some((exchange, key)) = &self.alone {
-            let others: Vec<_> = others.iter().collect();
-            let refused = self.rabbitmq.refuse_fan_out(exchange, key, &others).await;
-            refused.map_err(|error| self.failure(&error))?;
-        }
+        self.refuse_fan_out(others).await?;
         Ok(found)
+    }
+
+    async fn refuse_fan_out(&self, others: &[Topology]) -> Result<(), Failure> {
+        let Some((exchange, key)) = &self.alone else { return Ok(()) };
+        let others: Vec<_> = others.iter().collect();
+        self.rabbitmq.refuse_fan_out(exchange, key, &others).await.map_err(|error| self.failure(&error))
     }
 
     /// Nothing is declared of what cannot be had as a whole.
@@ -175,7 +191,11 @@ impl Kept {
 
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         let text = format!("queues.{}.rabbitmq: {error}", self.name);
-        if error.is_transient() { Failure { code: UNREACHABLE, text } } else { Failure::usage(text) }
+        match error {
+            Error::Busy(_) => Failure { code: DUPLICATE, text },
+            error if error.is_transient() => Failure { code: UNREACHABLE, text },
+            _ => Failure::usage(text),
+        }
     }
 }
 
@@ -200,7 +220,7 @@ fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {
 }
 
 fn topology(queue: &config::RabbitMq) -> Topology {
-    let mut topology = Topology::new(&queue.queue);
+    let mut topology = Topology::new(&queue.queue).with_busy_delay(queue.mutex.busy_delay);
     topology.kind = match queue.r#type {
         RabbitMqType::Quorum => Kind::Quorum,
         RabbitMqType::Classic => Kind::Classic,
@@ -209,7 +229,6 @@ fn topology(queue: &config::RabbitMq) -> Topology {
     if !queue.exchange.is_empty() {
         topology.bindings = vec![(queue.exchange.clone(), queue.routing_key.clone())];
     }
-    topology.busy_delay = queue.mutex.busy_delay;
     topology.declare = queue.declare;
     topology
 }

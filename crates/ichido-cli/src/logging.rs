@@ -25,7 +25,7 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> 
         (_, 1) => Some("debug,sqlx=warn".to_owned()),
         _ => Some("trace".to_owned()),
     };
-    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error,lapin=off", log.level.as_str()));
+    let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
     let filter = filter(&without_secrets(&wanted)).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(false);
@@ -35,10 +35,18 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The broker's driver tells URLs, with their passwords, and whole frames where it tells everything.
+/// The broker's driver tells URLs, with their passwords, and whole frames where it tells everything. Otherwise it is silent, unless
+/// somebody asks for it: what happens at the broker ichido tells in its own words.
 fn without_secrets(wanted: &str) -> String {
-    let frames = if wanted.to_ascii_lowercase().contains("trace") { ",lapin=debug" } else { "" };
-    format!("{wanted}{frames},amq_protocol_tcp=off")
+    let lower = wanted.to_ascii_lowercase();
+    let driver = if lower.contains("trace") {
+        ",lapin=debug"
+    } else if lower.contains("lapin") {
+        ""
+    } else {
+        ",lapin=off"
+    };
+    format!("{wanted}{driver},amq_protocol_tcp=off")
 }
 
 /// A word that is no level would be the name of a target, and everything else would be silent. Spans cannot be chosen.
@@ -62,7 +70,10 @@ mod tests {
 
     #[test]
     fn the_brokers_driver_is_silent_about_passwords() {
-        assert_eq!(without_secrets("info,lapin=off"), "info,lapin=off,amq_protocol_tcp=off");
+        for ours in ["info", "error", "debug,sqlx=warn"] {
+            assert_eq!(without_secrets(ours), format!("{ours},lapin=off,amq_protocol_tcp=off"));
+        }
+        assert_eq!(without_secrets("info,lapin=warn"), "info,lapin=warn,amq_protocol_tcp=off");
         for all in ["trace", "TRACE", "lapin=trace,amq_protocol_tcp=trace"] {
             let told = without_secrets(all);
             assert!(told.ends_with(",lapin=debug,amq_protocol_tcp=off") && filter(&told).is_ok(), "{told}");

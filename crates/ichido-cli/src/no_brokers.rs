@@ -42,6 +42,10 @@ impl Brokers {
         Ok(())
     }
 
+    pub(crate) async fn refuse_fan_out(&self, _: &[&str]) -> Result<(), Failure> {
+        Ok(())
+    }
+
     pub(crate) async fn look(&self, kept: &Kept) -> Result<(String, Vec<String>), Failure> {
         match *kept {}
     }

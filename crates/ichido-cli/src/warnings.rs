@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ichido::message::GuardBy;
+
 use crate::{
     config::{Config, RabbitMqType},
     program,
@@ -37,7 +39,17 @@ pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
             )
         })
     });
-    kept.chain(late).collect()
+    let unknown = config.rabbitmq().filter_map(|(name, queue)| {
+        let exchange = &queue.exchange;
+        let known = exchange.is_empty() || queue.management.is_some() || queue.mutex.guard != GuardBy::Mutex;
+        (!known).then(|| {
+            format!(
+                "queues.{name}.rabbitmq.guard: without `management`, ichido cannot tell whether messages published to exchange {exchange:?} also reach \
+                 other queues, and a mutex guards only one; if they do, use guard = \"inbox\" for each of them"
+            )
+        })
+    });
+    kept.chain(late).chain(unknown).collect()
 }
 
 #[cfg(test)]
@@ -63,6 +75,16 @@ mod tests {
             "{long:?}"
         );
         assert_eq!(warned("", &from("m", "16m")), Vec::<String>::new(), "no broker has it");
+    }
+
+    #[test]
+    fn an_exchange_of_which_nobody_knows_who_is_bound_is_worth_a_word() {
+        let route = ", exchange = \"shop\", routing_key = \"x\"";
+        let unknown = warned(route, "from = \"q\"");
+        assert!(unknown.len() == 1 && unknown[0].starts_with("queues.q.rabbitmq.guard: "), "{unknown:?}");
+        for known in ["guard = \"inbox\"", "management = \"http://h:15672\""] {
+            assert_eq!(warned(&format!("{route}, {known}"), "from = \"q\""), Vec::<String>::new(), "{known}");
+        }
     }
 
     #[test]

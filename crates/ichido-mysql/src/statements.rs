@@ -447,7 +447,15 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
-        drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
+        drained: ichido_sql::drained::<crate::sql::MySqlDialect>(
+            tables,
+            &quote::literal(&queue.name)?,
+            rows.kind,
+            table,
+            owner,
+            conditions,
+        )
+        .into(),
         backlog: ichido_sql::backlog(table, owner, conditions).into(),
         counts: counts(rows, conditions).into(),
         owners: [owners("<>").into(), owners("=").into()],

@@ -26,7 +26,12 @@ impl Topology {
     pub async fn depths(&self, broker: &Server) -> Result<Depths> {
         let connection = broker.connect("ichido status").await?;
         let (queue, consumers) = look(&connection, &self.queue).await?;
-        let (busy, _) = look(&connection, &self.busy_queue).await?;
+        let busy = match look(&connection, &self.busy_queue).await {
+            Ok((busy, _)) => busy,
+            // Of a delay that was changed a moment ago: whoever runs next declares it.
+            Err(Error::Missing(_)) if self.declare => 0,
+            Err(error) => return Err(error),
+        };
         let (dead, _) = look(&connection, &self.dead_letter_queue).await?;
         Ok(Depths { queue, busy, dead, consumers })
     }

@@ -133,6 +133,8 @@ impl Link {
 
     /// Closes the connection, if there is one: what the broker has handed out through it goes back.
     pub(crate) async fn close(&self) {
+        // What is heard of it from now on is no loss.
+        self.number.fetch_add(1, Ordering::Relaxed);
         if let Some(connection) = self.slot.lock().await.current.take() {
             let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
         }
@@ -167,8 +169,10 @@ impl Link {
                         tell(State::Connected);
                     }
                     Event::Error(error) => {
-                        tracing::warn!(%error, "{name}: connection lost");
-                        tell(State::Idle);
+                        // One that we have given up or closed ends as it should.
+                        if tell(State::Idle) {
+                            tracing::warn!(%error, "{name}: connection lost");
+                        }
                         return;
                     }
                     _ => {}
@@ -176,6 +180,13 @@ impl Link {
             }
             tell(State::Idle);
         });
+    }
+}
+
+/// Whoever drops it has ended: its connection is closed, and not lost.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.number.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -70,8 +70,14 @@ impl Management {
     /// # Errors
     /// If the API is away, refuses, or there is no such queue. A queue that was declared a moment ago may have no counts yet.
     pub async fn counts(&self, queue: &str) -> Result<Counts> {
-        let doing = format!("counting queue {queue:?}");
-        self.http.get(&self.path(&["queues"], &[queue]), &doing).await
+        let missing = || Error::Management { doing: counting(queue), why: "it has no counts yet".to_owned() };
+        self.counts_so_far(queue).await?.ok_or_else(missing)
+    }
+
+    /// The same; none for a queue that was declared a moment ago, and not counted yet.
+    pub(crate) async fn counts_so_far(&self, queue: &str) -> Result<Option<Counts>> {
+        let found: Value = self.http.get(&self.path(&["queues"], &[queue]), &counting(queue)).await?;
+        Ok(serde_json::from_value(found).ok())
     }
 
     /// The queues that get what is published to an exchange, also through other exchanges. Each of them has the exchange's own
@@ -169,6 +175,10 @@ impl Management {
             .iter()
             .fold("/api".to_owned(), |path, name| format!("{path}/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)))
     }
+}
+
+fn counting(queue: &str) -> String {
+    format!("counting queue {queue:?}")
 }
 
 /// A name as a pattern that fits nothing else.

@@ -1,9 +1,12 @@
 //! A queue at RabbitMQ as ichido's core knows it: [`ichido::broker::Broker`], on a publisher and sources. The relay publishes through it,
 //! the reader of a pool receives from it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use ichido::broker::{Outgoing, Unpublished};
@@ -13,6 +16,9 @@ use crate::{
     Binding, Deliveries, Depths, Envelope, Error, Kind, Management, Publisher, PublisherSettings, Result, Server,
     State, Subscription, Topology,
 };
+
+/// How old counts of the management API may be: it collects them every five seconds, of each queue at another moment.
+const STALE: Duration = Duration::from_secs(10);
 
 /// A queue of a broker. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -88,6 +94,7 @@ impl RabbitMq {
     /// With the other queue's name; or if the API is away.
     pub async fn refuse_fan_out(&self, exchange: &str, routing_key: &str, others: &[&Topology]) -> Result<()> {
         let mut bindings: Vec<Binding> = others.iter().flat_map(|other| other.own_bindings()).collect();
+        self.topology.refuse_fan_out(exchange, routing_key, &bindings)?;
         if let Some(management) = self.management.as_ref().filter(|_| !exchange.is_empty()) {
             bindings.extend(management.bindings(exchange).await?);
         }
@@ -119,12 +126,18 @@ impl RabbitMq {
         trouble(self.publisher.state())
     }
 
-    async fn counted(&self, management: &Management) -> Result<ichido::broker::Depths> {
-        let queue = management.counts(&self.topology.queue).await?;
-        let busy = management.counts(&self.topology.busy_queue).await?;
-        let dead = management.counts(&self.topology.dead_letter_queue).await?;
+    /// None if one of its queues is so new that it is not counted yet.
+    async fn counted(&self, management: &Management) -> Result<Option<ichido::broker::Depths>> {
+        let Topology { queue, busy_queue, dead_letter_queue, .. } = &*self.topology;
+        let counts = async |queue: &str| management.counts_so_far(queue).await;
+        let (Some(queue), Some(busy), Some(dead)) =
+            (counts(queue).await?, counts(busy_queue).await?, counts(dead_letter_queue).await?)
+        else {
+            return Ok(None);
+        };
         let out = queue.total.saturating_sub(queue.ready);
-        Ok(ichido::broker::Depths { ready: queue.ready, unacknowledged: Some(out), busy: busy.total, dead: dead.total })
+        let (ready, busy, dead) = (queue.ready, busy.total, dead.total);
+        Ok(Some(ichido::broker::Depths { ready, unacknowledged: Some(out), busy, dead, stale: STALE }))
     }
 
     /// How full its queues are.
@@ -168,7 +181,8 @@ impl ichido::broker::Broker for RabbitMq {
     async fn depths(&self) -> Result<ichido::broker::Depths, String> {
         if let Some(management) = &self.management {
             match self.counted(management).await {
-                Ok(counted) => return Ok(counted),
+                Ok(Some(counted)) => return Ok(counted),
+                Ok(None) => tracing::debug!("the management API has not counted all queues yet"),
                 Err(error) => tracing::warn!(%error, "cannot count unacknowledged messages"),
             }
         }
@@ -178,6 +192,7 @@ impl ichido::broker::Broker for RabbitMq {
             unacknowledged: None,
             busy: seen.busy.into(),
             dead: seen.dead.into(),
+            stale: Duration::ZERO,
         })
     }
 }

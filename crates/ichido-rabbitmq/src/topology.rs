@@ -89,6 +89,15 @@ impl Topology {
         }
     }
 
+    /// Busy deliveries wait so long, in a queue whose name says so: a broker refuses to change the delay of a queue that is there.
+    /// What waits in the one before comes back by itself, and leaves it empty.
+    #[must_use]
+    pub fn with_busy_delay(mut self, delay: Duration) -> Self {
+        self.busy_queue = format!("{}.busy.{}ms", self.queue, delay.as_millis());
+        self.busy_delay = delay;
+        self
+    }
+
     /// Declares all of it, or looks whether it is there. A second time changes nothing.
     ///
     /// # Errors

@@ -2,15 +2,22 @@
 
 use ichido::inspect::MOST_COUNTED;
 
-use crate::{Conditions, Kind, Tables};
+use crate::{Conditions, Dialect, Kind, Tables};
 
-/// A condition: nothing of the queue is unprocessed, whoever owns it, and nothing waits for a retry. `queue` is a literal, `owner` a quoted
-/// column. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
+/// A condition: nothing of the queue is unprocessed, whoever owns it, nothing waits for a retry, and no delay is over by now. `queue` is a
+/// literal, `owner` a quoted column. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
 /// same process.
 #[must_use]
-pub fn drained(tables: &Tables, queue: &str, kind: Kind, table: &str, owner: &str, conditions: &Conditions) -> String {
+pub fn drained<D: Dialect>(
+    tables: &Tables,
+    queue: &str,
+    kind: Kind,
+    table: &str,
+    owner: &str,
+    conditions: &Conditions,
+) -> String {
     let Conditions { new, nobody, .. } = conditions;
-    let (parked, outbox) = (&tables.parked, &tables.outbox);
+    let (parked, outbox, now) = (&tables.parked, &tables.outbox, D::NOW);
     let none_unpublished = match kind {
         Kind::Mutex => format!(
             " and not exists (select 1 from {outbox} where queue = {queue} and published_at is null and mutex is null and attempts = 0)"
@@ -19,7 +26,7 @@ pub fn drained(tables: &Tables, queue: &str, kind: Kind, table: &str, owner: &st
     };
     format!(
         "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-         and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' and attempts > 0){none_unpublished}"
+         and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' and (attempts > 0 or due_at <= {now})){none_unpublished}"
     )
 }
 

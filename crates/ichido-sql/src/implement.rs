@@ -212,6 +212,14 @@ macro_rules! inspect {
             $crate::verbs::doctor::mutexes(self, queue, which).await
         }
 
+        async fn originals(
+            &self,
+            queue: &str,
+            letters: &[(ichido::Key, &[u8])],
+        ) -> ichido::Result<Vec<Option<ichido::broker::Original>>> {
+            $crate::verbs::doctor::originals(self, queue, letters).await
+        }
+
         async fn orphans(&self, queue: &str) -> ichido::Result<Vec<ichido::broker::Orphan>> {
             $crate::verbs::doctor::orphans(self, queue).await
         }

@@ -287,7 +287,15 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
-        drained: ichido_sql::drained(tables, &quote::literal(&queue.name)?, rows.kind, table, owner, conditions).into(),
+        drained: ichido_sql::drained::<crate::sql::SqliteDialect>(
+            tables,
+            &quote::literal(&queue.name)?,
+            rows.kind,
+            table,
+            owner,
+            conditions,
+        )
+        .into(),
         backlog: ichido_sql::backlog(table, owner, conditions).into(),
         counts: counts(rows, conditions).into(),
         owners: [owners("<>").into(), owners("=").into()],

@@ -6,19 +6,26 @@ mod exam;
 #[cfg(not(feature = "rabbitmq"))]
 #[path = "doctor/no_exam.rs"]
 mod exam;
+#[cfg(feature = "rabbitmq")]
+mod letters;
 mod report;
-
-use std::time::Duration;
+#[cfg(feature = "rabbitmq")]
+mod sight;
 
 use ichido::{
     MessageId,
     broker::{Orphan, Verdict},
 };
 
+#[cfg(not(feature = "rabbitmq"))]
+pub(super) use self::exam::forget;
+#[cfg(feature = "rabbitmq")]
+pub(super) use self::letters::forget;
 use self::{
     exam::Exam,
-    report::{Finding, Report},
+    report::{Done, Finding, Report},
 };
+use super::publishing::Publishing;
 use crate::{
     args::Doctor,
     brokers::Brokers,
@@ -27,19 +34,15 @@ use crate::{
     open::{Backend, OnStore},
 };
 
-/// How long after `publish_deadline` nobody waits any more.
-const LATE: Duration = Duration::from_secs(5);
-
 impl OnStore for Doctor {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut report = Report::new(self.json);
         let brokers = Brokers::of(config)?;
         for kept in brokers.iter() {
-            let published = Exam::of(&store, kept, self.fix, &mut report).await?.run().await?;
-            if published {
-                publish(&store, brokers.clone().only(|name| name == kept.name()), config).await;
-            }
+            let only = || brokers.clone().only(|name| name == kept.name());
+            let fix = self.fix.then(|| Publishing::of(&store, &only(), config));
+            Exam::of(&store, kept, fix, &mut report).await?.run().await?;
         }
         for queue in config.queues.keys() {
             orphans(&store, queue, self.fix, &mut report).await?;
@@ -55,11 +58,13 @@ async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Rep
     let mut freed = false;
     for orphan in store.orphans(queue).await.map_err(failure)? {
         let done = match fix {
-            true if store.release_orphan(queue, &orphan).await.map_err(failure)? => Some("released"),
-            true => Some("left alone"),
+            true if store.release_orphan(queue, &orphan).await.map_err(failure)? => {
+                freed = true;
+                Some(Done::did("released"))
+            }
+            true => Some(Done::left_alone()),
             false => None,
         };
-        freed |= done == Some("released");
         report.finding(&of_orphan(queue, &orphan, done))?;
     }
     if freed {
@@ -68,7 +73,7 @@ async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Rep
     Ok(())
 }
 
-fn of_orphan(queue: &str, orphan: &Orphan, done: Option<&'static str>) -> Finding {
+fn of_orphan(queue: &str, orphan: &Orphan, done: Option<Done>) -> Finding {
     let meaning = match &orphan.owner {
         _ if orphan.is_aside() => "parked, but there is no record of it".to_owned(),
         owner => format!("new, but owned by {owner}, which is not a known process"),
@@ -80,21 +85,5 @@ fn of_orphan(queue: &str, orphan: &Orphan, done: Option<&'static str>) -> Findin
         action: Some("release"),
         done,
         ..Finding::of(queue, message, meaning)
-    }
-}
-
-/// What was made due is published here and now; if that fails, a running process does it.
-async fn publish<S: Backend>(store: &S, brokers: Brokers, config: &Config) {
-    let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
-    let relay = brokers.relay(store.clone(), config);
-    let left = match tokio::time::timeout(deadline + LATE, relay.flush()).await {
-        Ok(Ok(flushed)) => flushed.left,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the broker did not confirm within publish_deadline".to_owned()),
-    };
-    if let Some(why) = left {
-        eprintln!(
-            "ichido: not all messages are published yet: {why}; a running process or `ichido relay` will publish them"
-        );
     }
 }

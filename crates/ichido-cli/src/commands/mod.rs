@@ -15,6 +15,7 @@ mod init;
 mod lanes;
 mod migrate;
 mod papers;
+mod publishing;
 mod relay;
 mod run;
 mod send;

@@ -13,6 +13,7 @@ use std::{
 use ichido::{Due, NewMessage, lanes::Sent};
 
 use self::bulk::Bulk;
+use super::publishing::Publishing;
 use crate::{
     args::Send,
     brokers::Brokers,
@@ -23,8 +24,6 @@ use crate::{
     output, program,
 };
 
-/// For the database, beyond what the broker may take.
-const LATE: Duration = Duration::from_secs(2);
 
 type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Send>;
 
@@ -40,6 +39,8 @@ impl OnStore for Send {
         // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
         let mut like = like(self.delay, self.at, self.unique, self.group);
         like.level = self.level;
+        let brokers = Brokers::of(config)?;
+        brokers.refuse_fan_out(&queues(&self.queue, config)).await?;
         let bulk = Bulk::read(lines, &like, self.queue, routes(config), program::masks(config))?;
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut tx = store.begin().await.map_err(|error| Failure::of::<S>(&error))?;
@@ -55,29 +56,30 @@ impl OnStore for Send {
             store.wake_ups().tell(&store, queue).await;
         }
         sent.ids.iter().try_for_each(|id| output::print(&id.to_string()))?;
-        publish(store, &sent, config).await?;
+        publish(&store, sent, &brokers, config).await;
         Ok(0)
     }
 }
 
 /// Publishes what was sent to queues of brokers. Whatever comes of it, it is committed, and nothing is lost.
-async fn publish<S: Backend>(store: S, sent: &Sent, config: &Config) -> Result<(), Failure> {
-    let brokers = Brokers::of(config)?.only(|name| sent.queues.contains(name));
+async fn publish<S: Backend>(store: &S, sent: Sent, brokers: &Brokers, config: &Config) {
+    let brokers = brokers.clone().only(|name| sent.queues.contains(name));
     if brokers.is_empty() {
-        return Ok(());
+        return;
     }
-    let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
-    let relay = brokers.relay(store, config);
-    let left = match tokio::time::timeout(deadline + LATE, relay.flush()).await {
-        Ok(Ok(flushed)) => flushed.left,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the broker did not confirm within publish_deadline".to_owned()),
-    };
-    if let Some(why) = left {
-        let later = "a running process or `ichido relay` will publish them";
+    let ids: Vec<_> = sent.ids.into_iter().filter(|id| brokers.iter().any(|kept| *kept.name() == *id.queue)).collect();
+    if let Some(left) = Publishing::of(store, &brokers, config).publish(&ids).await {
+        let (why, later) = (left.why, "a running process or `ichido relay` will publish them");
         eprintln!("ichido: committed, but not all messages are published yet: {why}; {later}");
     }
-    Ok(())
+}
+
+/// The queues that a name may mean.
+fn queues<'a>(name: &'a str, config: &'a Config) -> Vec<&'a str> {
+    match config.lanes.get(name) {
+        Some(lanes) => lanes.set.levels.iter().map(|level| &*level.queue).collect(),
+        None => vec![name],
+    }
 }
 
 fn lines_of(file: &Path) -> Result<Lines, Failure> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ichido::{
     Key, Result,
-    broker::{MutexFilter, MutexRow, Orphan, RawRow, RowState},
+    broker::{MutexFilter, MutexRow, Original, Orphan, RawRow, RowState},
     inspect::ParkedState,
     store::ProcessId,
 };
@@ -29,8 +29,7 @@ pub async fn mutexes<S: SqlStore>(store: &S, queue: &str, which: MutexFilter<'_>
             ("m.id in ?2", Bind::Texts(ids.collect()), usize::MAX)
         }
     };
-    let since = "case when o.mutex is null then m.sent_at when o.published_at is not null then o.published_at \
-                 when o.attempts = 0 then coalesce(o.due_at, o.created_at) else o.created_at end";
+    let since = "case when o.mutex is null then m.sent_at else coalesce(o.published_at, o.created_at) end";
     let rows = format!(
         "select m.id, {}, o.mutex is not null, o.mutex is not null and o.published_at is null, {} \
          from {} m left join {} o on o.mutex = m.id where m.queue = ?1 and {condition} order by m.id limit ?3",
@@ -65,6 +64,30 @@ async fn probe<S: SqlStore>(store: &S, queue: &SqlQueue, found: &mut [MutexRow])
         }
     }
     Ok(())
+}
+
+/// Of what these dead letters are copies, each by its key and its payload.
+///
+/// # Errors
+/// No broker keeps the queue, or the database failed.
+pub async fn originals<S: SqlStore>(store: &S, queue: &str, letters: &[(Key, &[u8])]) -> Result<Vec<Option<Original>>> {
+    let (queue, tables) = (store.queue(queue).await?, store.tables());
+    queue.rules()?;
+    let ids: Vec<String> = letters.iter().map(|(key, _)| id(key).to_owned()).filter(|id| !id.contains('\0')).collect();
+    let done = format!("select id, hash from {} where queue = ?1 and done_at is not null and id in ?2", tables.inbox);
+    let done = store.look(Query::new(done).bind(&*queue.queue).bind(Bind::Exacts(ids.clone()))).await?;
+    let kept = format!("select mutex, payload from {} where queue = ?1 and mutex in ?2", tables.outbox);
+    let kept = store.look(Query::new(kept).bind(&*queue.queue).bind(Bind::Texts(ids))).await?;
+    let hashes = |rows: &[Row], hash: fn(&[u8]) -> Vec<u8>| {
+        rows.iter().map(|row| Ok((row.get(0)?, hash(&row.get::<Vec<u8>>(1)?)))).collect::<Result<BTreeMap<String, _>>>()
+    };
+    let (done, kept) = (hashes(&done, <[u8]>::to_vec)?, hashes(&kept, crate::payload_hash)?);
+    let original = |(key, payload): &(Key, &[u8])| {
+        let hash = crate::payload_hash(payload);
+        let is_in = |hashes: &BTreeMap<String, Vec<u8>>| hashes.get(id(key)) == Some(&hash);
+        if is_in(&done) { Some(Original::Done) } else { is_in(&kept).then_some(Original::Kept) }
+    };
+    Ok(letters.iter().map(original).collect())
 }
 
 /// What is known about these messages, by key.

@@ -228,7 +228,8 @@ pub async fn publish_again<S: SqlStore>(store: &S, queue: &str, keys: &[Key], mo
     Ok(free.len() as u64)
 }
 
-/// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue.
+/// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue. What
+/// was published is new from now on to those who ask for its age; what was not is as old as before. (`MySQL` assigns in this order.)
 pub(crate) async fn republish<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
@@ -239,10 +240,11 @@ pub(crate) async fn republish<S: SqlStore>(
         return Ok(0);
     }
     let due = format!(
-        "update {}{} set published_at = null, due_at = {}, edition = edition + 1, attempts = 0, error = null where mutex in ?1",
+        "update {}{} set created_at = case when published_at is null then created_at else {now} end, \
+         published_at = null, due_at = {now}, edition = edition + 1, attempts = 0, error = null where mutex in ?1",
         store.tables().outbox,
         S::Dialect::by_index(BY_MUTEX),
-        S::Dialect::CLOCK
+        now = S::Dialect::CLOCK
     );
     let ids = keys.iter().map(|key| key.columns()[0].clone()).collect();
     S::execute(tx, Query::new(due).bind(Bind::Texts(ids))).await
@@ -257,9 +259,9 @@ pub(crate) async fn state<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<Op
     let counts = format!(
         "select count(*), {}, \
          (select error from {outbox} where queue = ?1 and published_at is null and error is not null order by number limit 1) \
-         from (select due_at from {outbox} where queue = ?1 and published_at is null and (due_at <= {now} or error is not null) \
+         from (select created_at from {outbox} where queue = ?1 and published_at is null and (due_at <= {now} or error is not null) \
          limit {MOST_COUNTED}) u",
-        S::Dialect::age_ms("min(due_at)")
+        S::Dialect::age_ms("min(created_at)")
     );
     let counts = store.look(Query::new(counts).bind(&*queue.queue)).await?;
     let Some(row) = counts.first() else { return Ok(None) };

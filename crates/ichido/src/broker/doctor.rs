@@ -49,6 +49,15 @@ pub enum MutexFilter<'a> {
     Probed(&'a [Key]),
 }
 
+/// What the database has of the message whose id and payload a dead letter has. Another payload is another message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Original {
+    /// It is done: its id is in the inbox.
+    Done,
+    /// It is not done, and its payload is in the outbox.
+    Kept,
+}
+
 /// An unprocessed row whose owner is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {

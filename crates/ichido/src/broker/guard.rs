@@ -73,7 +73,8 @@ impl Guard {
             GuardBy::Mutex => received.id.clone()?,
             GuardBy::Inbox if self.is_own(queue, received) => received.id.clone()?,
             GuardBy::Inbox => {
-                let given = received.id.clone().or_else(|why| received.message_id.clone().ok_or(why))?;
+                let given = received.id.as_ref().ok().or(received.message_id.as_ref()).cloned();
+                let given = given.ok_or("it has no message id, by which an inbox knows it")?;
                 let sender = received.origin.as_deref().or(received.sender.as_deref()).unwrap_or_default();
                 if given.is_empty() { given } else { inbox_id(queue, sender, &given) }
             }
@@ -119,7 +120,7 @@ pub struct Publication {
 pub struct OutboxState {
     /// Messages that are committed, due and not known to be with the broker; at most [`crate::inspect::MOST_COUNTED`] are counted.
     pub unpublished: u64,
-    /// For how many seconds the oldest of them has been due.
+    /// For how many seconds the oldest of them has waited: since its send, or since it was to be published again.
     pub oldest_seconds: Option<i64>,
     /// The last reason why one of them could not be published.
     pub error: Option<String>,

@@ -9,7 +9,7 @@ pub(crate) mod reconciler;
 pub(crate) mod relay;
 
 pub use self::{
-    doctor::{InQueue, Judgement, MutexFilter, MutexRow, Orphan, RawRow, RowState, Sighting, Verdict},
+    doctor::{InQueue, Judgement, MutexFilter, MutexRow, Original, Orphan, RawRow, RowState, Sighting, Verdict},
     guard::{Found, Guard, LONGEST_ID, OutboxState, Publication, Standing, Unsent, inbox_id},
     publishing::Publisher,
     reconciler::{Circulating, Depths},

@@ -30,6 +30,8 @@ pub struct Depths {
     pub busy: u64,
     /// Dead letters.
     pub dead: u64,
+    /// How long ago this may have been so at most: of what was published since, it knows nothing.
+    pub stale: Duration,
 }
 
 /// What should be with a broker, according to the database.
@@ -47,11 +49,13 @@ pub(crate) struct Reconciler {
     looked: Instant,
     /// So many were missing at the last look.
     missing: usize,
+    /// How old the counts may be; two looks at the same counts are one.
+    stale: Duration,
 }
 
 impl Reconciler {
     pub(crate) fn new(now: Instant) -> Self {
-        Reconciler { looked: now, missing: 0 }
+        Reconciler { looked: now, missing: 0, stale: Duration::ZERO }
     }
 
     /// Looks, if it is time to. How many messages are published again.
@@ -62,7 +66,7 @@ impl Reconciler {
         relay: ProcessId,
         clock: &dyn Clock,
     ) -> Result<u64> {
-        let interval = store::guard(store, queue).await?.rules.relay_after.saturating_mul(2);
+        let interval = store::guard(store, queue).await?.rules.relay_after.saturating_mul(2).max(self.stale);
         if clock.now() - self.looked < interval {
             return Ok(0);
         }
@@ -83,6 +87,12 @@ impl Reconciler {
                 return Ok(0);
             }
         };
+        let circulating = if depths.stale > interval {
+            store::circulating(store, queue, depths.stale, MOST).await?
+        } else {
+            circulating
+        };
+        self.stale = depths.stale;
         let (lost, candidates) = missing(store, queue, depths, circulating).await?;
         let again = std::mem::replace(&mut self.missing, lost).min(lost);
         if again == 0 {
@@ -105,7 +115,7 @@ async fn missing<S: Store>(
     depths: Depths,
     circulating: Circulating,
 ) -> Result<(usize, Vec<Key>)> {
-    let Depths { ready, unacknowledged, busy, dead } = depths;
+    let Depths { ready, unacknowledged, busy, dead, .. } = depths;
     let Some(out) = unacknowledged else {
         let unseen =
             if ready + busy > 0 { Vec::new() } else { store::circulating(store, queue, UNSEEN, MOST).await?.old };

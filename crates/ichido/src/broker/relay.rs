@@ -110,7 +110,7 @@ impl<S: Store> Relay<S> {
             };
             let left = store::release_relay_lease(&relay.store, relay.relay, &relay.queue).await;
             match ended? {
-                Round::NotOurs => flushed.left = Some("another relay publishes for this queue now".into()),
+                Round::NotOurs => flushed.elsewhere = true,
                 Round::Trouble(why) => flushed.left = Some(why),
                 Round::Nothing | Round::Some(_) => flushed.left = relay.put_off.take().or(flushed.left),
             }
@@ -171,6 +171,8 @@ pub struct Flushed {
     pub published: usize,
     /// Why some messages were not.
     pub left: Option<String>,
+    /// Another relay has the lease of a queue, and publishes what is left of it.
+    pub elsewhere: bool,
 }
 
 /// One queue's relay.

@@ -1,5 +1,6 @@
 //! When a process that drains has come to its end: nothing is unprocessed in any of its queues, whoever owns it. Readers ask when
-//! they have nothing in hand; if it takes long, this says why. What foreign senders have sent has no rows here: of that the broker
+//! they have nothing in hand; what is due by then is returned here, and run: a host that only drains, now and then, may have nobody
+//! else who does it. If it takes long, this says why. What foreign senders have sent has no rows here: of that the broker
 //! knows, and its reader tells.
 
 use std::{
@@ -40,7 +41,15 @@ impl Draining {
         if life.is_drained() {
             return Ok(true);
         }
-        let queues: Vec<Arc<str>> = life.registration().queues.into_keys().collect();
+        let registration = life.registration();
+        match store::return_due(store, &registration).await {
+            Ok(0) => {}
+            Ok(_) => registration.queues.keys().for_each(|queue| store.wake_ups().wake(queue)),
+            // It counts as unprocessed, and is looked for again.
+            Err(error) if error.is_fault::<S>() => tracing::warn!(%error, "cannot return parked messages"),
+            Err(error) => return Err(error),
+        }
+        let queues: Vec<Arc<str>> = registration.queues.into_keys().collect();
         match undrained(store, life, &queues, clock).await? {
             Some(queue) => self.tell(&queue, clock.now(), poll, lease),
             None => life.note_drained(),

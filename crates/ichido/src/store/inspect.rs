@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    MessageId, Result, Store,
-    broker::{MutexFilter, MutexRow, Orphan, OutboxState},
+    Key, MessageId, Result, Store,
+    broker::{MutexFilter, MutexRow, Original, Orphan, OutboxState},
     process::{Flag, RequestState},
     stat::StatRow,
     store::{MigrateOptions, Migration},
@@ -48,6 +48,14 @@ pub trait Inspect: Store {
 
     /// The mutex rows of a broker's queue.
     fn mutexes(&self, queue: &str, which: MutexFilter<'_>) -> impl Future<Output = Result<Vec<MutexRow>>> + Send;
+
+    /// Of what the dead letters of a broker's queue are copies, each by its key and its payload, in their order; none if of nothing
+    /// that is known. What a mutex guarded and is done has left nothing behind.
+    fn originals(
+        &self,
+        queue: &str,
+        letters: &[(Key, &[u8])],
+    ) -> impl Future<Output = Result<Vec<Option<Original>>>> + Send;
 
     /// Rows that are not processed and owned by a process that nobody knows, or put aside without anything known about it.
     fn orphans(&self, queue: &str) -> impl Future<Output = Result<Vec<Orphan>>> + Send;

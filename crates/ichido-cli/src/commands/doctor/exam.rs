@@ -2,159 +2,138 @@
 //! by the table in `ichido`'s core, and looked at again, under its row's lock, at the moment something is done about it.
 //!
 //! A dead letter is deleted only if it is ours (ichido sent it from this database for this queue, or it has failed here) and its row is
-//! gone or published again; or if it is another program's, has a row here, and what it says is now kept here and published again.
-//! So nothing is lost, whatever happens meanwhile.
+//! gone or made due again; or if it is another program's, and what it says is kept here in a row that is made due again, or has passed
+//! the inbox. So nothing is lost, whatever happens meanwhile.
+//!
+//! What was made due is published a page at a time, and told then: what the broker has not taken is left.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use ichido::{
     Key, Message, MessageId,
-    broker::{Guard, InQueue, MutexFilter, MutexRow, RowName, RowState, Sighting, Verdict},
+    broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
     message::GuardBy,
 };
-use ichido_rabbitmq::{DeadLetters, Delivery, Error, REASON, Settled};
+use ichido_rabbitmq::{DeadLetters, Delivery, REASON, Settled};
 
-use super::report::{Counts, Finding, Report};
-use crate::{brokers::Kept, failure::Failure, open::Backend, output};
+use super::{
+    letters::{Letters, Named},
+    report::{Counts, Done, Finding, Report},
+    sight::{self, Depths, look},
+};
+use crate::{brokers::Kept, commands::publishing::Publishing, failure::Failure, open::Backend, output};
 
-/// So many letters are looked at together.
-const LETTERS: usize = 100;
-
-/// So many rows are.
+/// So many rows are looked at together.
 const ROWS: usize = 500;
-
-/// The management API tells what was so a while ago.
-const STALE: Duration = Duration::from_secs(10);
-
-/// Where nobody can tell what is out and not acknowledged, a message is taken for lost only after so long.
-const UNSEEN: Duration = Duration::from_mins(10);
 
 /// Between two looks at what is ready without a row.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How full the queue was.
-struct Depths {
-    at: Instant,
-    counted: ichido::broker::Depths,
-    consumers: u32,
+/// A finding that is told when what was made due is published, or not.
+struct Pending {
+    finding: Finding,
+    /// What was made due, and whether it counts as unpublished already.
+    due: Option<(MessageId, bool)>,
 }
 
-/// A dead letter, by name.
-struct Named {
-    /// As the reader would name it.
-    key: Option<Key>,
-    /// It has failed here, and so has had a row.
-    failed: bool,
-    /// Why it is not ours.
-    foreign: Option<String>,
-}
-
-pub(super) struct Exam<'a, S> {
-    store: &'a S,
-    kept: &'a Kept,
-    guard: Guard,
-    fix: bool,
+pub(super) struct Exam<'a, S: Backend> {
+    letters: Letters<'a, S>,
+    /// None if nothing is to be done.
+    fix: Option<Publishing<S>>,
     report: &'a mut Report,
     /// None if the queues are not there.
     depths: Option<Depths>,
     /// Those of ours that have a dead letter.
     dead: BTreeSet<Key>,
-    /// Those that are published again: what else there is of them is a copy.
+    /// Those that were made due: what else there is of them is a copy.
     again: BTreeSet<Key>,
+    /// Those of them that the broker has not taken.
+    unpublished: BTreeSet<Key>,
+    /// Why it takes nothing at all.
+    trouble: Option<String>,
+    pending: Vec<Pending>,
     counts: Counts,
 }
 
 impl<'a, S: Backend> Exam<'a, S> {
-    pub(super) async fn of(store: &'a S, kept: &'a Kept, fix: bool, report: &'a mut Report) -> Result<Self, Failure> {
-        let guard = store.guard(kept.name()).await.map_err(|error| Failure::of::<S>(&error))?;
+    pub(super) async fn of(
+        store: &'a S,
+        kept: &'a Kept,
+        fix: Option<Publishing<S>>,
+        report: &'a mut Report,
+    ) -> Result<Self, Failure> {
+        let letters = Letters::of(store, kept).await?;
         let depths = look(kept).await?;
-        let counted = depths.as_ref().map(|depths| depths.counted).unwrap_or_default();
-        let counts = Counts {
-            queue: kept.name().to_owned(),
-            ready: counted.ready,
-            unacknowledged: counted.unacknowledged,
-            busy: counted.busy,
-            dead: counted.dead,
-            unpublished: 0,
-            rows: 0,
-            healthy: 0,
-        };
-        let (dead, again) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Exam { store, kept, guard, fix, report, depths, dead, again, counts })
+        let counts = Counts { queue: kept.name().to_owned(), ..Counts::default() };
+        Ok(Exam {
+            letters,
+            fix,
+            report,
+            depths,
+            dead: BTreeSet::new(),
+            again: BTreeSet::new(),
+            unpublished: BTreeSet::new(),
+            trouble: None,
+            pending: Vec::new(),
+            counts,
+        })
     }
 
-    /// Looks at everything; true if something is to be published.
-    pub(super) async fn run(mut self) -> Result<bool, Failure> {
+    /// Looks at everything, and does what is to be done.
+    pub(super) async fn run(mut self) -> Result<(), Failure> {
         if self.depths.is_some() {
             self.letters().await?;
-        } else {
-            let meaning = "the queue, or a queue that belongs to it, does not exist at the broker".to_owned();
-            self.report.finding(&Finding::of(self.kept.name(), self.kept.name().to_owned(), meaning))?;
         }
         self.rows().await?;
         self.without_rows().await?;
-        self.report.counts(&self.counts)?;
-        Ok(!self.again.is_empty())
+        // After the fix, the counts are about what is there then.
+        let now = if self.fix.is_some() { look(self.letters.kept).await? } else { None };
+        self.missing(now.is_some())?;
+        if let Some(depths) = now.or(self.depths.take()) {
+            let ichido::broker::Depths { ready, unacknowledged, busy, dead, .. } = depths.counted;
+            self.counts = Counts { ready, unacknowledged, busy, dead, ..self.counts };
+        }
+        self.report.counts(&self.counts)
+    }
+
+    /// What is declared when something is sent or run is missing only if something was.
+    fn missing(&mut self, there_now: bool) -> Result<(), Failure> {
+        let kept = self.letters.kept;
+        let comes = kept.rabbitmq().topology().declare && self.counts.rows == 0;
+        if self.depths.is_some() || comes {
+            return Ok(());
+        }
+        let meaning = "the queue, or a queue that belongs to it, does not exist at the broker".to_owned();
+        let done = there_now.then(|| Done::did("declared"));
+        self.report.finding(&Finding { done, ..Finding::of(kept.name(), kept.name().to_owned(), meaning) })
     }
 
     async fn letters(&mut self) -> Result<(), Failure> {
-        let failure = |error: Error| self.kept.failure(&error);
-        let mut letters = self.kept.rabbitmq().dead_letters().await.map_err(failure)?;
-        let mut page = Vec::with_capacity(LETTERS);
+        let mut reading = self.letters.open().await?;
         loop {
-            let next = letters.next().await.map_err(|error| self.kept.failure(&error))?;
-            let last = next.is_none();
-            page.extend(next);
-            if last || page.len() == LETTERS {
-                self.page(&mut letters, &page).await?;
-                page.clear();
-            }
-            if last {
+            let page = self.letters.page(&mut reading).await?;
+            if page.is_empty() {
                 break;
             }
+            for (letter, named) in page {
+                self.one(&mut reading, &letter, named).await?;
+            }
+            self.publish().await?;
         }
-        letters.close().await.map_err(|error| self.kept.failure(&error))
+        reading.close().await.map_err(|error| self.letters.kept.failure(&error))
     }
 
-    async fn page(&mut self, letters: &mut DeadLetters, page: &[Delivery]) -> Result<(), Failure> {
-        let named: Vec<Named> = page.iter().map(|letter| self.named(letter)).collect();
-        let keys: Vec<Key> = named.iter().filter_map(|named| named.key.clone()).collect();
-        let rows = self.look(MutexFilter::These(&keys)).await?;
-        let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
-        for (letter, named) in page.iter().zip(named) {
-            let row = named.key.as_ref().and_then(|key| rows.get(key));
-            match (&named.key, &named.foreign) {
-                (Some(key), why) if why.is_none() || row.is_some() => {
-                    self.letter(letters, letter, key, row, &named).await?;
-                }
-                (_, why) => self.foreign(letter, why.as_deref().unwrap_or("no message id"))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Which message a letter is of, and whether it is ours.
-    fn named(&self, letter: &Delivery) -> Named {
-        let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
-        if let Some(row) = letter.row().filter(ours) {
-            return Named { key: Some(Key::new([row.id])), failed: true, foreign: None };
-        }
-        let received = letter.received();
-        let foreign = match (&received.id, &received.origin) {
-            (Err(why), _) => Some(why.clone()),
-            (Ok(id), Some(origin)) if **origin != *self.guard.origin => {
-                Some(format!("{id} comes from another database"))
-            }
-            (Ok(id), None) => Some(format!("{id} was not sent by ichido")),
-            (Ok(id), _) if !self.guard.is_own(self.kept.name(), &received) => {
-                Some(format!("{id} is for another queue"))
-            }
-            _ => None,
+    async fn one(&mut self, reading: &mut DeadLetters, letter: &Delivery, named: Named) -> Result<(), Failure> {
+        let inbox = self.letters.guard.rules.by == GuardBy::Inbox;
+        let why = match (&named.key, &named.row) {
+            (None, _) => named.foreign.as_deref().unwrap_or("no message id"),
+            _ if named.is_copy() => return self.letter(reading, letter, named).await,
+            // What its row keeps says something else.
+            (_, Some(row)) if inbox && row.kept => "another message has its id",
+            (_, Some(_)) => return self.letter(reading, letter, named).await,
+            (_, None) => named.foreign.as_deref().unwrap_or("not known"),
         };
-        Named { key: self.guard.key_of(self.kept.name(), &received).ok(), failed: false, foreign }
+        self.foreign(letter, why)
     }
 
     fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
@@ -162,90 +141,77 @@ impl<'a, S: Backend> Exam<'a, S> {
         let meaning =
             format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
         let name = letter.message_id().unwrap_or("a dead letter").to_owned();
-        self.report.finding(&Finding { dead: true, ..Finding::of(self.kept.name(), name, meaning) })
+        self.tell(Finding { dead: true, ..Finding::of(self.letters.kept.name(), name, meaning) }, None)
     }
 
-    async fn letter(
-        &mut self,
-        letters: &mut DeadLetters,
-        letter: &Delivery,
-        key: &Key,
-        row: Option<&MutexRow>,
-        named: &Named,
-    ) -> Result<(), Failure> {
-        let ours = named.foreign.is_none();
+    async fn letter(&mut self, reading: &mut DeadLetters, letter: &Delivery, named: Named) -> Result<(), Failure> {
+        let Some(key) = named.key.clone() else { return Ok(()) };
         self.dead.insert(key.clone());
-        if self.again.contains(key) {
+        if self.again.contains(&key) {
             let meaning = "another copy of a message that is published again".to_owned();
-            let done = Some(if ours { deleted(letters.delete(letter).await) } else { "left alone" });
-            let finding = Finding { dead: true, verdict: Verdict::Delete, done, ..self.finding(key, meaning) };
-            return self.report.finding(&finding);
+            let done = if named.is_copy() { deleted(reading.delete(letter).await) } else { Done::left_alone() };
+            let finding = self.finding(&key, meaning);
+            return self.tell(Finding { dead: true, verdict: Verdict::Delete, done: Some(done), ..finding }, None);
         }
-        let row = self.probed(row.cloned(), true).await?;
-        let (mut finding, sighting) = self.judge(key, row.as_ref(), true);
-        if self.fix {
-            finding.done = match &row {
-                Some(row) => self.mend(letters, letter, row, ours, sighting.judge().verdict).await?,
-                None if ours => self.clear(letters, letter, key, named.failed).await?,
-                None => Some("left alone"),
-            };
+        let row = self.probed(named.row.clone(), true).await?;
+        let (mut finding, sighting) = self.judge(&key, row.as_ref(), true);
+        if self.fix.is_none() {
+            return self.tell(finding, None);
         }
-        self.report.finding(&finding)
-    }
-
-    /// A letter of ours without a row is a copy of what is done.
-    async fn clear(
-        &mut self,
-        letters: &mut DeadLetters,
-        letter: &Delivery,
-        key: &Key,
-        failed: bool,
-    ) -> Result<Option<&'static str>, Failure> {
-        // In an inbox, what has no row may still be undone; not what had one because it had failed.
-        let had_row = self.guard.rules.by == GuardBy::Mutex || failed;
-        let gone = had_row && self.look(MutexFilter::These(std::slice::from_ref(key))).await?.is_empty();
-        Ok(Some(if gone { deleted(letters.delete(letter).await) } else { "left alone" }))
+        match row {
+            Some(row) => {
+                finding.done = self.mend(reading, letter, &row, &named, sighting.judge().verdict).await?;
+                let due = self.again.contains(&key).then_some((self.id(&key), true));
+                self.tell(finding, due)
+            }
+            None => {
+                let over = self.letters.is_over(&key, &named).await?;
+                let done = if over { deleted(reading.delete(letter).await) } else { Done::left_alone() };
+                self.tell(Finding { done: Some(done), ..finding }, None)
+            }
+        }
     }
 
     /// What is done about a dead letter that has a row.
     async fn mend(
         &mut self,
-        letters: &mut DeadLetters,
+        reading: &mut DeadLetters,
         letter: &Delivery,
         row: &MutexRow,
-        ours: bool,
+        named: &Named,
         verdict: Verdict,
-    ) -> Result<Option<&'static str>, Failure> {
+    ) -> Result<Option<Done>, Failure> {
         if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
             return Ok(None);
         }
+        let Letters { store, kept, .. } = &self.letters;
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
-            let mut message = Message::new(self.kept.name(), row.key.clone(), letter.payload());
+            let mut message = Message::new(kept.name(), row.key.clone(), letter.payload());
             message.headers = letter.headers();
-            if !self.store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
-                return Ok(Some("left alone"));
+            if !store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
+                return Ok(Some(Done::left_alone()));
             }
         }
-        let is_copy = ours || !row.kept;
+        let is_copy = named.is_copy() || !row.kept;
         Ok(Some(match self.act(row).await? {
-            true if is_copy && letters.delete(letter).await == Settled::Told => {
-                "published again, and its dead letter deleted"
+            true if is_copy && reading.delete(letter).await == Settled::Told => {
+                Done::did("published again, and its dead letter deleted")
             }
-            true => "published again",
-            false => "left alone",
+            true => Done::did("published again"),
+            false => Done::left_alone(),
         }))
     }
 
     /// Makes a message due, if it is still as it was seen: its row's lock tells.
     async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
         let failure = |error| Failure::of::<S>(&error);
-        let id = MessageId { queue: self.kept.name().into(), key: row.key.clone() };
+        let Letters { store, kept, .. } = &self.letters;
         let done = if row.state == RowState::Failed {
-            self.store.retry(&id).await.map_err(failure)?
+            store.retry(&self.id(&row.key)).await.map_err(failure)?
         } else {
             let keys = std::slice::from_ref(&row.key);
-            self.store.publish_again(self.kept.name(), keys, 1).await.map_err(failure)? == 1
+            store.publish_again(kept.name(), keys, 1).await.map_err(failure)? == 1
         };
         if done {
             self.again.insert(row.key.clone());
@@ -253,39 +219,83 @@ impl<'a, S: Backend> Exam<'a, S> {
         Ok(done)
     }
 
+    /// Tells a finding, now or when it is known what became of it.
+    fn tell(&mut self, finding: Finding, due: Option<(MessageId, bool)>) -> Result<(), Failure> {
+        if self.fix.is_none() {
+            return self.report.finding(&finding);
+        }
+        self.pending.push(Pending { finding, due });
+        Ok(())
+    }
+
+    /// Publishes what was made due here and now, and tells what has come of it.
+    async fn publish(&mut self) -> Result<(), Failure> {
+        let ids: Vec<MessageId> =
+            self.pending.iter().filter_map(|pending| Some(pending.due.as_ref()?.0.clone())).collect();
+        let (mut left, mut why) = (ids.iter().cloned().collect(), self.trouble.clone());
+        if let (Some(publishing), None, false) = (&self.fix, &why, ids.is_empty()) {
+            let unpublished = publishing.publish(&ids).await;
+            (left, why) = unpublished.map_or((BTreeSet::new(), None), |left| (left.ids, Some(left.why)));
+            self.trouble = why.clone().filter(|_| left.len() == ids.len());
+        }
+        for Pending { mut finding, due } in std::mem::take(&mut self.pending) {
+            if let Some((id, counted)) = due {
+                let unpublished = left.contains(&id);
+                if unpublished {
+                    let why = output::shortened(why.as_deref().unwrap_or_default(), 200);
+                    finding.done = Some(Done::left(format!("not published: {why}")));
+                    self.unpublished.insert(id.key);
+                }
+                if !counted {
+                    self.counts.unpublished += u64::from(unpublished);
+                    self.counts.healthy += u64::from(!unpublished);
+                }
+            }
+            self.report.finding(&finding)?;
+        }
+        Ok(())
+    }
+
     async fn rows(&mut self) -> Result<(), Failure> {
         let mut after: Option<Key> = None;
         loop {
-            let page = self.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
+            let page = self.letters.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.key.clone());
             for row in page {
                 self.row(row).await?;
             }
+            self.publish().await?;
         }
     }
 
     async fn row(&mut self, row: MutexRow) -> Result<(), Failure> {
         self.counts.rows += 1;
-        self.counts.unpublished += u64::from(matches!(row.state, RowState::Unsent(_)));
-        if self.dead.contains(&row.key) {
+        let (key, unsent) = (row.key.clone(), u64::from(matches!(row.state, RowState::Unsent(_))));
+        if self.dead.contains(&key) {
+            self.counts.unpublished += unsent;
+            self.counts.healthy += u64::from(self.again.contains(&key) && !self.unpublished.contains(&key));
             return Ok(());
         }
-        let key = row.key.clone();
         let row = self.probed(Some(row), false).await?;
         let (mut finding, sighting) = self.judge(&key, row.as_ref(), false);
         let verdict = sighting.judge().verdict;
         let Some(row) = row.filter(|_| !matches!(verdict, Verdict::Wait | Verdict::Nothing)) else {
+            self.counts.unpublished += unsent;
             self.counts.healthy += 1;
             return Ok(());
         };
         if !row.kept {
             finding.verdict = Verdict::Investigate;
             finding.meaning = format!("{}; another program created its row and must publish it", finding.meaning);
-        } else if self.fix {
-            finding.done = Some(if self.act(&row).await? { "published again" } else { "left alone" });
+        } else if self.fix.is_some() && self.act(&row).await? {
+            finding.done = Some(Done::did("published again"));
+            return self.tell(finding, Some((self.id(&key), false)));
+        } else if self.fix.is_some() {
+            finding.done = Some(Done::left_alone());
         }
-        self.report.finding(&finding)
+        self.counts.unpublished += unsent;
+        self.tell(finding, None)
     }
 
     /// The row as it is under its lock, if that makes a difference: the message has a dead letter, or something would be done.
@@ -296,20 +306,11 @@ impl<'a, S: Backend> Exam<'a, S> {
         if !free || !(dead || matches!(verdict, Verdict::Retry | Verdict::Publish)) {
             return Ok(Some(row));
         }
-        Ok(self.look(MutexFilter::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
+        Ok(self.letters.look(MutexFilter::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
     }
 
     fn sighting(&self, row: Option<&MutexRow>, dead: bool) -> Sighting {
-        let relay_after = self.guard.rules.relay_after.saturating_mul(2);
-        let (mut young, mut queue) = (relay_after, InQueue::No);
-        if let Some(Depths { at, counted, consumers }) = &self.depths {
-            let unseen = matches!(row, Some(MutexRow { state: RowState::Published(age), .. }) if *age >= UNSEEN);
-            let none_out = counted.unacknowledged.map_or(*consumers == 0 || unseen, |out| out == 0);
-            queue = if counted.ready + counted.busy == 0 && none_out { InQueue::No } else { InQueue::NotEmpty };
-            // What was published since the look could not be seen by it.
-            young = young.max(if counted.unacknowledged.is_some() { STALE } else { Duration::ZERO }) + at.elapsed();
-        }
-        Sighting { row: row.map(|row| row.state), dead, queue, young }
+        sight::sighting(self.depths.as_ref(), self.letters.guard.rules.relay_after, row, dead)
     }
 
     fn judge(&self, key: &Key, row: Option<&MutexRow>, dead: bool) -> (Finding, Sighting) {
@@ -317,15 +318,18 @@ impl<'a, S: Backend> Exam<'a, S> {
         let judged = sighting.judge();
         let (mutex, in_queue) = match (sighting.row, sighting.queue) {
             (Some(RowState::Held), _) => ("held", "yes"),
-            (row, queue) => (name(row), if queue == InQueue::No { "no" } else { "not empty" }),
+            (row, queue) => (sight::name(row), if queue == InQueue::No { "no" } else { "not empty" }),
         };
         let finding = self.finding(key, judged.meaning.to_owned());
         (Finding { mutex, dead, in_queue, verdict: judged.verdict, ..finding }, sighting)
     }
 
     fn finding(&self, key: &Key, meaning: String) -> Finding {
-        let id = MessageId { queue: self.kept.name().into(), key: key.clone() };
-        Finding::of(self.kept.name(), output::shortened(&id.to_string(), 200), meaning)
+        Finding::of(self.letters.kept.name(), output::shortened(&self.id(key).to_string(), 200), meaning)
+    }
+
+    fn id(&self, key: &Key) -> MessageId {
+        MessageId { queue: self.letters.kept.name().into(), key: key.clone() }
     }
 
     /// What is ready, without any row, and stays so while consumers live.
@@ -336,48 +340,17 @@ impl<'a, S: Backend> Exam<'a, S> {
             return Ok(());
         }
         tokio::time::sleep(AGAIN).await;
-        let again = look(self.kept).await?;
-        if !suspicious(&again) || !self.look(MutexFilter::After(None, 1)).await?.is_empty() {
+        let again = look(self.letters.kept).await?;
+        if !suspicious(&again) || !self.letters.look(MutexFilter::After(None, 1)).await?.is_empty() {
             return Ok(());
         }
         let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
-        let finding = Finding::of(self.kept.name(), self.kept.name().to_owned(), old.meaning.to_owned());
+        let finding =
+            Finding::of(self.letters.kept.name(), self.letters.kept.name().to_owned(), old.meaning.to_owned());
         self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
     }
-
-    async fn look(&self, which: MutexFilter<'_>) -> Result<Vec<MutexRow>, Failure> {
-        self.store.mutexes(self.kept.name(), which).await.map_err(|error| Failure::of::<S>(&error))
-    }
 }
 
-/// None if there is no such queue.
-async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
-    let at = Instant::now();
-    let found = match kept.rabbitmq().depths().await {
-        Ok(found) => found,
-        Err(Error::Missing(_)) => return Ok(None),
-        Err(error) => return Err(kept.failure(&error)),
-    };
-    let unacknowledged = match kept.rabbitmq().management() {
-        None => None,
-        Some(_) => ichido::broker::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
-    };
-    let (ready, busy, dead) = (found.queue.into(), found.busy.into(), found.dead.into());
-    let counted = ichido::broker::Depths { ready, unacknowledged, busy, dead };
-    Ok(Some(Depths { at, counted, consumers: found.consumers }))
-}
-
-fn name(row: Option<RowState>) -> &'static str {
-    match row {
-        None => "no",
-        Some(RowState::Held) => "held",
-        Some(RowState::Waiting) => "waiting",
-        Some(RowState::Failed) => "failed",
-        Some(RowState::Unsent(_)) => "unpublished",
-        Some(RowState::Published(_)) => "free",
-    }
-}
-
-fn deleted(settled: Settled) -> &'static str {
-    if settled == Settled::Told { "deleted" } else { "left alone" }
+fn deleted(settled: Settled) -> Done {
+    if settled == Settled::Told { Done::did("deleted") } else { Done::left_alone() }
 }

@@ -1,10 +1,42 @@
 //! What the doctor says: a line for each message that is worth one, as it is found, and the counts of each queue. In JSON each line
 //! is an object, so that nothing need be kept.
 
+use std::borrow::Cow;
+
 use ichido::broker::Verdict;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{failure::Failure, output};
+
+/// What was done about a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    text: Cow<'static, str>,
+    left: bool,
+}
+
+impl Done {
+    /// This, and nothing more is to do.
+    pub(super) fn did(text: &'static str) -> Self {
+        Done { text: text.into(), left: false }
+    }
+
+    /// Something is left to do, for this reason.
+    pub(super) fn left(why: impl Into<Cow<'static, str>>) -> Self {
+        Done { text: why.into(), left: true }
+    }
+
+    /// It is not as it was seen, or not ours to change.
+    pub(super) fn left_alone() -> Self {
+        Self::left("left alone")
+    }
+}
+
+impl Serialize for Done {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
 
 /// One message, or what seems to be one.
 #[derive(Serialize)]
@@ -22,7 +54,7 @@ pub(super) struct Finding {
     #[serde(skip)]
     pub(super) action: Option<&'static str>,
     /// What was done about it.
-    pub(super) done: Option<&'static str>,
+    pub(super) done: Option<Done>,
 }
 
 impl Finding {
@@ -43,13 +75,13 @@ impl Finding {
     /// Is there still something to do?
     fn is_left(&self) -> bool {
         let to_do = !matches!(self.verdict, Verdict::Wait | Verdict::Nothing);
-        to_do && self.done.is_none_or(|done| done == "left alone")
+        to_do && self.done.as_ref().is_none_or(|done| done.left)
     }
 
     fn text(&self) -> String {
         let dead = if self.dead { "yes" } else { "no" };
         let action = self.action.map_or_else(|| self.verdict.to_string(), str::to_owned);
-        let done = self.done.map(|done| format!(": {done}")).unwrap_or_default();
+        let done = self.done.as_ref().map(|done| format!(": {}", done.text)).unwrap_or_default();
         let line = format!(
             "{}  mutex {}, DLQ {dead}, queue {}  {}  {action}{done}",
             self.message, self.mutex, self.in_queue, self.meaning
@@ -60,7 +92,7 @@ impl Finding {
 
 /// The counts of a queue at a broker.
 #[cfg(feature = "rabbitmq")]
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Counts {
     pub(super) queue: String,
     pub(super) ready: u64,

@@ -13,7 +13,7 @@ use ichido::{
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{filter, known_id, tell_elsewhere};
+use super::{super::doctor, filter, known_id, tell_elsewhere};
 use crate::{
     args::Many,
     config::Config,
@@ -67,9 +67,8 @@ struct Work<'a, S> {
     dry_run: bool,
     pace: Option<Interval>,
     bar: ProgressBar,
-    changed: u64,
+    changed: Vec<MessageId>,
     left: u64,
-    queues: BTreeSet<std::sync::Arc<str>>,
 }
 
 impl<'a, S: Backend> Work<'a, S> {
@@ -80,7 +79,7 @@ impl<'a, S: Backend> Work<'a, S> {
             pace
         });
         let bar = if many.ids.is_empty() && !many.dry_run { bar(verb) } else { ProgressBar::hidden() };
-        Work { store, config, verb, dry_run: many.dry_run, pace, bar, changed: 0, left: 0, queues: BTreeSet::new() }
+        Work { store, config, verb, dry_run: many.dry_run, pace, bar, changed: Vec::new(), left: 0 }
     }
 
     /// Every message that the filter means, and that had failed when this began: one that fails again meanwhile is not retried
@@ -115,8 +114,7 @@ impl<'a, S: Backend> Work<'a, S> {
             Ok(true) => {
                 self.bar.suspend(|| output::print(&format!("{id} {}", self.verb.done())))?;
                 self.bar.inc(1);
-                self.changed += 1;
-                self.queues.insert(id.queue);
+                self.changed.push(id);
             }
             Ok(false) => self.leave(&format!("{id} has not failed; left alone")),
             Err(error) if error.is_fault::<S>() => return Err(Failure::of::<S>(&error)),
@@ -137,7 +135,7 @@ impl<'a, S: Backend> Work<'a, S> {
             self.leave(&format!("{id} has not failed; it would be left alone"));
             return Ok(());
         }
-        self.changed += 1;
+        self.changed.push(id.clone());
         output::print(&format!("{id} would be {}", self.verb.done()))
     }
 
@@ -146,15 +144,20 @@ impl<'a, S: Backend> Work<'a, S> {
         self.bar.suspend(|| eprintln!("ichido: {text}"));
     }
 
-    /// What runs again, or was held up in its group, need not wait for a poll.
     async fn end(self) -> Result<u8, Failure> {
         self.bar.finish_and_clear();
-        for queue in &self.queues {
-            self.store.wake_ups().tell(self.store, queue).await;
+        if !self.dry_run {
+            // What runs again, or was held up in its group, need not wait for a poll.
+            for queue in self.changed.iter().map(|id| &id.queue).collect::<BTreeSet<_>>() {
+                self.store.wake_ups().tell(self.store, queue).await;
+            }
+            if matches!(self.verb, Verb::Discard) {
+                doctor::forget(self.store, self.config, &self.changed).await;
+            }
         }
-        if self.changed + self.left > 1 {
-            let would = if self.dry_run { "would be " } else { "" };
-            output::talk(&format!("ichido: {} {would}{}, {} left alone", self.changed, self.verb.done(), self.left));
+        if self.changed.len() as u64 + self.left > 1 {
+            let (changed, would) = (self.changed.len(), if self.dry_run { "would be " } else { "" });
+            output::talk(&format!("ichido: {changed} {would}{}, {} left alone", self.verb.done(), self.left));
         }
         Ok(if self.left > 0 { FOUND } else { 0 })
     }

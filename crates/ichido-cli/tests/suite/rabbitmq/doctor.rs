@@ -33,7 +33,7 @@ crate::on_all!(
 );
 
 /// What the doctor says, and its exit code: the findings, and the counts of the queue.
-async fn doctor(world: &World<'_>, args: &[&str]) -> (Vec<Value>, Value, i32) {
+pub(crate) async fn doctor(world: &World<'_>, args: &[&str]) -> (Vec<Value>, Value, i32) {
     let ended = world.env.run(&[&["doctor", "--json"], args].concat()).await;
     println!("{}{}", ended.stdout, ended.stderr);
     let lines: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
@@ -43,13 +43,13 @@ async fn doctor(world: &World<'_>, args: &[&str]) -> (Vec<Value>, Value, i32) {
 }
 
 /// The only finding.
-async fn one(world: &World<'_>, args: &[&str], code: i32) -> Value {
+pub(crate) async fn one(world: &World<'_>, args: &[&str], code: i32) -> Value {
     let (mut findings, counts, ended) = doctor(world, args).await;
     assert_eq!((findings.len(), ended), (1, code), "{findings:?} {counts}");
     findings.remove(0)
 }
 
-async fn nothing(world: &World<'_>) -> Value {
+pub(crate) async fn nothing(world: &World<'_>) -> Value {
     let (findings, counts, code) = doctor(world, &[]).await;
     assert_eq!((findings.len(), code), (0, 0), "{findings:?} {counts}");
     counts
@@ -79,7 +79,7 @@ async fn dead_letter(world: &World<'_>, message: &str, origin: Option<&str>) -> 
 }
 
 /// Sends an order and runs it.
-async fn ship(world: &World<'_>, order: u32) -> String {
+pub(crate) async fn ship(world: &World<'_>, order: u32) -> String {
     let id = world.send([order]).await.remove(0);
     let [mut process] = world.start(["shipping"], &["--drain"]);
     assert_eq!(process.exit_code().await, 0, "{}", process.log());
@@ -159,8 +159,10 @@ async fn what_was_committed_and_not_published_is_published_when_it_is_old(kind: 
     for found in &findings {
         assert_judged(found, ["unpublished", "no", "publish"], false);
     }
-    let (findings, _, code) = doctor(&world, &["--fix"]).await;
+    let (findings, counts, code) = doctor(&world, &["--fix"]).await;
     assert_eq!((findings.len(), code), (2, 0), "{findings:?}");
+    let after = [("unpublished", 0), ("ready", 2), ("rows", 2), ("healthy", 2)];
+    assert!(after.iter().all(|(count, wanted)| counts[count] == *wanted), "after the fix: {counts}");
     world.settles_at(QUEUE, 2).await;
 }
 
@@ -219,7 +221,7 @@ async fn dead_letters_of_others_are_shown_and_never_touched(kind: Kind) {
 }
 
 /// What another program publishes for a row of its own making.
-fn foreign(id: &str, payload: &str) -> Envelope {
+pub(crate) fn foreign(id: &str, payload: &str) -> Envelope {
     let message = Envelope::new("", QUEUE, payload).expect("short names");
     message.header("x-message-mutex", id).expect("a short name")
 }

@@ -8,6 +8,7 @@ use crate::{
 crate::on_all!(
     an_order_that_fails_is_dead_lettered_and_runs_again_when_an_operator_says_so,
     what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate,
+    what_is_discarded_while_the_broker_is_away_is_discarded,
 );
 
 /// An order that no attempt can bring into the table: it has no name.
@@ -47,6 +48,7 @@ async fn what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate(kind:
     let world = World::new(kind).await;
     let id = fail(&world).await;
     world.env.ok(&["failed", "discard", &id]).await;
+    world.settles_at(DEAD, 0).await;
     for table in ["ichido_mutex", "ichido_outbox", "ichido_parked"] {
         assert_eq!(world.env.number(&format!("select count(*) from {table}")).await, 0, "{table}");
     }
@@ -55,5 +57,21 @@ async fn what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate(kind:
     world.comes_to_rest().await;
     process.stop().await;
     assert_eq!(world.env.number("select count(*) from project").await, 0);
+    world.settles_at(DEAD, 0).await;
+}
+
+/// The database knows that it is discarded; the copy goes when somebody can reach the broker.
+async fn what_is_discarded_while_the_broker_is_away_is_discarded(kind: Kind) {
+    let world = World::new(kind).await;
+    let id = fail(&world).await;
+    let proxy = world.behind_a_proxy();
+    proxy.refuse(true);
+    let discarded = world.env.run(&["failed", "discard", &id]).await;
+    assert_eq!((discarded.code, &*discarded.stdout), (Some(0), &*format!("{id} discarded\n")), "{discarded:?}");
+    assert!(discarded.stderr.contains("`ichido doctor --fix` deletes"), "{discarded:?}");
+    assert_eq!(world.env.number("select count(*) from ichido_mutex").await, 0);
     world.settles_at(DEAD, 1).await;
+    world.configure(|config| config);
+    world.env.ok(&["doctor", "--fix"]).await;
+    world.settles_at(DEAD, 0).await;
 }

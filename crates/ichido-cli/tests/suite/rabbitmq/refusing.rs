@@ -142,6 +142,9 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
             &["also reach queue \"audit\"", "one mutex cannot guard both"],
         );
     }
+    let sent = answered(&world, &["send", "orders", "{}"]).await;
+    sent.assert_refused(127, &["also reach queue \"audit\"", "nothing was sent"]);
+    assert_eq!(world.env.number("select count(*) from ichido_outbox").await, 0);
     assert!(!world.has_queue(QUEUE), "nothing is half declared");
     let away = nowhere();
     world.configure_queue(&managed(&format!("http://u:s3cret@{away}")));
@@ -152,8 +155,30 @@ async fn a_message_that_reaches_another_queue_too_is_refused_if_the_management_a
     relay.until_logged("continuing without it").await;
     relay.until_logged("relaying `orders`").await;
     relay.stop().await;
+    let sent = world.env.run(&["send", "orders", "{}"]).await;
+    assert_eq!(sent.code, Some(0), "who is away refuses nothing: {sent:?}");
     world.configure_queue(route);
-    world.env.ok(&["check"]).await;
+    let unknown = world.env.run(&["check"]).await;
+    assert_eq!(unknown.code, Some(0), "{unknown:?}");
+    let warned = ["queues.orders.rabbitmq.guard", "`management`"];
+    assert!(warned.iter().all(|part| unknown.stderr.contains(part)), "{unknown:?}");
+    let mut relay = world.env.start("relay", &["relay"]);
+    relay.until_logged("queues.orders.rabbitmq.guard").await;
+    relay.stop().await;
+}
+
+/// What the configuration itself binds is known without asking anybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_configuration_sends_to_two_queues_is_refused_by_send_too() {
+    let world = World::new(Kind::Sqlite).await;
+    let route = |key: &str| format!("exchange = \"amq.fanout\", routing_key = \"{key}\"");
+    world.configure_queue(&route("x"));
+    let (url, other) = (&world.url, route("y"));
+    let audit = format!("[queues.audit]\nrabbitmq = {{ url = \"{url}\", queue = \"audit\", {other} }}\n");
+    world.env.reconfigure(|config| format!("{config}\n{audit}"));
+    let sent = world.env.run(&["send", "orders", "{}"]).await;
+    sent.assert_refused(127, &["also reach queue \"audit\"", "nothing was sent"]);
+    assert_eq!(world.env.number("select count(*) from ichido_outbox").await, 0);
 }
 
 /// Runs a command until the broker has answered it in time, which a busy machine's broker does not always.

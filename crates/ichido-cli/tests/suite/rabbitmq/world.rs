@@ -14,7 +14,7 @@ use crate::testenv::{Env, Kind, Process};
 /// The queue's name at the broker, and beside it what ichido declares.
 pub(crate) const QUEUE: &str = "shipments";
 pub(crate) const DEAD: &str = "shipments.dead";
-pub(crate) const BUSY: &str = "shipments.busy";
+pub(crate) const BUSY: &str = "shipments.busy.200ms";
 
 /// `project` has no unique key, so that a double effect is counted and not refused.
 const CONFIG: &str = r#"

@@ -1,9 +1,12 @@
 //! When a process that drains has come to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use ichido::{
-    Context, Outcome, Pool, Result, Store,
+    Context, NewMessage, Outcome, Pool, Process, Result, Store,
     store::{Database, Queues, Transactions},
 };
 use serde_json::Value;
@@ -11,6 +14,7 @@ use serde_json::Value;
 use crate::{
     faults::{Fault, FaultyStore, Scene, Verb, one_line, orders},
     fixture::{Fixture, Player, send_orders},
+    in_time,
 };
 
 /// So often a message goes from one queue to the other.
@@ -26,7 +30,7 @@ pub async fn nothing_is_drained_while_a_message_moves_between_queues<F: Fixture>
         for _ in 0..MOVES {
             let order = process.claim_one("orders").await;
             let mut tx = process.store.begin().await.unwrap();
-            let mail = [ichido::NewMessage::new("{}")];
+            let mail = [NewMessage::new("{}")];
             process.store.send(F::Store::connection(&mut tx), "mail", &mail).await.unwrap();
             process.store.complete(&mut tx, &[order]).await.unwrap();
             process.store.commit(tx).await.unwrap();
@@ -48,6 +52,23 @@ pub async fn nothing_is_drained_while_a_message_moves_between_queues<F: Fixture>
         () = moving => {}
         () = looking => {}
     }
+}
+
+/// A host that only drains, now and then, is the only one that returns what is due: no tick of a process that runs on helps it.
+pub async fn a_drain_runs_what_is_due_by_now<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store();
+    let (now, hour) = (SystemTime::now(), Duration::from_hours(1));
+    let messages = [NewMessage::new("1").at(now - hour), NewMessage::new("2").delay(hour)];
+    let mut tx = store.begin().await.unwrap();
+    store.send(F::Store::connection(&mut tx), "mail", &messages).await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert!(!store.is_drained("mail").await.unwrap(), "what is due by now is unprocessed");
+    let process =
+        Process::new(store.clone()).poll(hour).action_fn(Pool::new("Mail").from("mail"), read_mail::<F::Store>);
+    assert_eq!(in_time("the drain", process.drain().run()).await.unwrap(), 0);
+    assert_eq!(fixture.number("select count(*) from ichido_message").await, 1, "what is due later waits");
+    assert!(store.is_drained("mail").await.unwrap());
 }
 
 async fn read_mail<S: Store>(_: &mut Context<S>, _: Value) -> Result<Outcome> {

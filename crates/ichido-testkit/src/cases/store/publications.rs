@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::{
-    CancellationToken, Client, Context, Error, Outcome, Pool, Process, Queue, Relay, Result,
+    CancellationToken, Client, Context, Error, Inspect, Outcome, Pool, Process, Queue, Relay, Result,
     broker::{Broker, Outgoing, Received, Settlement, Source, Unpublished},
     store::{Database, Outbox, Transactions},
     testing::Run,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::{
-    cases::broker_rows::{leased, rows, unsent},
+    cases::broker_rows::{leased, publish_all, rows, send_one, unsent},
     fixture::Fixture,
     in_time,
 };
@@ -56,6 +56,35 @@ pub async fn a_client_publishes_through_the_only_or_the_named_broker<F: Fixture>
     let nowhere = none.publish(F::Store::connection(&mut tx), "news", "paid", &json!({})).await;
     assert!(matches!(&nowhere, Err(Error::Setup(_))), "{nowhere:?}");
     store.rollback(tx).await.unwrap();
+}
+
+/// For how many seconds the oldest of what is unpublished is.
+async fn oldest<F: Fixture>(store: &F::Store) -> Option<i64> {
+    let overview = store.overview().await.unwrap();
+    let paid = overview.queues.into_iter().find(|queue| queue.queue == "paid").expect("a queue");
+    paid.outbox.expect("a broker keeps it").oldest_seconds
+}
+
+/// An alarm on its age must go off in an outage, in which it is tried again and again.
+pub async fn what_is_unpublished_is_as_old_as_its_send<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store_with(leased());
+    let key = send_one(&store, "paid").await;
+    let long_ago = "update ichido_outbox set created_at = '2020-01-01T00:00:00.000'";
+    fixture.sql(long_ago).await;
+    for _ in 0..2 {
+        let [unsent] = &store.unsent("paid", 9).await.unwrap()[..] else { panic!("it is due") };
+        store.note_unpublished("paid", unsent, "away", Duration::ZERO).await.unwrap();
+        assert!(oldest::<F>(&store).await >= Some(3600), "{:?}", oldest::<F>(&store).await);
+        assert_eq!(store.publish_again("paid", std::slice::from_ref(&key), 1).await.unwrap(), 1);
+        assert!(oldest::<F>(&store).await >= Some(3600), "an operator makes it no younger");
+    }
+    publish_all(&store, "paid").await;
+    assert_eq!(oldest::<F>(&store).await, None);
+    // What is published again is due since then, and not since it was first sent.
+    fixture.sql(long_ago).await;
+    assert_eq!(store.publish_again("paid", &[key], 1).await.unwrap(), 1);
+    assert!(oldest::<F>(&store).await < Some(3600), "{:?}", oldest::<F>(&store).await);
 }
 
 /// Publishes its message, and fails if that says so.

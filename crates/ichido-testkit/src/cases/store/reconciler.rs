@@ -78,3 +78,21 @@ pub async fn dead_letters_of_what_has_failed_hide_nothing_that_is_lost<F: Fixtur
     let again = published(&fixture, dead, 1, 2).await;
     assert_eq!(again, lost.iter().map(|key| key.columns()[0].clone()).collect());
 }
+
+/// What a broker has counted before a message was published knows nothing of it.
+pub async fn counts_that_are_older_than_a_message_do_not_miss_it<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store_with(paid());
+    send_all(&store, "paid", &vec![NewMessage::new("{}"); 3]).await;
+    publish_all(&store, "paid").await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stale = Depths { unacknowledged: Some(0), stale: Duration::from_hours(1), ..Depths::default() };
+    let relay = Relay::new(store).broker("paid", Told { tell, depths: Some(stale) }).poll(Duration::from_millis(20));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(relay.run(stop.clone()));
+    // Time itself: so long that it has looked twice.
+    tokio::time::sleep(8 * RELAY_AFTER).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert!(told.try_recv().is_err(), "nothing is published again");
+}

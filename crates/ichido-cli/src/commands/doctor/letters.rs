@@ -1,0 +1,188 @@
+//! Dead letters of one queue, by the messages that they are copies of: `exam` judges them a page at a time, and `ichido failed discard` deletes
+//! those of what it has discarded.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use ichido::{
+    Key, MessageId,
+    broker::{Guard, MutexFilter, MutexRow, Original, RowName},
+    message::GuardBy,
+};
+use ichido_rabbitmq::{DeadLetters, Delivery, Error};
+
+use crate::{
+    brokers::{Brokers, Kept},
+    config::Config,
+    failure::{DUPLICATE, Failure},
+    open::Backend,
+};
+
+/// So many letters are looked at together.
+const PAGE: usize = 100;
+
+/// How long another reader of the letters may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two looks whether it has ended.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A dead letter, by name.
+pub(super) struct Named {
+    /// As the reader would name it.
+    pub(super) key: Option<Key>,
+    /// It has failed here, and so has had a row.
+    pub(super) failed: bool,
+    /// Why it is not ours.
+    pub(super) foreign: Option<String>,
+    /// Its message's row.
+    pub(super) row: Option<MutexRow>,
+    /// What it is a copy of, where an inbox knows.
+    pub(super) original: Option<Original>,
+}
+
+impl Named {
+    /// Is what it says in the database, or done? Then it may be deleted when its row says so.
+    pub(super) fn is_copy(&self) -> bool {
+        self.foreign.is_none() || self.original.is_some()
+    }
+}
+
+/// The dead letters of a queue.
+pub(super) struct Letters<'a, S> {
+    pub(super) store: &'a S,
+    pub(super) kept: &'a Kept,
+    pub(super) guard: Guard,
+}
+
+impl<'a, S: Backend> Letters<'a, S> {
+    pub(super) async fn of(store: &'a S, kept: &'a Kept) -> Result<Self, Failure> {
+        let guard = store.guard(kept.name()).await.map_err(|error| Failure::of::<S>(&error))?;
+        Ok(Letters { store, kept, guard })
+    }
+
+    /// Begins to read them; whoever else reads them now is waited for.
+    pub(super) async fn open(&self) -> Result<DeadLetters, Failure> {
+        let began = Instant::now();
+        let mut told = false;
+        loop {
+            let why = match self.kept.rabbitmq().dead_letters().await {
+                Err(Error::Busy(why)) => why,
+                read => return read.map_err(|error| self.kept.failure(&error)),
+            };
+            if began.elapsed() >= PATIENCE {
+                let text = format!("queues.{}.rabbitmq: {why}; run it again when that has ended", self.kept.name());
+                return Err(Failure { code: DUPLICATE, text });
+            }
+            if !std::mem::replace(&mut told, true) {
+                eprintln!("ichido: {why}; waiting for it to end");
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// The next of them, with what is known of each; none at the end.
+    pub(super) async fn page(&self, letters: &mut DeadLetters) -> Result<Vec<(Delivery, Named)>, Failure> {
+        let mut page = Vec::with_capacity(PAGE);
+        while page.len() < PAGE {
+            let Some(letter) = letters.next().await.map_err(|error| self.kept.failure(&error))? else { break };
+            let named = self.named(&letter);
+            page.push((letter, named));
+        }
+        let keys: Vec<Key> = page.iter().filter_map(|(_, named)| named.key.clone()).collect();
+        let rows = self.look(MutexFilter::These(&keys)).await?;
+        let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+        let originals = self.originals(&page).await?;
+        for ((_, named), original) in page.iter_mut().filter(|(_, named)| named.key.is_some()).zip(originals) {
+            named.row = named.key.as_ref().and_then(|key| rows.get(key)).cloned();
+            named.original = original;
+        }
+        Ok(page)
+    }
+
+    /// Which message a letter is of, and whether it is ours.
+    fn named(&self, letter: &Delivery) -> Named {
+        let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
+        let named = Named { key: None, failed: false, foreign: None, row: None, original: None };
+        if let Some(row) = letter.row().filter(ours) {
+            return Named { key: Some(Key::new([row.id])), failed: true, ..named };
+        }
+        let received = letter.received();
+        let key = self.guard.key_of(self.kept.name(), &received);
+        let id = received.id.as_deref().ok().or(received.message_id.as_deref()).unwrap_or("it");
+        let foreign = match (&key, received.origin.as_deref()) {
+            (Err(why), _) => Some(why.clone()),
+            (_, Some(origin)) if *origin != *self.guard.origin => Some(format!("{id} comes from another database")),
+            (_, None) => Some(format!("{id} was not sent by ichido")),
+            _ if !self.guard.is_own(self.kept.name(), &received) => Some(format!("{id} is for another queue")),
+            _ => None,
+        };
+        Named { key: key.ok(), foreign, ..named }
+    }
+
+    /// What those are copies of that have a key. Only an inbox remembers what is done, and only there another message may have the same id.
+    async fn originals(&self, page: &[(Delivery, Named)]) -> Result<Vec<Option<Original>>, Failure> {
+        let keyed = page.iter().filter_map(|(letter, named)| Some((named.key.clone()?, letter.payload())));
+        let keyed: Vec<(Key, &[u8])> = keyed.collect();
+        if self.guard.rules.by != GuardBy::Inbox {
+            return Ok(vec![None; keyed.len()]);
+        }
+        self.store.originals(self.kept.name(), &keyed).await.map_err(|error| Failure::of::<S>(&error))
+    }
+
+    pub(super) async fn look(&self, which: MutexFilter<'_>) -> Result<Vec<MutexRow>, Failure> {
+        self.store.mutexes(self.kept.name(), which).await.map_err(|error| Failure::of::<S>(&error))
+    }
+
+    /// Is a letter without a row a copy of what is done? In an inbox, what has no row may still be undone; not what had one because it
+    /// had failed, nor what is known to be done. Looks again.
+    pub(super) async fn is_over(&self, key: &Key, named: &Named) -> Result<bool, Failure> {
+        let done = named.original == Some(Original::Done);
+        let had_row = named.foreign.is_none() && (self.guard.rules.by == GuardBy::Mutex || named.failed);
+        Ok((done || had_row) && self.look(MutexFilter::These(std::slice::from_ref(key))).await?.is_empty())
+    }
+}
+
+/// Deletes the dead letters of messages that were discarded. They are of no use to anybody; where that fails they stay until somebody
+/// calls the doctor.
+pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, discarded: &[MessageId]) {
+    let forgotten = async {
+        for kept in Brokers::of(config)?.iter() {
+            let of_queue = discarded.iter().filter(|id| *id.queue == *kept.name());
+            let keys: BTreeSet<Key> = of_queue.map(|id| id.key.clone()).collect();
+            if !keys.is_empty() {
+                forget_of(&Letters::of(store, kept).await?, &keys).await?;
+            }
+        }
+        Ok::<(), Failure>(())
+    };
+    if let Err(why) = forgotten.await {
+        let later = "their copies among the dead letters stay until `ichido doctor --fix` deletes them";
+        eprintln!("ichido: discarded, but {later}: {}", why.text);
+    }
+}
+
+async fn forget_of<S: Backend>(letters: &Letters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
+    match letters.kept.rabbitmq().depths().await {
+        Ok(depths) if depths.dead > 0 => {}
+        Ok(_) | Err(Error::Missing(_)) => return Ok(()),
+        Err(error) => return Err(letters.kept.failure(&error)),
+    }
+    let mut reading = letters.open().await?;
+    loop {
+        let page = letters.page(&mut reading).await?;
+        if page.is_empty() {
+            break;
+        }
+        for (letter, named) in &page {
+            if let Some(key) = named.key.as_ref().filter(|key| keys.contains(key))
+                && letters.is_over(key, named).await?
+            {
+                reading.delete(letter).await;
+            }
+        }
+    }
+    reading.close().await.map_err(|error| letters.kept.failure(&error))
+}
