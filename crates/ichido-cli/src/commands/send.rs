@@ -24,7 +24,6 @@ use crate::{
     output, program,
 };
 
-
 type Lines = Box<dyn Iterator<Item = std::io::Result<String>> + std::marker::Send>;
 
 impl OnStore for Send {
