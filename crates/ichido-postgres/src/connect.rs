@@ -82,6 +82,10 @@ impl Database for Postgres {
         self.shared.deadline.silences()
     }
 
+    fn hurry(&self, timeout: Duration) {
+        self.shared.deadline.hurry(timeout);
+    }
+
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {
         Postgres::with(self.shared.clone(), 1, 1)

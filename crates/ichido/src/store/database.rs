@@ -39,6 +39,12 @@ pub trait Database: Clone + Send + Sync + 'static {
         0
     }
 
+    /// From now on no statement may stay unanswered for longer than this, and each goes through a connection that was opened since: a process
+    /// that ends does not wait for a server.
+    fn hurry(&self, timeout: Duration) {
+        let _ = timeout;
+    }
+
     /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
 
