@@ -88,7 +88,9 @@ impl Postgres {
     /// Asks the server outside of the business transaction, which an error would break.
     async fn prepared(&self, sql: String) -> Result<Prepared> {
         let mut look = self.begin_look().await?;
-        Ok(parameters(&mut look, sql).await)
+        let prepared = self.shared.deadline.within(parameters(&mut look, sql)).await;
+        look.rollback().await?;
+        Ok(prepared)
     }
 
     /// The statement with every type as the server infers it.
@@ -114,8 +116,10 @@ impl Postgres {
         let mut look = self.begin_look().await?;
         let mut own = Vec::new();
         for column in kinds {
-            own.push(Place::look(&mut look, Either::Right(&column.kind)).await.map_err(setup_error)?);
+            let kind = Place::look(&mut look, Either::Right(&column.kind));
+            own.push(self.shared.deadline.within(kind).await.map_err(setup_error)?);
         }
+        look.rollback().await?;
         Ok(Some(Places { statement, names, own }))
     }
 
