@@ -75,7 +75,11 @@ macro_rules! processes {
         }
 
         async fn rescue(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Rescued> {
-            $crate::verbs::processes::rescue(self, by).await
+            $crate::verbs::rescue::rescue(self, by).await
+        }
+
+        async fn prune_dead(&self, by: &ichido::store::Registration) -> ichido::Result<u64> {
+            $crate::verbs::rescue::prune_dead(self, by).await
         }
     };
 }
@@ -105,8 +109,31 @@ macro_rules! queues {
             $crate::verbs::queues::return_due(self, by).await
         }
 
-        async fn tidy(&self, by: &ichido::store::Registration) -> ichido::Result<()> {
-            $crate::verbs::queues::tidy(self, by).await
+        async fn tidy(&self, queue: &str, after: &str) -> ichido::Result<Option<String>> {
+            $crate::verbs::queues::tidy(self, queue, after).await
+        }
+
+        async fn take_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+            lasts: std::time::Duration,
+        ) -> ichido::Result<Option<String>> {
+            $crate::verbs::leases::take_chore_lease(self, process, queue, lasts).await
+        }
+
+        async fn keep_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+            lasts: std::time::Duration,
+            tidied: &str,
+        ) -> ichido::Result<bool> {
+            $crate::verbs::leases::keep_chore_lease(self, process, queue, lasts, tidied).await
+        }
+
+        async fn release_chore_lease(&self, process: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
+            $crate::verbs::leases::release_chore_lease(self, process, queue).await
         }
 
         async fn undrained(&self, queues: &[std::sync::Arc<str>]) -> ichido::Result<Option<std::sync::Arc<str>>> {
@@ -129,6 +156,10 @@ macro_rules! outbox {
 
         async fn unsent(&self, queue: &str, most: usize) -> ichido::Result<Vec<ichido::broker::Unsent>> {
             $crate::verbs::outbox::unsent(self, queue, most).await
+        }
+
+        async fn any_unsent(&self, queues: &std::collections::BTreeSet<std::sync::Arc<str>>) -> ichido::Result<bool> {
+            $crate::verbs::outbox::any_unsent(self, queues).await
         }
 
         async fn take_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<bool> {

@@ -21,6 +21,7 @@ pub struct Tables {
     pub outbox: String,
     pub inbox: String,
     pub relay: String,
+    pub chore: String,
     pub schema: String,
 }
 
@@ -50,6 +51,7 @@ impl Tables {
             outbox: table("outbox"),
             inbox: table("inbox"),
             relay: table("relay"),
+            chore: table("chore"),
             schema: table("schema"),
         }
     }

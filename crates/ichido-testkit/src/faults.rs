@@ -42,6 +42,10 @@ pub enum Verb {
     Mark,
     /// Return what is due.
     Return,
+    /// Forget what is known about messages that are gone.
+    Tidy,
+    /// Take the lease to do chores.
+    TakeChores,
     /// Make a process known.
     Register,
     /// Write a heartbeat.
@@ -73,6 +77,8 @@ pub enum Fault {
     ClaimLost,
     /// It happens, and this process dies before it knows.
     Crash,
+    /// It does not happen: there is a bug on the way.
+    Panic,
 }
 
 /// Decides what happens to the verbs of a store and of its clones.
@@ -135,6 +141,7 @@ impl Faults {
         match fault {
             Some(Fault::Unreachable) => return Err(silence()),
             Some(Fault::ClaimLost) => return Err(Error::LostClaim),
+            Some(Fault::Panic) => panic!("a bug of the test's own in {verb:?}"),
             _ => {}
         }
         self.until(|state| !state.held.contains(&verb)).await;

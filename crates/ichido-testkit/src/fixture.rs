@@ -150,6 +150,16 @@ impl<F: Fixture> Player<F> {
         }
     }
 
+    /// Forgets what is known about messages that are gone, in all its queues.
+    pub async fn tidy(&self) {
+        for queue in self.registration.queues.keys() {
+            let mut after = Some(String::new());
+            while let Some(key) = after {
+                after = self.store.tidy(queue, &key).await.expect("a queue can be tidied");
+            }
+        }
+    }
+
     /// Dies, with everything it has claimed.
     pub async fn die(self, fixture: &F) {
         fixture.die(self.store, self.registration.id).await;

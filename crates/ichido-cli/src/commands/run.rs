@@ -1,5 +1,7 @@
 //! `ichido run`: a process, until it is stopped, drained or ended by its handler queue.
 
+use std::time::{Duration, Instant};
+
 use ichido::{CancellationToken, action::Request};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -75,21 +77,29 @@ fn arguments(words: Vec<String>) -> Result<Vec<(String, String)>, Failure> {
     Ok(arguments)
 }
 
+/// Signals so close together are one: `timeout` signals the process and then its group, a shell's job control does the same.
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
+
 /// The first SIGTERM or Ctrl-C stops gracefully, the second ends the process at once.
 pub(super) fn stop_on_signals(stop: CancellationToken, what_happens: &'static str) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
+        let mut first: Option<Instant> = None;
         loop {
             let number = tokio::select! {
                 _ = terminate.recv() => 15,
                 _ = interrupt.recv() => 2,
             };
-            if stop.is_cancelled() {
-                std::process::exit(128 + number);
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    tracing::info!("stopping: {what_happens}; send the signal again to exit at once");
+                    stop.cancel();
+                }
+                Some(first) if first.elapsed() < ONE_SIGNAL => {}
+                Some(_) => std::process::exit(128 + number),
             }
-            tracing::info!("stopping: {what_happens}; send the signal again to exit at once");
-            stop.cancel();
         }
     });
     Ok(())

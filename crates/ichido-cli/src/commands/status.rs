@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, time::Duration};
 
 use ichido::{
-    inspect::{MOST_COUNTED, Overview, QueueCounts},
+    inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts},
     lanes::Policy,
     process::RequestState,
     stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
@@ -77,7 +77,7 @@ impl View {
         lines.extend(self.advice.iter().map(|advice| format!("advice: {}", advice.text)));
         lines.push(String::new());
         let processes = self.overview.processes.iter().map(|process| {
-            let alive = if process.alive { "alive" } else { "dead" }.to_owned();
+            let alive = if process.alive { "alive".to_owned() } else { dead(process) };
             let age = format!("{}s", process.age_seconds);
             [process.id.clone(), process.request_id.clone(), process.host.clone(), process.pid.to_string(), age, alive]
         });
@@ -99,6 +99,14 @@ fn name_level(load: &mut Load, config: &Config) {
             load.target = tuning.target;
             load.own_slots = set.policy == Policy::Dedicated { borrow: false };
         }
+    }
+}
+
+/// What a dead process had is rescued by whoever serves its queues.
+fn dead(process: &ProcessState) -> String {
+    match process.queues.join(", ") {
+        none if none.is_empty() => "dead".to_owned(),
+        queues => format!("dead, left to a process that serves {queues}"),
     }
 }
 

@@ -190,7 +190,7 @@ async fn a_second_signal_ends_programs_at_once() {
     let grandchild = until_written(&env, "grandchild").await;
     process.signal("-TERM").await;
     process.until_logged("stopping").await;
-    process.signal("-INT").await;
+    process.signal_until_it_ends("-INT").await;
     assert_eq!(process.exit_code().await, 130);
     until_gone(&grandchild).await;
 }

@@ -14,6 +14,7 @@ on_all!(
     what_a_stopped_process_releases_is_taken_by_another_within_a_second,
     a_process_that_is_killed_and_restarted_again_and_again_costs_nothing,
     a_second_signal_ends_a_process_at_once,
+    signals_that_come_together_are_one,
 );
 
 const SERVE: &[&str] = &["run", "ProjectCreation/R1"];
@@ -182,7 +183,22 @@ async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
     env.until("select count(*) from received_order where process_id is not null", 1).await;
     process.signal("-TERM").await;
     process.until_logged("stopping").await;
-    process.signal("-TERM").await;
+    process.signal_until_it_ends("-TERM").await;
     assert_eq!(process.exit_code().await, 128 + 15);
     assert_eq!(env.number("select count(*) from project").await, 0);
+}
+
+/// As `timeout` does it, which signals the process and then its group.
+async fn signals_that_come_together_are_one(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.slow_down(if kind == Kind::Sqlite { 20 } else { 200 });
+    env.send_orders(1..=100).await;
+    let mut process = env.start("process", SERVE);
+    env.until("select count(*) from project", 1).await;
+    // Both are there when it goes on, however slow the machine is.
+    for signal in ["-STOP", "-TERM", "-INT", "-CONT"] {
+        process.signal(signal).await;
+    }
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    assert_eq!(env.number(LIVING).await, 0, "it took its leave");
 }

@@ -12,6 +12,7 @@ mod adopt_refusals;
 mod bad_input;
 mod batching;
 mod commands;
+mod crowded;
 mod examples;
 mod exec;
 mod failed;

@@ -33,17 +33,29 @@ pub async fn decide<S: SqlStore>(store: &S, set: FileSetId) -> Result<bool> {
     Ok(!revoked.first().map(|row| row.get::<bool>(0)).transpose()?.unwrap_or(true))
 }
 
-/// Forgets sets whose files are in their places. What was revoked long ago is forgotten, too: nobody can still be about to commit it.
+/// Forgets sets whose files are in their places, by their key: there is one such statement for each message with files.
 ///
 /// # Errors
 /// The database failed.
 pub async fn delete_sets<S: SqlStore>(store: &S, stage: ProcessId, number: Option<i64>) -> Result<()> {
-    let forget = format!(
-        "delete from {} where stage = ?1 and number = coalesce(?2, number) and not revoked or revoked and noted_at < {}",
-        store.tables().files,
-        S::Dialect::after('-', "?3")
-    );
-    store.write(Query::new(forget).bind(stage).bind(number).bind(DAY_MS)).await?;
+    let files = &store.tables().files;
+    let forget = match number {
+        Some(number) => {
+            let one = format!("delete from {files} where stage = ?1 and number = ?2 and not revoked");
+            Query::new(one).bind(stage).bind(number)
+        }
+        None => Query::new(format!("delete from {files} where stage = ?1 and not revoked")).bind(stage),
+    };
+    store.write(forget).await?;
+    Ok(())
+}
+
+/// Prunes what was revoked long ago: nobody can still be about to commit it.
+pub(crate) async fn prune<S: SqlStore>(store: &S) -> Result<()> {
+    let old = format!("from {} where revoked and noted_at < {}", store.tables().files, S::Dialect::after('-', "?1"));
+    if !store.look(Query::new(format!("select 1 {old} limit 1")).bind(DAY_MS)).await?.is_empty() {
+        store.write(Query::new(format!("delete {old}")).bind(DAY_MS)).await?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What operators see of queues, processes and parked messages.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
     MessageId, Result,
@@ -57,14 +57,20 @@ fn first(rows: &[Row]) -> Result<&Row> {
 }
 
 async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
+    let tables = store.tables();
+    let served = format!("select {}, queue from {} order by queue", S::Dialect::id("process"), tables.process_queue);
+    let mut queues = BTreeMap::<ProcessId, Vec<String>>::new();
+    for row in store.look(Query::new(served)).await? {
+        queues.entry(row.get(0)?).or_default().push(row.get(1)?);
+    }
     let states = format!(
         "select {}, p.request_id, p.host, p.pid, {}, {} from {} p order by p.started_at",
         S::Dialect::id("p.id"),
         S::Dialect::age_ms("p.started_at"),
         S::Dialect::ALIVE,
-        store.tables().process
+        tables.process
     );
-    let read = |row: &Row| {
+    let mut read = |row: &Row| {
         let id: ProcessId = row.get(0)?;
         Ok(ProcessState {
             id: id.to_string(),
@@ -73,9 +79,10 @@ async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
             pid: row.get(3)?,
             age_seconds: row.get::<i64>(4)? / 1000,
             alive: store.is_alive(id, row.get(5)?)?,
+            queues: queues.remove(&id).unwrap_or_default(),
         })
     };
-    store.look(Query::new(states)).await?.iter().map(read).collect()
+    store.look(Query::new(states)).await?.iter().map(&mut read).collect()
 }
 
 /// Parked messages of the store's queues, oldest failure first.

@@ -1,7 +1,7 @@
 //! What is to be published after commit: read by the relay, kept for a retry, made due again when a message is retried. How many rows are
 //! written at once is the stores'.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Key, Message, Result,
@@ -11,7 +11,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Dialect, Query, Row, SqlQueue, SqlStore};
+use crate::{Bind, Dialect, Query, Row, SqlQueue, SqlStore, verbs::leases};
 
 /// The index by which mutex rows are found by their id, and the rows of the outbox by theirs.
 const PRIMARY: &str = "primary";
@@ -85,6 +85,21 @@ pub async fn guard<S: SqlStore>(store: &S, queue: &str) -> Result<Guard> {
     Ok(Guard { origin: origin(store).await?, payload_limit, rules })
 }
 
+/// Is anything of these queues due and not known to be published?
+///
+/// # Errors
+/// The database failed.
+pub async fn any_unsent<S: SqlStore>(store: &S, queues: &BTreeSet<Arc<str>>) -> Result<bool> {
+    let any = format!(
+        "select exists (select 1 from {} where published_at is null and due_at <= {} and queue in ?1)",
+        store.tables().outbox,
+        S::Dialect::CLOCK
+    );
+    let queues = Bind::Texts(queues.iter().map(ToString::to_string).collect());
+    let any = store.look(Query::new(any).bind(queues)).await?;
+    Ok(any.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+}
+
 /// The relay lease: takes it over, or else is the first.
 ///
 /// # Errors
@@ -92,14 +107,7 @@ pub async fn guard<S: SqlStore>(store: &S, queue: &str) -> Result<Guard> {
 pub async fn take_relay_lease<S: SqlStore>(store: &S, relay: ProcessId, queue: &str) -> Result<bool> {
     let queue = store.queue(queue).await?;
     let lasts = wait_ms(queue.rules()?.relay_after);
-    let (table, now, end) = (&store.tables().relay, S::Dialect::CLOCK, S::Dialect::after('+', "?3"));
-    let take =
-        format!("update {table} set owner = ?2, until = {end} where queue = ?1 and (owner = ?2 or until <= {now})");
-    if store.write(Query::new(take).bind(&*queue.queue).bind(relay).bind(lasts)).await? == 1 {
-        return Ok(true);
-    }
-    let first = S::Dialect::insert_new(table, "queue, owner, until", &format!("?1, ?2, {end}"));
-    Ok(store.write(Query::new(first).bind(&*queue.queue).bind(relay).bind(lasts)).await? == 1)
+    leases::take(store, &store.tables().relay, relay, &queue.queue, lasts).await
 }
 
 /// Releases the relay lease, if this relay has it.

@@ -92,7 +92,7 @@ pub(crate) async fn write_note<S: SqlStore>(
 }
 
 /// Owner null again and state released, attempts kept. What is not there any more as we left it is forgotten; rows that somebody has
-/// locked are left for another time: this runs with the heartbeat.
+/// locked are left for another time: the next of them must not wait.
 pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Result<u64> {
     let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
     let mut own = store.begin_own().await?;
@@ -142,38 +142,53 @@ pub(crate) fn texts(keys: &[Key]) -> Bind {
     Bind::Exacts(keys.iter().map(ToString::to_string).collect())
 }
 
-/// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about.
-pub(crate) async fn tidy_queue<S: SqlRows>(store: &S, queue: &S::Queue) -> Result<()> {
+/// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about. Looks at some rows after this
+/// key; the last of them, or none if there are no more. However many rows wait between them, no more are read.
+pub(crate) async fn tidy_some<S: SqlRows>(store: &S, queue: &S::Queue, after: &str) -> Result<Option<String>> {
     let (parked, column, stamp) = (&store.tables().parked, S::Dialect::KEY, S::Dialect::stamp("parked_at"));
     let page = format!(
-        "select {column}, state, {stamp} from {parked} \
-         where queue = ?1 and state in ('dead', 'released') and {column} > ?2 order by {column} limit {AT_A_TIME}"
+        "select {column}, state, {stamp} from {parked} where queue = ?1 and {column} > ?2 order by {column} limit {AT_A_TIME}"
     );
-    let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2 and state = ?3 and {stamp} = ?4");
-    let mut last = String::new();
-    loop {
-        let known = store.look(Query::new(&page).bind(&*queue.queue).exact(&last)).await?;
-        let Some(end) = known.last() else { return Ok(()) };
-        last = end.get(0)?;
-        let keys = known.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
-        let fits = fitting(store, queue, &keys).await?;
-        for row in &known {
-            let (key, state, stamp): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            if !fits.contains(&(key.clone(), state.clone())) {
-                let mut own = store.begin_own().await?;
-                let forget = Query::new(&forget).bind(&*queue.queue).exact(&key).bind(state).bind(stamp);
-                if store.execute(&mut own, forget).await? > 0 {
-                    groups::free_failed(store, &mut own, queue, &key).await?;
-                }
-                S::commit_own(own).await?;
-            }
+    let page = store.look(Query::new(page).bind(&*queue.queue).exact(after)).await?;
+    let last = page.last().map(|row| row.get::<String>(0)).transpose()?;
+    let mut settled = Vec::new();
+    for row in &page {
+        let (key, state, stamp): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if state == "dead" || state == "released" {
+            settled.push((key, state, stamp));
         }
     }
+    let keys = settled.iter().map(|(key, ..)| key.parse()).collect::<Result<Vec<Key>>>()?;
+    let fits = fitting(store, queue, &keys).await?;
+    for (key, state, stamp) in settled {
+        if !fits.contains(&(key.clone(), state.clone())) {
+            forget(store, queue, &key, &state, &stamp).await?;
+        }
+    }
+    Ok(last.filter(|_| page.len() == AT_A_TIME))
+}
+
+/// Forgets what is known about a message, if that is still what we saw and nobody is at it.
+async fn forget<S: SqlRows>(store: &S, queue: &S::Queue, key: &str, state: &str, stamp: &str) -> Result<()> {
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let same = format!("{column} = ?2 and state = ?3 and {} = ?4", S::Dialect::stamp("parked_at"));
+    let lock = format!("select 1 from {parked} where queue = ?1 and {same} {}", S::Dialect::LOCK_FREE);
+    let mut own = store.begin_own().await?;
+    let lock = Query::new(lock).bind(&*queue.queue).exact(key).bind(state).bind(stamp);
+    if !store.fetch(&mut own, lock).await?.is_empty() {
+        let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2");
+        store.execute(&mut own, Query::new(forget).bind(&*queue.queue).exact(key)).await?;
+        groups::free_failed(store, &mut own, queue, key).await?;
+    }
+    S::commit_own(own).await
 }
 
 /// Which of these keys have a row that fits which state.
 async fn fitting<S: SqlRows>(store: &S, queue: &S::Queue, keys: &[Key]) -> Result<BTreeSet<(String, String)>> {
     let mut fits = BTreeSet::new();
+    if keys.is_empty() {
+        return Ok(fits);
+    }
     for row in store.look(S::of_keys(queue, &queue.dead_or_new, None, keys, "")).await? {
         let key = row.key(queue.key_columns)?.to_string();
         for (at, state) in [(queue.key_columns, "dead"), (queue.key_columns + 1, "released")] {

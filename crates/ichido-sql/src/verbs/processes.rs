@@ -1,15 +1,13 @@
-//! Processes: how they become known, poll, deregister, and how what dead ones had is rescued.
+//! Processes: how they become known, poll and deregister. `rescue` is about those that do not.
 
 use ichido::{
     Error, MessageId, Result,
-    message::OnBusy,
-    store::{Polled, ProcessId, Registration, Rescued, refuse_request_id},
+    store::{Polled, ProcessId, Registration, WHOLE_DATABASE, refuse_request_id},
 };
 
 use crate::{
     Bind, Dialect, Liveness, Owned, Query, SqlRows, SqlStore,
-    past::Note,
-    verbs::{flags, groups, outbox, parked, queues},
+    verbs::{flags, groups, leases, queues},
 };
 
 /// Makes a process known, with its queues and request ids.
@@ -73,6 +71,7 @@ pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()>
         }
         forget_queue(store, &mut own, queue, process).await?;
     }
+    leases::release_chore_leases(store, &mut own, process).await?;
     forget(store, &mut own, process).await?;
     S::commit_own(own).await?;
     store.end_life(process);
@@ -89,135 +88,38 @@ pub async fn quit<S: SqlStore>(store: &S, process: ProcessId, request_id: &str) 
     Ok(())
 }
 
-/// Is there anything to return, to rescue or to publish, and what do operators ask?
+/// Is there anybody to rescue, are chores nobody's, and what do operators ask? Only small tables are read: this comes with the heartbeat.
 ///
 /// # Errors
 /// The database failed.
 pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
-    let (tables, now) = (store.tables(), S::Dialect::NOW);
+    let (tables, now) = (store.tables(), S::Dialect::CLOCK);
+    let served = format!("select 1 from {} q where q.process = p.id", tables.process_queue);
     let look = format!(
-        "select exists (select 1 from {} where state = 'waiting' and due_at <= {now} and queue in ?4), \
-         exists (select 1 from {} p where not ({}) and p.id <> ?1), r.request_id, r.stopped, r.paused, {}, \
-         exists (select 1 from {} where published_at is null and due_at <= {now} and queue in ?2) \
+        "select exists (select 1 from {} p where not ({}) and p.id <> ?1 \
+         and (exists ({served} and q.queue in ?2) or not exists ({served}))), \
+         (select count(*) from {} where queue in ?2 and until > {now}), \
+         {}, r.request_id, r.stopped, r.paused \
          from (select 1 as one) one left join {} r on (r.stopped or r.paused) and r.request_id in ?3",
-        tables.parked,
         tables.process,
         S::Dialect::ALIVE,
+        tables.chore,
         S::Dialect::MINUTE,
-        tables.outbox,
         tables.request
     );
-    let relays = Bind::Texts(by.relays.iter().map(ToString::to_string).collect());
+    let mut names: Vec<_> = by.queues.keys().map(ToString::to_string).collect();
+    names.push(WHOLE_DATABASE.to_owned());
+    let chores = names.len();
     let requests = Bind::Exacts(by.request_ids.iter().map(ToString::to_string).collect());
-    let look = Query::new(look).bind(by.id).bind(relays).bind(requests).bind(queues::names(by));
-    let rows = store.look(look).await?;
+    let rows = store.look(Query::new(look).bind(by.id).bind(Bind::Texts(names)).bind(requests)).await?;
     let Some(row) = rows.first() else { return Ok(Polled::default()) };
-    let flags = flags::read_flags(&rows, 2)?;
-    Ok(Polled { due: row.get(0)?, dead: row.get(1)?, unsent: row.get(6)?, minute: row.get(5)?, flags })
-}
-
-/// Frees what dead processes had claimed in the queues that this process serves, as suspects.
-///
-/// # Errors
-/// The database failed.
-pub async fn rescue<S: SqlRows>(store: &S, by: &Registration) -> Result<Rescued> {
-    let dead = format!(
-        "select {} from {} p where not ({}) and p.id <> ?1",
-        S::Dialect::id("p.id"),
-        store.tables().process,
-        S::Dialect::ALIVE
-    );
-    let mut rescued = Rescued::default();
-    for row in store.look(Query::new(dead).bind(by.id)).await? {
-        let process: ProcessId = row.get(0)?;
-        if !store.is_alive(process, false)? {
-            rescue_process(store, process, by, &mut rescued).await?;
-        }
-    }
-    Ok(rescued)
-}
-
-/// Frees a dead process's rows, unless somebody else is at it.
-async fn rescue_process<S: SqlRows>(
-    store: &S,
-    dead: ProcessId,
-    by: &Registration,
-    rescued: &mut Rescued,
-) -> Result<()> {
-    let mut own = store.begin_own().await?;
-    let Some(running) = lock_dead(store, &mut own, dead).await? else {
-        store.end_life(dead);
-        return S::rollback_own(own).await;
-    };
-    for queue in served(store, &mut own, dead).await? {
-        if let Some(attempts) = by.queues.get(&queue.queue) {
-            rescue_queue(store, &mut own, dead, queue, running.as_deref(), *attempts, rescued).await?;
-        }
-    }
-    let gone = forget(store, &mut own, dead).await?;
-    S::commit_own(own).await?;
-    if gone {
-        rescued.processes += 1;
-        store.end_life(dead);
-    }
-    Ok(())
-}
-
-/// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any more, not even with
-/// a claim that waits for this lock: the row it then finds says that it is dead.
-async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: ProcessId) -> Result<Option<Option<String>>> {
-    let lock = format!(
-        "select p.running from {} p where p.id = ?1 and not ({}) {}",
-        store.tables().process,
-        S::Dialect::ALIVE,
-        S::Dialect::LOCK_FREE
-    );
-    let locked = store.fetch(tx, Query::new(lock).bind(dead)).await?;
-    let Some(locked) = locked.first() else { return Ok(None) };
-    store.stop_claims(tx, dead).await?;
-    locked.get(0).map(Some)
-}
-
-/// Rows that are still locked by a stopped process's transaction are left for another time.
-async fn rescue_queue<S: SqlRows>(
-    store: &S,
-    tx: &mut S::Connection,
-    dead: ProcessId,
-    queue: &S::Queue,
-    running: Option<&str>,
-    most: u32,
-    rescued: &mut Rescued,
-) -> Result<()> {
-    loop {
-        let owned = owned(store, tx, queue, dead).await?;
-        if owned.is_empty() {
-            return forget_queue(store, tx, queue, dead).await;
-        }
-        let mut freed = Vec::new();
-        for owned in owned {
-            let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
-            let killed = running == Some(id.to_string().as_str());
-            let attempts = parked::past_attempts(store, tx, queue, &owned.key).await?;
-            if killed && attempts + 1 >= most {
-                parked::park_killer(store, tx, queue, dead, &owned, attempts + 1).await?;
-                rescued.parked += 1;
-            } else {
-                parked::write_note(store, tx, queue, &owned.key, Note::suspect(attempts, killed)).await?;
-                freed.push(owned);
-            }
-        }
-        queues::free(store, tx, queue, dead, &freed).await?;
-        if queue.rules.as_ref().is_some_and(|rules| rules.on_busy == OnBusy::DeadLetter) {
-            // Its copies may all be among the dead letters, as busy.
-            let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
-            outbox::republish(store, tx, queue, &keys).await?;
-        }
-        rescued.messages += freed.len() as u64;
-    }
+    let taken: i64 = row.get(1)?;
+    let free = usize::try_from(taken).is_ok_and(|taken| taken < chores);
+    Ok(Polled { dead: row.get(0)?, free, minute: row.get(2)?, flags: flags::read_flags(&rows, 3)? })
 }
 
 /// The queues that a process has registered and that we know as the same rows.
-async fn served<'a, S: SqlStore>(
+pub(super) async fn served<'a, S: SqlStore>(
     store: &'a S,
     tx: &mut S::Connection,
     process: ProcessId,
@@ -232,7 +134,7 @@ async fn served<'a, S: SqlStore>(
     Ok(ours)
 }
 
-async fn owned<S: SqlStore>(
+pub(super) async fn owned<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
     queue: &S::Queue,
@@ -244,7 +146,7 @@ async fn owned<S: SqlStore>(
 }
 
 /// Forgets that a process served a queue, when it owns nothing there any more, not even a group.
-async fn forget_queue<S: SqlStore>(
+pub(super) async fn forget_queue<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
     queue: &S::Queue,
@@ -260,7 +162,7 @@ async fn forget_queue<S: SqlStore>(
 }
 
 /// Forgets a process that serves no queue any more.
-async fn forget<S: SqlStore>(store: &S, tx: &mut S::Connection, process: ProcessId) -> Result<bool> {
+pub(super) async fn forget<S: SqlStore>(store: &S, tx: &mut S::Connection, process: ProcessId) -> Result<bool> {
     let forget = format!(
         "delete from {} where id = ?1 and not exists (select 1 from {} where process = ?1)",
         store.tables().process,

@@ -58,37 +58,37 @@ pub async fn park<S: SqlRows>(store: &S, delivery: &Delivery, failure: &Failure)
     Ok(parked)
 }
 
-/// Returns parked messages whose time has come.
+/// Returns parked messages whose time has come, some of each queue. Looks first: nothing is written where nothing is due.
 ///
 /// # Errors
 /// The database failed.
 pub async fn return_due<S: SqlRows>(store: &S, by: &Registration) -> Result<u64> {
-    let due = format!(
-        "select distinct queue from {} where state = 'waiting' and due_at <= {} and queue in ?1",
-        store.tables().parked,
-        S::Dialect::NOW
-    );
+    let (parked, now) = (&store.tables().parked, S::Dialect::NOW);
+    let due = |at: usize| {
+        format!("exists (select 1 from {parked} where queue = ?{at} and state = 'waiting' and due_at <= {now})")
+    };
+    let due: Vec<_> = (1..=by.queues.len()).map(due).collect();
+    if due.is_empty() {
+        return Ok(0);
+    }
+    let due = Query::new(format!("select {}", due.join(", ")));
+    let due = store.look(by.queues.keys().fold(due, |due, queue| due.bind(&**queue))).await?;
+    let Some(due) = due.first() else { return Ok(0) };
     let mut returned = 0;
-    for row in store.look(Query::new(due).bind(names(by))).await? {
-        returned += parked::return_due_of(store, store.queue(&row.get::<String>(0)?).await?).await?;
+    for (at, queue) in by.queues.keys().enumerate() {
+        if due.get(at)? {
+            returned += parked::return_due_of(store, store.queue(queue).await?).await?;
+        }
     }
     Ok(returned)
 }
 
-/// The queues that a process serves, as a parameter.
-pub(crate) fn names(by: &Registration) -> Bind {
-    Bind::Texts(by.queues.keys().map(ToString::to_string).collect())
-}
-
-/// Forgets what is known about messages that are gone or were set to new by hand.
+/// Forgets what is known about messages that are gone or were set to new by hand, some of a queue after this key.
 ///
 /// # Errors
 /// The database failed.
-pub async fn tidy<S: SqlRows>(store: &S, by: &Registration) -> Result<()> {
-    for queue in by.queues.keys() {
-        parked::tidy_queue(store, store.queue(queue).await?).await?;
-    }
-    Ok(())
+pub async fn tidy<S: SqlRows>(store: &S, queue: &str, after: &str) -> Result<Option<String>> {
+    parked::tidy_some(store, store.queue(queue).await?, after).await
 }
 
 /// The first of these queues in which something is to be done. One statement: it sees all of them at the same moment.

@@ -13,7 +13,7 @@ use ichido::{
 use crate::{
     Dialect, Query, Row, SqlStore,
     stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
-    verbs::inbox,
+    verbs::{files, inbox},
 };
 
 /// More rows than this are not read: the newest are.
@@ -86,6 +86,7 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
         let forget = Query::new(format!("delete from {audit} where id < ?1 and at < {old}"));
         store.write(forget.bind(first.saturating_add(NOTES_AT_A_TIME)).bind(audit_ms)).await?;
     }
+    files::prune(store).await?;
     inbox::prune(store, wait_ms(retention.inbox)).await
 }
 

@@ -1,6 +1,6 @@
 //! The store whose verbs [`Faults`] decide about: every verb is the inner store's.
 
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Key, Message, MessageId, NewMessage, Result, Store,
@@ -143,8 +143,20 @@ impl<S: Store> Queues for FaultyStore<S> {
         self.faults.apply(Verb::Return, None, self.inner.return_due(by)).await
     }
 
-    async fn tidy(&self, by: &Registration) -> Result<()> {
-        self.inner.tidy(by).await
+    async fn tidy(&self, queue: &str, after: &str) -> Result<Option<String>> {
+        self.faults.apply(Verb::Tidy, None, self.inner.tidy(queue, after)).await
+    }
+
+    async fn take_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration) -> Result<Option<String>> {
+        self.faults.apply(Verb::TakeChores, None, self.inner.take_chore_lease(process, queue, lasts)).await
+    }
+
+    async fn keep_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> Result<bool> {
+        self.inner.keep_chore_lease(process, queue, lasts, tidied).await
+    }
+
+    async fn release_chore_lease(&self, process: ProcessId, queue: &str) -> Result<()> {
+        self.inner.release_chore_lease(process, queue).await
     }
 
     async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
@@ -177,14 +189,18 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.inner.quit(process, request_id).await
     }
 
-    /// There may always be something to return or to rescue: `Faults` counts who looks.
+    /// There may always be somebody to rescue: `Faults` counts who looks.
     async fn poll(&self, by: &Registration) -> Result<Polled> {
         let polled = self.faults.apply(Verb::Poll, None, self.inner.poll(by)).await?;
-        Ok(Polled { due: true, dead: true, ..polled })
+        Ok(Polled { dead: true, ..polled })
     }
 
     async fn rescue(&self, by: &Registration) -> Result<Rescued> {
         self.faults.apply(Verb::Rescue, None, self.inner.rescue(by)).await
+    }
+
+    async fn prune_dead(&self, by: &Registration) -> Result<u64> {
+        self.inner.prune_dead(by).await
     }
 }
 
@@ -218,6 +234,10 @@ impl<S: Store> Outbox for FaultyStore<S> {
 
     async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
         self.inner.unsent(queue, most).await
+    }
+
+    async fn any_unsent(&self, queues: &BTreeSet<Arc<str>>) -> Result<bool> {
+        self.inner.any_unsent(queues).await
     }
 
     async fn take_relay_lease(&self, relay: ProcessId, queue: &str) -> Result<bool> {

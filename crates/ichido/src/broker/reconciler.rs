@@ -58,33 +58,33 @@ impl Reconciler {
         Reconciler { looked: now, missing: 0, stale: Duration::ZERO }
     }
 
-    /// Looks, if it is time to. How many messages are published again.
+    /// Looks, if it is time to and we have the lease; how many messages are published again.
     pub(crate) async fn look<S: Store>(
         &mut self,
         store: &S,
         (queue, broker): (&Arc<str>, &dyn DynBroker),
         relay: ProcessId,
         clock: &dyn Clock,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         let interval = store::guard(store, queue).await?.rules.relay_after.saturating_mul(2).max(self.stale);
         if clock.now() - self.looked < interval {
-            return Ok(0);
+            return Ok(None);
         }
         self.looked = clock.now();
+        // Whoever has the relay lease looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
+        if !store::take_relay_lease(store, relay, queue).await? {
+            return Ok(None);
+        }
         let circulating = store::circulating(store, queue, interval, MOST).await?;
         if circulating.old.is_empty() {
             self.missing = 0;
-            return Ok(0);
-        }
-        // Whoever has the relay lease looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
-        if !store::take_relay_lease(store, relay, queue).await? {
-            return Ok(0);
+            return Ok(Some(0));
         }
         let depths = match broker.depths().await {
             Ok(depths) => depths,
             Err(why) => {
                 tracing::debug!(%queue, why, "cannot tell whether messages are missing");
-                return Ok(0);
+                return Ok(Some(0));
             }
         };
         let circulating = if depths.stale > interval {
@@ -96,14 +96,14 @@ impl Reconciler {
         let (lost, candidates) = missing(store, queue, depths, circulating).await?;
         let again = std::mem::replace(&mut self.missing, lost).min(lost);
         if again == 0 {
-            return Ok(0);
+            return Ok(Some(0));
         }
         let published = store::publish_again(store, queue, &candidates, again).await?;
         if published > 0 {
             self.missing = 0;
             tracing::warn!(%queue, published, "the broker lost messages; publishing them again");
         }
-        Ok(published)
+        Ok(Some(published))
     }
 }
 

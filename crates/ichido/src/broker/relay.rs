@@ -231,9 +231,13 @@ impl<S: Store> QueueRelay<S> {
                 () = self.wake.notified(), if wakes => {}
             }
         }
-        if self.ours
-            && let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await
-        {
+        if self.ours {
+            self.release().await;
+        }
+    }
+
+    async fn release(&self) {
+        if let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await {
             tracing::debug!(%error, queue = %self.queue, "relay lease not released; it will expire");
         }
     }
@@ -241,8 +245,15 @@ impl<S: Store> QueueRelay<S> {
     /// Has the broker lost something? True if there is something to publish then.
     async fn reconcile(&mut self) -> bool {
         let place = (&self.queue, &*self.broker);
-        match self.reconciler.look(&self.store, place, self.relay, &*self.clock).await {
-            Ok(published) => published > 0,
+        let looked = self.reconciler.look(&self.store, place, self.relay, &*self.clock).await;
+        if let Ok(Some(0)) = looked
+            && !self.ours
+        {
+            // It was for the look alone.
+            self.release().await;
+        }
+        match looked {
+            Ok(published) => published.unwrap_or_default() > 0,
             Err(error) => {
                 tracing::warn!(%error, queue = %self.queue, "cannot check for missing messages");
                 false

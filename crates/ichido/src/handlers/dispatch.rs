@@ -219,7 +219,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
                 "could not release all messages; other processes rescue them after the lease expires"
             );
         }
-        life.displaced().map_or(result, Err)
+        life.failed().map_or(result, Err)
     }
 
     fn about(&self, _: Scope) -> About {

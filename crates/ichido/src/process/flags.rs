@@ -2,10 +2,10 @@
 //! check interval, and each pool follows those of its request id: its workers through `process stop`, its reader by
 //! claiming nothing and releasing what is not begun.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// What an operator asks of a request id.
@@ -53,11 +53,19 @@ pub(crate) struct Following {
     /// Of this pool alone; the process's stop stops it too.
     pub(crate) stop: CancellationToken,
     seen: Arc<watch::Sender<Flags>>,
+    /// Where its workers wait for deliveries.
+    waiting: Arc<Mutex<Vec<Arc<Notify>>>>,
 }
 
 impl Following {
     pub(crate) fn new(request_id: Arc<str>, stop: &CancellationToken) -> Self {
-        Following { request_id, stop: stop.child_token(), seen: Arc::new(watch::Sender::new(Flags::default())) }
+        let seen = Arc::new(watch::Sender::new(Flags::default()));
+        Following { request_id, stop: stop.child_token(), seen, waiting: Arc::default() }
+    }
+
+    /// From now on this is told when a pause ends: a worker that looked during the pause got nothing, whatever is at hand.
+    pub(crate) fn tell(&self, changed: &Arc<Notify>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(changed.clone());
     }
 
     /// These are the flags now. Who was stopped stays stopped.
@@ -66,7 +74,14 @@ impl Following {
         let request_id = &self.request_id;
         match (before.paused, flags.paused) {
             (false, true) => tracing::info!("`{request_id}` is paused until `ichido resume {request_id}`"),
-            (true, false) => tracing::info!("`{request_id}` is resumed"),
+            (true, false) => {
+                tracing::info!("`{request_id}` is resumed");
+                self.waiting
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .iter()
+                    .for_each(|waiting| waiting.notify_one());
+            }
             _ => {}
         }
         if flags.stopped && !self.stop.is_cancelled() {

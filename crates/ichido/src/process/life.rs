@@ -27,8 +27,8 @@ pub(crate) struct Life {
     pub(crate) journal: Arc<Journal>,
     /// Its pools.
     following: Vec<Following>,
-    /// Why it must end: another process serves what it is to serve alone.
-    displaced: Mutex<Option<Error>>,
+    /// Why it must end.
+    failed: Mutex<Option<Error>>,
     claiming: AtomicBool,
     /// A claim or a heartbeat told that this id counts as dead.
     pub(crate) expired: Notify,
@@ -63,7 +63,7 @@ impl Life {
             user_id,
             journal,
             following,
-            displaced: Mutex::default(),
+            failed: Mutex::default(),
             claiming: AtomicBool::new(true),
             expired: Notify::new(),
             drained: AtomicBool::new(false),
@@ -116,15 +116,15 @@ impl Life {
         }
     }
 
-    /// Another process serves what this one is to serve alone: it ends.
-    pub(crate) fn displace(&self, error: Error) {
-        *self.displaced.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    /// It cannot go on: another process serves what this one is to serve alone, or it has no heartbeat. It ends.
+    pub(crate) fn fail(&self, error: Error) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         self.following.iter().for_each(|pool| pool.stop.cancel());
     }
 
     /// Why it must end.
-    pub(crate) fn displaced(&self) -> Option<Error> {
-        self.displaced.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn failed(&self) -> Option<Error> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The id to claim under; none while the heartbeat is in doubt.

@@ -146,6 +146,8 @@ pub struct ProcessState {
     pub age_seconds: i64,
     /// Has it sent a heartbeat within its lease?
     pub alive: bool,
+    /// The queues it serves; of a dead process, those that nobody has rescued yet.
+    pub queues: Vec<String>,
 }
 
 /// Which parked messages.

@@ -27,7 +27,7 @@ pub use self::{
     mutexes::Mutexes,
     outbox::Outbox,
     processes::{Polled, Processes, Rescued},
-    queues::{MOST_KEYS, Queues},
+    queues::{MOST_KEYS, Queues, WHOLE_DATABASE},
     registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
     stats::Stats,
     transactions::{SessionId, SessionState, Transactions},

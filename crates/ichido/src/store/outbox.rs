@@ -1,6 +1,7 @@
 //! The outbox: what was committed and is still to be published, what should be with the broker, and which relay may publish it. The
 //! relay and the reconciler call it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub trait Outbox: Database {
 
     /// Up to `most` messages of the queue that are due and not known to be published, in the order in which they were sent.
     fn unsent(&self, queue: &str, most: usize) -> impl Future<Output = Result<Vec<Unsent>>> + Send;
+
+    /// Is anything of these queues due and not known to be published?
+    fn any_unsent(&self, queues: &BTreeSet<Arc<str>>) -> impl Future<Output = Result<bool>> + Send;
 
     /// The lease to publish what was sent to a queue, for the queue's `relay_after` from now on: one relay at a time has it, so that
     /// the order of sends is kept. False if another one has it.

@@ -34,23 +34,26 @@ pub trait Processes: Database {
     /// The process no longer serves this request id.
     fn quit(&self, process: ProcessId, request_id: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// Is there anything to return or to rescue, and what do operators ask of its request ids? One look for all, for a
-    /// process that has nothing else to do.
+    /// Is there anybody to rescue, are chores nobody's, and what do operators ask of its request ids? One look for all, for a
+    /// process that has nothing else to do. It comes with the heartbeat, so it reads only what does not grow with the queues.
     fn poll(&self, by: &Registration) -> impl Future<Output = Result<Polled>> + Send;
 
     /// Releases, as suspects, what dead processes had claimed in the queues that this process serves.
+    ///
+    /// A dead process whose queues this process does not serve costs nothing: it is left to one that does.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
+
+    /// Deletes the records of dead processes that own nothing in any queue; how many. Nobody may be left to rescue them.
+    fn prune_dead(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
 }
 
 /// What a poll found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Polled {
-    /// There may be parked messages whose time has come.
-    pub due: bool,
-    /// There may be dead processes.
+    /// There may be dead processes whose queues this one serves.
     pub dead: bool,
-    /// There may be messages to publish.
-    pub unsent: bool,
+    /// A chore lease is free: of a queue that it serves, or of [`WHOLE_DATABASE`](crate::store::WHOLE_DATABASE).
+    pub free: bool,
     /// The minute that it is, by the database's clock, since 1970.
     pub minute: i64,
     /// What operators ask of the process's request ids; those of which they ask nothing may be missing.

@@ -1,7 +1,7 @@
 //! How the core calls a store: one function per verb, each in a span of its own, so that a trace shows what a message waited for. The
 //! traits say what a verb means. Nobody in the core calls a store's method but through here.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tracing::Instrument as _;
 
@@ -59,7 +59,10 @@ verbs! {
     Queues: release(deliveries: &[Delivery]) -> ();
     Queues: park(delivery: &Delivery, failure: &Failure) -> bool;
     Queues: return_due(by: &Registration) -> u64;
-    Queues: tidy(by: &Registration) -> ();
+    Queues: tidy(queue: &str, after: &str) -> Option<String>;
+    Queues: take_chore_lease(process: ProcessId, queue: &str, lasts: Duration) -> Option<String>;
+    Queues: keep_chore_lease(process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> bool;
+    Queues: release_chore_lease(process: ProcessId, queue: &str) -> ();
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
@@ -69,9 +72,11 @@ verbs! {
     Processes: quit(process: ProcessId, request_id: &str) -> ();
     Processes: poll(by: &Registration) -> Polled;
     Processes: rescue(by: &Registration) -> Rescued;
+    Processes: prune_dead(by: &Registration) -> u64;
     Mutexes: guard(queue: &str) -> Guard;
     Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
     Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
+    Outbox: any_unsent(queues: &BTreeSet<Arc<str>>) -> bool;
     Outbox: take_relay_lease(relay: ProcessId, queue: &str) -> bool;
     Outbox: release_relay_lease(relay: ProcessId, queue: &str) -> ();
     Outbox: note_published(queue: &str, published: &[&Unsent]) -> ();

@@ -52,7 +52,7 @@ async fn the_prefetch_is_what_the_configuration_says(kind: Kind) {
     world.settles_with(QUEUE, 17, 3).await;
     process.signal("-TERM").await;
     process.until_logged("stopping").await;
-    process.signal("-TERM").await;
+    process.signal_until_it_ends("-TERM").await;
     assert_eq!(process.exit_code().await, 128 + 15);
     world.settles_at(QUEUE, 20).await;
     assert_eq!(world.env.number("select count(*) from project").await, 0);

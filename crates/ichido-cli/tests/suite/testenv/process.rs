@@ -37,6 +37,16 @@ impl Process {
         assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
     }
 
+    /// Sends a signal again and again, as somebody would who is in a hurry: one that comes too soon after another is none.
+    pub async fn signal_until_it_ends(&mut self, signal: &str) {
+        let (pid, child) = (self.pid().to_string(), &mut self.child);
+        eventually(format!("its end after {signal}"), async || {
+            let _ = Command::new("kill").args([signal, &pid]).status().await;
+            child.try_wait().unwrap().is_some()
+        })
+        .await;
+    }
+
     /// Kills it with SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.unwrap();

@@ -171,13 +171,13 @@ pub async fn a_failed_row_that_is_gone_or_new_by_hand_frees_its_group<F: Fixture
     let Scene { fixture, one, other } = Scene::<F>::with(&[(Some("a"), 1), (Some("a"), 2), (Some("a"), 3)]).await;
     fail_first(&one, "transfers").await;
     fixture.sql("update transfer set status = '0' where n = 1").await;
-    one.store.tidy(&one.registration).await.unwrap();
+    one.tidy().await;
     let again = other.claim_one("transfers").await;
     assert_eq!((number(&again), again.attempt), (1, 1));
     other.finish(&again).await.unwrap();
     fail_first(&one, "transfers").await;
     fixture.sql("delete from transfer where n = 2").await;
-    one.store.tidy(&one.registration).await.unwrap();
+    one.tidy().await;
     assert_eq!(numbers(&other.claim("transfers", 10).await), [3]);
 }
 

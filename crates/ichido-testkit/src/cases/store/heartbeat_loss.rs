@@ -8,9 +8,10 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use ichido::{Action, Context, Handler, Next, Outcome, Result, Store, handlers::Scope};
+use ichido::{Action, Context, Handler, Next, Outcome, Process, Result, Store, handlers::Scope};
 use tokio::sync::Notify;
 
 use crate::{
@@ -25,7 +26,7 @@ async fn rescues_after_a_lease<F: Fixture>(scene: &Scene<F>) {
         assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it rescues too early");
     }
     scene.dial.tick(HEARTBEAT).await;
-    assert_eq!(scene.faults.begun(Verb::Rescue), 1);
+    scene.faults.has_begun(Verb::Rescue, 1).await;
 }
 
 pub async fn the_first_rescue_waits_for_a_lease<F: Fixture>() {
@@ -68,15 +69,16 @@ pub async fn after_a_long_sleep_the_wait_for_a_rescue_begins_anew<F: Fixture>() 
     running.stop().await;
 }
 
-pub async fn after_a_sleep_in_the_middle_of_the_chores_nobody_is_rescued<F: Fixture>() {
+pub async fn after_a_sleep_in_the_middle_of_a_poll_nobody_is_rescued<F: Fixture>() {
     let scene = Scene::<F>::new(0).await;
     let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
     scene.dial.tick(HEARTBEAT).await;
-    scene.faults.hold(Verb::Return);
+    let polls = scene.faults.begun(Verb::Poll);
+    scene.faults.hold(Verb::Poll);
     let before = scene.dial.wake(HEARTBEAT).await;
-    scene.faults.has_begun(Verb::Return, 2).await;
+    scene.faults.has_begun(Verb::Poll, polls + 1).await;
     scene.dial.pass(LEASE);
-    scene.faults.resume(Verb::Return);
+    scene.faults.resume(Verb::Poll);
     scene.dial.asleep_after(before).await;
     assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
     scene.dial.tick(HEARTBEAT).await;
@@ -110,6 +112,19 @@ pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
     assert!(claims <= 1, "one may have been on its way, {claims} were seen");
     scene.dial.tick(HEARTBEAT).await;
     scene.faults.has_begun(Verb::Claim, before + 2).await;
+    running.stop().await;
+}
+
+/// By the machine's clock: a server that says nothing lets no other time pass.
+pub async fn a_heartbeat_without_an_answer_has_failed_and_the_next_follows<F: Fixture>() {
+    let scene = Scene::<F>::new(0).await;
+    scene.faults.hold(Verb::Heartbeat);
+    let process = Process::new(FaultyStore::new(scene.fixture.store(), scene.faults.clone()));
+    let process = process.lease(Duration::from_millis(300)).poll(Duration::from_millis(20));
+    let running = Running::start(process.action_fn(orders(), one_line::<F>));
+    scene.faults.has_begun(Verb::Heartbeat, 3).await;
+    scene.faults.resume(Verb::Heartbeat);
+    scene.faults.has_ended(Verb::Heartbeat, 1).await;
     running.stop().await;
 }
 

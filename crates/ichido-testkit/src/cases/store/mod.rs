@@ -2,6 +2,7 @@
 
 pub mod batches;
 pub mod callbacks;
+pub mod chores;
 pub mod claims;
 pub mod completion;
 pub mod delays;
@@ -18,6 +19,7 @@ pub mod lanes;
 pub mod migrations;
 pub mod mutex;
 pub mod outages;
+pub mod panics;
 pub mod parking;
 pub mod processes;
 pub mod publications;

@@ -129,7 +129,7 @@ pub async fn what_has_failed_is_published_again_when_an_operator_wants_it<F: Fix
     assert_eq!(process.find("paid", std::slice::from_ref(&key)).await, [Found::Failed]);
     let id = MessageId { queue: "paid".into(), key: key.clone() };
     assert_eq!(store.payload(&id).await.unwrap().as_deref(), Some(r#"{"id":1}"#));
-    store.tidy(&process.registration).await.unwrap();
+    process.tidy().await;
     assert!(store.retry(&id).await.unwrap());
     assert!(!store.retry(&id).await.unwrap(), "it has not failed any more");
     assert_eq!(unsent(store, "paid").await, [key.to_string()]);

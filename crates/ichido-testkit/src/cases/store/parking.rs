@@ -157,11 +157,11 @@ pub async fn without_a_failed_value_the_dead_stay_out_of_circulation<F: Fixture>
     park_dead(&process, "urgent").await;
     assert!(process.claim("urgent", 1).await.is_empty());
     assert!(process.store.is_drained("urgent").await.unwrap());
-    process.store.tidy(&process.registration).await.unwrap();
+    process.tidy().await;
     assert_eq!(process.store.parked(&ParkedFilter::default()).await.unwrap().len(), 2);
     assert!(process.store.discard(&id("urgent/a/2")).await.unwrap());
     assert!(process.store.retry(&id("urgent/a/1")).await.unwrap());
-    process.store.tidy(&process.registration).await.unwrap();
+    process.tidy().await;
     process.finish(&process.claim_one("urgent").await).await.unwrap();
     assert!(process.claim("urgent", 1).await.is_empty(), "what was discarded stays out of circulation");
     assert!(process.store.parked(&ParkedFilter::default()).await.unwrap().is_empty());
@@ -179,7 +179,7 @@ pub async fn what_is_known_about_a_row_that_is_gone_is_forgotten<F: Fixture>() {
     fixture
         .sql("delete from received_order where id in (1, 4); update received_order set status = '0' where id = 2")
         .await;
-    process.store.tidy(&process.registration).await.unwrap();
+    process.tidy().await;
     assert_eq!(process.store.return_due(&process.registration).await.unwrap(), 0, "what waited is gone");
     let left = process.store.parked(&ParkedFilter::default()).await.unwrap();
     assert_eq!(left.iter().map(|parked| parked.id.as_str()).collect::<Vec<_>>(), ["orders/3"]);

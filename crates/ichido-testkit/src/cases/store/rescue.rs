@@ -147,3 +147,43 @@ pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
         [(1, false); 3]
     );
 }
+
+/// It costs no write, and is still there for whoever serves its queue.
+pub async fn a_dead_process_whose_queues_nobody_serves_is_left_until_somebody_does<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let victim = Player::join(&fixture).await;
+    victim.claim_one("orders").await;
+    let dead = victim.registration.id.to_string();
+    victim.die(&fixture).await;
+    let (store, stranger) = stranger(&fixture).await;
+    assert_eq!(store.rescue(&stranger).await.unwrap(), Rescued::default());
+    assert!(!store.poll(&stranger).await.unwrap().dead, "there is nothing that it could do");
+    assert_eq!(store.prune_dead(&stranger).await.unwrap(), 0, "it still owns a message");
+    let shown = store.overview().await.unwrap().processes;
+    let shown = shown.iter().find(|process| process.id == dead).expect("an operator sees it");
+    assert!(!shown.alive && shown.queues.contains(&"orders".to_owned()), "{shown:?}");
+    let friend = Player::join(&fixture).await;
+    assert!(friend.store.poll(&friend.registration).await.unwrap().dead);
+    let rescued = friend.store.rescue(&friend.registration).await.unwrap();
+    assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });
+    assert!(friend.claim_one("orders").await.is_suspect());
+}
+
+pub async fn a_dead_process_that_owns_nothing_is_forgotten_by_anybody<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let victim = Player::join(&fixture).await;
+    victim.die(&fixture).await;
+    let (store, stranger) = stranger(&fixture).await;
+    assert_eq!(store.prune_dead(&stranger).await.unwrap(), 1);
+    assert_eq!(fixture.number("select count(*) from ichido_process").await, 1, "the living stay");
+    assert_eq!(fixture.number("select count(*) from ichido_process_queue where queue = 'orders'").await, 0);
+}
+
+/// A process that serves nothing that the others do.
+async fn stranger<F: Fixture>(fixture: &F) -> (F::Store, Registration) {
+    let store = fixture.store();
+    let stranger = Registration::new("nothing here", Duration::from_mins(20), BTreeMap::new());
+    store.register(&stranger).await.unwrap();
+    (store, stranger)
+}

@@ -168,6 +168,23 @@ pub async fn a_pause_frees_also_a_claim_whose_reply_was_lost<F: Fixture>() {
     running.stop().await;
 }
 
+/// What could not be released during the pause is at hand when it ends, and the workers that looked meanwhile are asleep.
+pub async fn what_is_at_hand_when_a_pause_ends_is_taken<F: Fixture>() {
+    let scene = Scene::<F>::new(2).await;
+    scene.faults.hold(Verb::Claim);
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    scene.faults.has_begun(Verb::Claim, 1).await;
+    scene.fixture.store().set_flag("Failing", Flag::Pause, true).await.unwrap();
+    scene.dial.tick(HEARTBEAT).await;
+    scene.faults.inject(Verb::Release, Fault::Unreachable, 1_000_000);
+    scene.faults.resume(Verb::Claim);
+    scene.faults.has_begun(Verb::Release, 2).await;
+    scene.fixture.store().set_flag("Failing", Flag::Pause, false).await.unwrap();
+    scene.dial.tick(HEARTBEAT).await;
+    until(&scene.fixture, "select count(*) from ledger", 2).await;
+    running.stop().await;
+}
+
 pub async fn of_several_pools_the_stopped_one_ends_and_the_others_go_on<F: Fixture>() {
     let fixture = F::fresh().await;
     send_orders(&fixture, 1).await;

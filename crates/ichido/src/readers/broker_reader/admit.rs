@@ -13,7 +13,7 @@ use crate::{
     Delivery, Error, Key, Message, Result, Store,
     broker::{Depths, DynSource, Found, Received, Settlement, Standing},
     message::{Claim, GuardBy},
-    process::draining::Draining,
+    process::{draining::Draining, record::caught},
     readers::buffer::Buffer,
     store,
     store::MOST_KEYS,
@@ -49,7 +49,11 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         shared,
     };
     while !admitting.shared.closing.is_cancelled() {
-        if let Err(error) = admitting.turn().await {
+        if let Err(error) = caught(Box::pin(admitting.turn())).await {
+            let queue = admitting.shared.receiving.queue.clone();
+            if let Error::Panic(why) = &error {
+                tracing::error!(%queue, why, "the admitting task panicked; the process ends");
+            }
             admitting.shared.admissions().buffer.error = Some(error);
             break;
         }

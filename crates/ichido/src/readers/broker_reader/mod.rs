@@ -138,6 +138,7 @@ impl<S: Store> BrokerReader<S> {
             settling: Mutex::default(),
         });
         shared.life.tell(shared.receiving.changed.clone());
+        shared.receiving.following.tell(&shared.receiving.changed);
         let admitting = tokio::spawn(admit::run(shared.clone()).in_current_span());
         BrokerReader { shared, admitting: Mutex::new(Some(admitting)) }
     }

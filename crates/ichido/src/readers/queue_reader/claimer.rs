@@ -10,7 +10,7 @@ use std::{
 use super::{EmptyLook, Shared};
 use crate::{
     Delivery, Error, Key, Result, Store,
-    process::draining::Draining,
+    process::{draining::Draining, record::caught},
     store::{self, ProcessId},
 };
 
@@ -24,7 +24,11 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     }
     let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), shared };
     while !claimer.shared.closing.is_cancelled() {
-        if let Err(error) = claimer.turn().await {
+        if let Err(error) = caught(Box::pin(claimer.turn())).await {
+            let queue = claimer.shared.reading.queue.clone();
+            if let Error::Panic(why) = &error {
+                tracing::error!(%queue, why, "the claimer panicked; the process ends");
+            }
             claimer.shared.claims().buffer.error = Some(error);
             break;
         }

@@ -137,6 +137,7 @@ impl<S: Store> QueueReader<S> {
             asked: CancellationToken::new(),
         });
         shared.life.tell(shared.reading.changed.clone());
+        shared.reading.following.tell(&shared.reading.changed);
         shared.store.wake_ups().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
         QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
