@@ -146,7 +146,7 @@ async fn rescue_queue<S: SqlRows>(
     rescued: &mut Rescued,
 ) -> Result<()> {
     loop {
-        let owned = owned::<S>(tx, queue, dead).await?;
+        let owned = owned(store, tx, queue, dead).await?;
         if owned.is_empty() {
             return forget_queue(store, tx, queue, dead).await;
         }
