@@ -8,16 +8,17 @@ use sqlx::{Row, SqliteConnection};
 use crate::connect::setup_error;
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Each version with the oldest binary that still works with it.
-static VERSIONS: [Version; 6] = [
+static VERSIONS: [Version; 7] = [
     Version::new(1, 1, include_str!("migrations/0001.sql")),
     Version::new(2, 2, include_str!("migrations/0002.sql")),
     Version::new(3, 2, include_str!("migrations/0003.sql")),
     Version::new(4, 3, include_str!("migrations/0004.sql")),
     Version::new(5, 4, include_str!("migrations/0005.sql")),
     Version::new(6, 5, include_str!("migrations/0006.sql")),
+    Version::new(7, 6, include_str!("migrations/0007.sql")),
 ];
 
 const TABLE: &str = "create table if not exists ichido_schema (version integer primary key, oldest integer not null, \

@@ -12,3 +12,4 @@ pub mod parked;
 pub mod processes;
 pub mod queues;
 pub mod stats;
+pub(crate) mod suspects;

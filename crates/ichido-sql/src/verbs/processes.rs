@@ -7,9 +7,12 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Liveness, Owned, Query, SqlRows, SqlStore,
+    Bind, Dialect, LastHeartbeat, Liveness, Owned, Query, SqlRows, SqlStore,
     past::Note,
-    verbs::{flags, groups, outbox, parked, queues},
+    verbs::{
+        flags, groups, outbox, parked, queues,
+        suspects::{LastWords, Suspicion},
+    },
 };
 
 /// Makes a process known, with its queues and request ids.
@@ -37,10 +40,11 @@ async fn write<S: Liveness>(store: &S, process: &Registration) -> Result<()> {
     let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
     let mut own = store.begin_own().await?;
     S::execute(&mut own, insert.bind(lease)).await?;
-    let serve = format!("insert into {} (process, queue, place) values (?1, ?2, ?3)", tables.process_queue);
+    let serve = format!("insert into {} (process, queue, place, slots) values (?1, ?2, ?3, ?4)", tables.process_queue);
     for queue in process.queues.keys() {
         let place = &*store.queue(queue).await?.place;
-        S::execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place)).await?;
+        let slots = process.slots.get(queue).map(|slots| i64::from(*slots));
+        S::execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place).bind(slots)).await?;
     }
     flags::serve(store, &mut own, process).await?;
     S::commit_own(own).await
@@ -63,7 +67,7 @@ pub async fn mark_running<S: SqlStore>(store: &S, process: ProcessId, suspect: O
 pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()> {
     let mut own = store.begin_own().await?;
     store.stop_claims(&mut own, process).await?;
-    for queue in served(store, &mut own, process).await? {
+    for (queue, _) in served(store, &mut own, process).await? {
         loop {
             let owned = owned::<S>(&mut own, queue, process).await?;
             if owned.is_empty() {
@@ -116,7 +120,7 @@ pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
     Ok(Polled { due: row.get(0)?, dead: row.get(1)?, unsent: row.get(6)?, minute: row.get(5)?, flags })
 }
 
-/// Frees what dead processes had claimed in the queues that this process serves, as suspects.
+/// Frees what dead processes had claimed in the queues that this process serves, as suspects what may have begun.
 ///
 /// # Errors
 /// The database failed.
@@ -145,13 +149,14 @@ async fn rescue_process<S: SqlRows>(
     rescued: &mut Rescued,
 ) -> Result<()> {
     let mut own = store.begin_own().await?;
-    let Some(running) = lock_dead(store, &mut own, dead).await? else {
+    let Some(words) = lock_dead(store, &mut own, dead).await? else {
         store.end_life(dead);
         return S::rollback_own(own).await;
     };
-    for queue in served(store, &mut own, dead).await? {
+    for (queue, slots) in served(store, &mut own, dead).await? {
         if let Some(attempts) = by.queues.get(&queue.queue) {
-            rescue_queue(store, &mut own, dead, queue, running.as_deref(), *attempts, rescued).await?;
+            let suspicion = Suspicion::new(&words, slots);
+            rescue_queue(store, &mut own, dead, queue, suspicion, *attempts, rescued).await?;
         }
     }
     let gone = forget(store, &mut own, dead).await?;
@@ -163,11 +168,12 @@ async fn rescue_process<S: SqlRows>(
     Ok(())
 }
 
-/// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any more, not even with
+/// What the dead process has said, if it is still dead and nobody else is at it. From now on it cannot claim any more, not even with
 /// a claim that waits for this lock: the row it then finds says that it is dead.
-async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: ProcessId) -> Result<Option<Option<String>>> {
+async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: ProcessId) -> Result<Option<LastWords>> {
     let lock = format!(
-        "select p.running from {} p where p.id = ?1 and not ({}) {}",
+        "select p.running, {} from {} p where p.id = ?1 and not ({}) {}",
+        S::Dialect::RUNS,
         store.tables().process,
         S::Dialect::ALIVE,
         S::Dialect::LOCK_FREE
@@ -175,7 +181,8 @@ async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: Process
     let locked = S::fetch(tx, Query::new(lock).bind(dead)).await?;
     let Some(locked) = locked.first() else { return Ok(None) };
     store.stop_claims(tx, dead).await?;
-    locked.get(0).map(Some)
+    let heartbeat = store.last_heartbeat(dead, LastHeartbeat::read(locked, 1)?);
+    Ok(Some(LastWords::new(locked.get(0)?, heartbeat.runs.as_deref())))
 }
 
 /// Rows that are still locked by a stopped process's transaction are left for another time.
@@ -184,7 +191,7 @@ async fn rescue_queue<S: SqlRows>(
     tx: &mut S::Connection,
     dead: ProcessId,
     queue: &S::Queue,
-    running: Option<&str>,
+    mut suspicion: Suspicion<'_>,
     most: u32,
     rescued: &mut Rescued,
 ) -> Result<()> {
@@ -193,10 +200,15 @@ async fn rescue_queue<S: SqlRows>(
         if owned.is_empty() {
             return forget_queue(store, tx, queue, dead).await;
         }
+        let suspects = suspicion.of(store, tx, queue, &owned).await?;
         let mut freed = Vec::new();
         for owned in owned {
+            if !suspects.contains(&owned.key) {
+                freed.push(owned);
+                continue;
+            }
             let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
-            let killed = running == Some(id.to_string().as_str());
+            let killed = suspicion.is_marked(&id);
             let attempts = parked::past_attempts(store, tx, queue, &owned.key).await?;
             if killed && attempts + 1 >= most {
                 parked::park_killer(store, tx, queue, dead, &owned, attempts + 1).await?;
@@ -216,18 +228,21 @@ async fn rescue_queue<S: SqlRows>(
     }
 }
 
-/// The queues that a process has registered and that we know as the same rows.
+/// The queues that a process has registered and that we know as the same rows, and how many messages of each it may have begun at
+/// once.
 async fn served<'a, S: SqlStore>(
     store: &'a S,
     tx: &mut S::Connection,
     process: ProcessId,
-) -> Result<Vec<&'a S::Queue>> {
-    let served = format!("select queue, place from {} where process = ?1", store.tables().process_queue);
+) -> Result<Vec<(&'a S::Queue, Option<u32>)>> {
+    let served = format!("select queue, place, slots from {} where process = ?1", store.tables().process_queue);
     let (served, known) = (S::fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
     let mut ours = Vec::new();
     for row in served {
         let (queue, place): (String, String) = (row.get(0)?, row.get(1)?);
-        ours.extend(known.iter().find(|known| *known.queue == *queue && known.place == place));
+        let slots: Option<u32> = row.get(2)?;
+        let found = known.iter().find(|known| *known.queue == *queue && known.place == place);
+        ours.extend(found.map(|found| (found, slots)));
     }
     Ok(ours)
 }

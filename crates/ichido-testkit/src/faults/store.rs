@@ -10,7 +10,7 @@ use ichido::{
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Stats, Transactions, Wakeups,
+        Rescued, Running, Stats, Transactions, Wakeups,
     },
 };
 
@@ -133,8 +133,8 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
 
-    async fn heartbeat(&self, process: ProcessId) -> Result<bool> {
-        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process)).await
+    async fn heartbeat(&self, process: ProcessId, running: &[Running]) -> Result<bool> {
+        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process, running)).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {

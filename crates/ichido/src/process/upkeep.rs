@@ -181,7 +181,7 @@ impl<S: Store> Chores<S> {
 
     async fn heartbeat(&mut self) {
         self.last_heartbeat = self.clock.now();
-        match store::heartbeat(&self.store, self.life.id()).await {
+        match store::heartbeat(&self.store, self.life.id(), &self.life.passes.list(self.clock.now())).await {
             Ok(true) => {
                 if self.has_gap() {
                     self.steady_since = self.clock.now();

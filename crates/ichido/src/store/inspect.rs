@@ -134,6 +134,19 @@ pub struct ProcessState {
     pub age_seconds: i64,
     /// Has it sent a heartbeat within its lease?
     pub alive: bool,
+    /// Seconds since its last heartbeat, if it has sent one.
+    pub heartbeat_seconds: Option<i64>,
+    /// What it ran then, the longest first.
+    pub running: Vec<RunningState>,
+}
+
+/// A message that a process ran at its last heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningState {
+    /// Its id: queue/key.
+    pub id: String,
+    /// For how many seconds it had run then.
+    pub seconds: u64,
 }
 
 /// Which parked messages.
