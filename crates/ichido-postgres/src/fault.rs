@@ -18,6 +18,13 @@ fn is_fault_code(code: &str) -> bool {
     ["08", "40", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) || matches!(code, "55P03" | "25P03")
 }
 
+/// In a statement of ichido's own: it was cancelled by somebody or by a limit of the role, or the server does not write for now. In a business
+/// transaction both are the action's.
+pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+    let code = cause.downcast_ref::<sqlx::Error>().and_then(code);
+    matches!(code.as_deref(), Some("57014" | "25006"))
+}
+
 /// The SQLSTATE of an error, if the server sent one.
 pub(crate) fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(Into::into)

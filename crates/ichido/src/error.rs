@@ -68,7 +68,7 @@ impl Error {
     #[must_use]
     pub fn is_fault<S: Store>(&self) -> bool {
         match self {
-            Error::Failed(cause) => chain(cause.as_ref()).any(S::is_fault),
+            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Fault>() || S::is_fault(link)),
             Error::Unreachable { .. } => true,
             _ => false,
         }
@@ -82,6 +82,14 @@ impl Error {
             _ => false,
         };
         marked || self.is_fault::<S>()
+    }
+
+    /// An error of a statement of ichido's own, some of which are faults there.
+    pub(crate) fn of_own_statement(self, is_fault: fn(&(dyn StdError + 'static)) -> bool) -> Self {
+        match self {
+            Error::Failed(cause) if chain(cause.as_ref()).any(is_fault) => Error::Failed(Fault(cause).into()),
+            error => error,
+        }
     }
 
     /// Will trying again later help, without anybody changing anything?
@@ -101,6 +109,22 @@ impl Error {
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_) | Error::Refused(_))
+    }
+}
+
+/// The database is at fault, whatever the error says to others.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) Cause);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Fault {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.0.as_ref())
     }
 }
 

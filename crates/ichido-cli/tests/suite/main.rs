@@ -30,5 +30,6 @@ mod readme;
 mod rolling;
 mod schemas;
 mod sending;
+mod silence;
 mod stopping;
 mod typed;

@@ -39,12 +39,12 @@ async fn write<S: Liveness>(store: &S, process: &Registration) -> Result<()> {
     let insert = insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION"));
     let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
     let mut own = store.begin_own().await?;
-    S::execute(&mut own, insert.bind(lease)).await?;
+    store.execute(&mut own, insert.bind(lease)).await?;
     let serve = format!("insert into {} (process, queue, place, slots) values (?1, ?2, ?3, ?4)", tables.process_queue);
     for queue in process.queues.keys() {
         let place = &*store.queue(queue).await?.place;
         let slots = process.slots.get(queue).map(|slots| i64::from(*slots));
-        S::execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place).bind(slots)).await?;
+        store.execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place).bind(slots)).await?;
     }
     flags::serve(store, &mut own, process).await?;
     S::commit_own(own).await
@@ -69,7 +69,7 @@ pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()>
     store.stop_claims(&mut own, process).await?;
     for (queue, _) in served(store, &mut own, process).await? {
         loop {
-            let owned = owned::<S>(&mut own, queue, process).await?;
+            let owned = owned(store, &mut own, queue, process).await?;
             if owned.is_empty() {
                 break;
             }
@@ -178,7 +178,7 @@ async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: Process
         S::Dialect::ALIVE,
         S::Dialect::LOCK_FREE
     );
-    let locked = S::fetch(tx, Query::new(lock).bind(dead)).await?;
+    let locked = store.fetch(tx, Query::new(lock).bind(dead)).await?;
     let Some(locked) = locked.first() else { return Ok(None) };
     store.stop_claims(tx, dead).await?;
     let heartbeat = store.last_heartbeat(dead, LastHeartbeat::read(locked, 1)?);
@@ -196,7 +196,7 @@ async fn rescue_queue<S: SqlRows>(
     rescued: &mut Rescued,
 ) -> Result<()> {
     loop {
-        let owned = owned::<S>(tx, queue, dead).await?;
+        let owned = owned(store, tx, queue, dead).await?;
         if owned.is_empty() {
             return forget_queue(store, tx, queue, dead).await;
         }
@@ -236,7 +236,7 @@ async fn served<'a, S: SqlStore>(
     process: ProcessId,
 ) -> Result<Vec<(&'a S::Queue, Option<u32>)>> {
     let served = format!("select queue, place, slots from {} where process = ?1", store.tables().process_queue);
-    let (served, known) = (S::fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
+    let (served, known) = (store.fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
     let mut ours = Vec::new();
     for row in served {
         let (queue, place): (String, String) = (row.get(0)?, row.get(1)?);
@@ -247,8 +247,13 @@ async fn served<'a, S: SqlStore>(
     Ok(ours)
 }
 
-async fn owned<S: SqlStore>(tx: &mut S::Connection, queue: &S::Queue, process: ProcessId) -> Result<Vec<Owned>> {
-    let owned = S::fetch(tx, Query::written(&*queue.owned).bind(process.to_string())).await?;
+async fn owned<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    process: ProcessId,
+) -> Result<Vec<Owned>> {
+    let owned = store.fetch(tx, Query::written(&*queue.owned).bind(process.to_string())).await?;
     let read = |row: &crate::Row| Ok(Owned { key: row.key(queue.key_columns)?, group: row.get(queue.key_columns)? });
     owned.iter().map(read).collect()
 }
@@ -260,11 +265,11 @@ async fn forget_queue<S: SqlStore>(
     queue: &S::Queue,
     process: ProcessId,
 ) -> Result<()> {
-    let left = S::fetch(tx, Query::written(&*queue.owns_any).bind(process.to_string())).await?;
+    let left = store.fetch(tx, Query::written(&*queue.owns_any).bind(process.to_string())).await?;
     if left.is_empty() {
         groups::free_all(store, tx, queue, process).await?;
         let forget = format!("delete from {} where process = ?1 and queue = ?2", store.tables().process_queue);
-        S::execute(tx, Query::new(forget).bind(process).bind(&*queue.queue)).await?;
+        store.execute(tx, Query::new(forget).bind(process).bind(&*queue.queue)).await?;
     }
     Ok(())
 }
@@ -276,5 +281,5 @@ async fn forget<S: SqlStore>(store: &S, tx: &mut S::Connection, process: Process
         store.tables().process,
         store.tables().process_queue
     );
-    Ok(S::execute(tx, Query::new(forget).bind(process)).await? == 1)
+    Ok(store.execute(tx, Query::new(forget).bind(process)).await? == 1)
 }

@@ -92,7 +92,7 @@ async fn known<S: SqlStore>(
         "select {column} from {parked} where queue = ?1 and suspect and state not in ('dead', 'discarded') and {column} in ?2"
     );
     let keys = owned.iter().map(|owned| owned.key.to_string()).collect();
-    let known = S::fetch(tx, Query::new(known).bind(&*queue.queue).bind(Bind::Exacts(keys))).await?;
+    let known = store.fetch(tx, Query::new(known).bind(&*queue.queue).bind(Bind::Exacts(keys))).await?;
     known.iter().map(|row| row.get(0)).collect()
 }
 

@@ -32,7 +32,7 @@ pub use self::{
     registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
     running::{LONGEST_RUNNING, Running},
     stats::Stats,
-    transactions::Transactions,
+    transactions::{SessionId, SessionState, Transactions},
     wakeups::Wakeups,
 };
 

@@ -13,11 +13,12 @@ use crate::{
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Running, Stats, Transactions, Wakeups,
+        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
-macro_rules! verbs {
+/// Verbs in a business transaction: an error there may be the message's.
+macro_rules! business {
     ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
         pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
             store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await
@@ -25,16 +26,34 @@ macro_rules! verbs {
     )*};
 }
 
-verbs! {
-    Database: prepare() -> ();
-    Database: ping() -> ();
+/// All others: an error there is never a message's.
+macro_rules! verbs {
+    ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
+            let done = store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await;
+            done.map_err(|error| error.of_own_statement(S::is_own_fault))
+        }
+    )*};
+}
+
+business! {
     Transactions: begin_on(terms: Terms) -> S::Tx;
     Transactions: complete(tx: &mut S::Tx, done: &[Delivery]) -> ();
     Transactions: fail(tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> ();
     Transactions: commit(tx: S::Tx) -> ();
     Transactions: rollback(tx: S::Tx) -> ();
-    Transactions: is_claimed(delivery: &Delivery) -> bool;
     Queues: send(connection: &mut S::Connection, queue: &str, messages: &[NewMessage]) -> Vec<MessageId>;
+    Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
+    Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
+    Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
+    Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
+}
+
+verbs! {
+    Database: prepare() -> ();
+    Database: ping() -> ();
+    Transactions: session_state(session: &SessionId) -> SessionState;
+    Transactions: is_claimed(delivery: &Delivery) -> bool;
     Queues: claim(process: ProcessId, queue: &str, count: usize) -> Vec<Delivery>;
     Queues: claimed(process: ProcessId, queue: &str) -> Vec<Delivery>;
     Queues: release(deliveries: &[Delivery]) -> ();
@@ -51,10 +70,7 @@ verbs! {
     Processes: poll(by: &Registration) -> Polled;
     Processes: rescue(by: &Registration) -> Rescued;
     Mutexes: guard(queue: &str) -> Guard;
-    Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
-    Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
     Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
-    Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
     Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
     Outbox: take_relay_lease(relay: ProcessId, queue: &str) -> bool;
     Outbox: release_relay_lease(relay: ProcessId, queue: &str) -> ();
@@ -63,7 +79,6 @@ verbs! {
     Outbox: keep(message: &Message) -> bool;
     Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
-    Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
     Files: decide_files(set: FileSetId) -> bool;
     Files: delete_file_sets(stage: ProcessId, number: Option<i64>) -> ();
     Stats: note_longest(queue: &str, time: Duration) -> ();

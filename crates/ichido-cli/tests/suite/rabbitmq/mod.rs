@@ -11,6 +11,7 @@ mod purged;
 mod receiving;
 mod refusing;
 mod relaying;
+mod silence;
 mod storm;
 mod waiting;
 mod world;
