@@ -59,7 +59,8 @@ impl Conditions {
         let order = match kind {
             Kind::Mutex => "t.sent_at, t.id".to_owned(),
             Kind::Table | Kind::Managed => {
-                let order = self.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+                let order =
+                    self.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
                 order.collect::<Vec<_>>().join(", ")
             }
         };

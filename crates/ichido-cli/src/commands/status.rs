@@ -146,7 +146,8 @@ fn at_brokers(queues: &[QueueCounts], loads: &[Load]) -> Vec<String> {
 /// What live processes ran at their last heartbeats, the longest first.
 fn running(processes: &[ProcessState]) -> Vec<String> {
     let alive = processes.iter().filter(|process| process.alive);
-    let mut all: Vec<_> = alive.flat_map(|process| process.running.iter().map(move |running| (running, process))).collect();
+    let mut all: Vec<_> =
+        alive.flat_map(|process| process.running.iter().map(move |running| (running, process))).collect();
     all.sort_by_key(|(running, _)| std::cmp::Reverse(running.seconds));
     let row = |(running, process): &(&RunningState, &ProcessState)| {
         let told = process.heartbeat_seconds.map_or("-".into(), |seconds| format!("{seconds}s ago"));

@@ -19,6 +19,7 @@ mod http;
 mod lanes;
 mod log_programs;
 mod logs;
+mod lost_host;
 mod measuring;
 mod migrating;
 mod outage;

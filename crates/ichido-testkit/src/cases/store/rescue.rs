@@ -87,7 +87,11 @@ pub async fn the_first_in_claim_order_are_suspects_also_where_it_descends<F: Fix
     victim.die(&fixture).await;
     let medic = Player::join(&fixture).await;
     assert_eq!(medic.store.rescue(&medic.registration).await.unwrap().messages, 600);
-    assert_eq!(fixture.number("select count(*) from ichido_parked where suspect").await, 550, "over more than one page");
+    assert_eq!(
+        fixture.number("select count(*) from ichido_parked where suspect").await,
+        550,
+        "over more than one page"
+    );
     let first = medic.claim_one("urgent").await;
     assert!(first.is_suspect() && first.message.key.to_string().ends_with("600"), "{}", first.message.id());
 }
@@ -103,7 +107,11 @@ pub async fn what_is_a_suspect_already_takes_no_slot<F: Fixture>() {
         medic.store.rescue(&medic.registration).await.unwrap();
     }
     let orders = claimable(&fixture).await;
-    assert_eq!((orders.len(), suspects(&orders)), (6, vec![1, 2, 3, 4]), "1 and 2 have not begun again: they had no mark");
+    assert_eq!(
+        (orders.len(), suspects(&orders)),
+        (6, vec![1, 2, 3, 4]),
+        "1 and 2 have not begun again: they had no mark"
+    );
 }
 
 pub async fn a_killer_that_slips_through_is_caught_the_next_time<F: Fixture>() {

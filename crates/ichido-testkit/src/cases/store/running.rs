@@ -27,10 +27,8 @@ pub async fn a_heartbeat_says_what_runs_and_the_next_one_what_runs_then<F: Fixtu
     send_orders(&fixture, 2).await;
     let process = Player::join(&fixture).await;
     let claimed = process.claim("orders", 2).await;
-    let list: Vec<_> = claimed
-        .iter()
-        .map(|delivery| Running::new(&delivery.message.id(), Duration::from_millis(61_500)))
-        .collect();
+    let list: Vec<_> =
+        claimed.iter().map(|delivery| Running::new(&delivery.message.id(), Duration::from_millis(61_500))).collect();
     let id = process.registration.id;
     for (told, seen) in [(&list[..], 2), (&list[1..], 1), (&[], 0)] {
         assert!(process.store.heartbeat(id, told).await.unwrap());
