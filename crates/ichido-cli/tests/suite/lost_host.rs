@@ -113,8 +113,8 @@ async fn survivors_of_a_lost_host_are_back_at_their_full_rate_after_the_lease(ki
     let env = Env::new(kind).await;
     env.slow_down(20);
     env.reconfigure(|config| {
-        let more = format!("concurrency = 4\nread_ahead = 64\ncommit_interval = {together}");
-        config.replace("concurrency = 4", &more)
+        let config = config.replace("lease = \"1s\"", "lease = \"1s\"\nread_ahead = 64");
+        config.replace("concurrency = 4", &format!("concurrency = 4\ncommit_interval = {together}"))
     });
     env.send_orders(1..=orders).await;
     let (slots, ahead) = (4 * together, 64 * together);
