@@ -54,9 +54,7 @@ async fn with_gates(kind: Kind, orders: u32) -> Env {
     let env = Env::new(kind).await;
     env.configure(|config| {
         let config = config.replace(":process_id)\"", ":process_id)\", \"update gate set n = n + 1 where id = :id\"");
-        config
-            .replace("concurrency = 4", "concurrency = 4\nread_ahead = 64")
-            .replace("lease = \"1s\"", "lease = \"3s\"")
+        config.replace("lease = \"1s\"", "lease = \"3s\"\nread_ahead = 64")
     });
     let gates: Vec<_> = (1..=orders).map(|id| format!("({id}, 0)")).collect();
     env.sql("create table gate (id integer primary key, n integer not null)").await;
