@@ -27,18 +27,14 @@ impl Held {
         let exactly =
             if env.kind == Kind::MariaDb { "set session transaction isolation level read committed;" } else { "" };
         let lock = AssertSqlSafe(format!("{exactly} begin; update gate set n = 1 where {which}"));
-        match env.kind {
-            Kind::Postgres => {
-                let mut connection = PgConnection::connect(&env.url).await.unwrap();
-                sqlx::raw_sql(lock).execute(&mut connection).await.unwrap();
-                Held::Postgres(connection)
-            }
-            _ => {
-                let mut connection = MySqlConnection::connect(&env.url).await.unwrap();
-                sqlx::raw_sql(lock).execute(&mut connection).await.unwrap();
-                Held::MariaDb(connection)
-            }
+        if env.kind == Kind::MariaDb {
+            let mut connection = MySqlConnection::connect(&env.url).await.unwrap();
+            sqlx::raw_sql(lock).execute(&mut connection).await.unwrap();
+            return Held::MariaDb(connection);
         }
+        let mut connection = PgConnection::connect(&env.url).await.unwrap();
+        sqlx::raw_sql(lock).execute(&mut connection).await.unwrap();
+        Held::Postgres(connection)
     }
 
     async fn open(self) {
