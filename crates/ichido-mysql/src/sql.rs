@@ -24,6 +24,8 @@ impl Dialect for MySqlDialect {
     const MINUTE: &'static str = "cast(unix_timestamp() div 60 as signed)";
     const ALIVE: &'static str = "p.heartbeat_at > utc_timestamp(6) - interval p.lease_us microsecond";
     const HEARTBEAT: &'static str = "cast(p.heartbeat_at as char)";
+    const RUNS: &'static str =
+        "p.runs, cast(timestampdiff(microsecond, p.heartbeat_at, utc_timestamp(6)) div 1000 as signed)";
     const LIFE: (&'static str, &'static str) =
         (", started_at, heartbeat_at, lease_us", ", utc_timestamp(6), utc_timestamp(6), ?6 * 1000");
     const LOCK: &'static str = "for update";

@@ -30,6 +30,7 @@ impl Dialect for PostgresDialect {
     const MINUTE: &'static str = "extract(epoch from clock_timestamp())::bigint / 60";
     const ALIVE: &'static str = "p.heartbeat_at > clock_timestamp() - p.lease";
     const HEARTBEAT: &'static str = "p.heartbeat_at::text";
+    const RUNS: &'static str = "p.runs, case when isfinite(p.heartbeat_at) then (extract(epoch from clock_timestamp() - p.heartbeat_at) * 1000)::bigint end";
     const LIFE: (&'static str, &'static str) = (", lease", ", ?6 * interval '1 millisecond'");
     const LOCK: &'static str = "for update";
     const LOCK_FREE: &'static str = "for update skip locked";

@@ -267,8 +267,9 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
-            "select {out}, {} from {table} t where {mine} limit 500 for update skip locked",
-            rows.group_out()
+            "select {out}, {} from {table} t where {mine} order by {} limit 500 for update skip locked",
+            rows.group_out(),
+            conditions.owned_order(rows.kind, owner)
         )
         .into(),
         owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),

@@ -30,6 +30,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// How long a connection that is given up may take to end.
 const GOODBYE: Duration = Duration::from_secs(5);
 
+/// How long a connection that may be dead has to answer a question.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// How a connection to the broker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,7 +52,7 @@ pub enum State {
 pub(crate) struct Link {
     broker: Server,
     name: &'static str,
-    slot: Mutex<Slot>,
+    slot: Arc<Mutex<Slot>>,
     state: Arc<watch::Sender<State>>,
     /// Of the current connection: an earlier one may still have something to say.
     number: Arc<AtomicU64>,
@@ -64,7 +67,7 @@ struct Slot {
 impl Link {
     pub(crate) fn new(broker: Server, name: &'static str) -> Self {
         let state = watch::Sender::new(State::Idle);
-        Self { broker, name, slot: Mutex::default(), state: Arc::new(state), number: Arc::default() }
+        Self { broker, name, slot: Arc::default(), state: Arc::new(state), number: Arc::default() }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -116,6 +119,37 @@ impl Link {
         if let Ok(mut slot) = self.slot.try_lock() {
             slot.pace = Pace::default();
         }
+    }
+
+    /// An answer did not come in time over this connection, or the one that is there: it is asked something that every broker answers.
+    /// If that is not answered either, nobody gets it any more. A broker that takes no messages is silent for a reason.
+    pub(crate) fn doubt(&self, connection: Option<&Arc<Connection>>) {
+        if matches!(self.state(), State::Blocked(_)) {
+            return;
+        }
+        let (slot, state, asked) = (Arc::clone(&self.slot), Arc::clone(&self.state), connection.cloned());
+        let (name, number) = (self.name, Arc::clone(&self.number));
+        tokio::spawn(async move {
+            let Some(asked) = (match asked {
+                Some(asked) => Some(asked),
+                None => slot.lock().await.current.clone(),
+            }) else {
+                return;
+            };
+            // Refused or not: it has answered.
+            if timeout(ANSWER, asked.create_channel()).await.is_ok() {
+                return;
+            }
+            let mut slot = slot.lock().await;
+            if slot.current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &asked)) {
+                tracing::warn!("{name}: the broker does not answer; connecting again");
+                slot.current = None;
+                number.fetch_add(1, Ordering::Relaxed);
+                state.send_replace(State::Away(format!("no answer from the broker within {ANSWER:?}")));
+                drop(slot);
+                let _ = timeout(GOODBYE, asked.close(200, "".into())).await;
+            }
+        });
     }
 
     /// Lets go of the connection: the next one to ask gets a new one, after a pause.
@@ -192,9 +226,9 @@ impl Drop for Link {
 
 /// When to try again: later each time, and never all processes at once.
 #[derive(Debug)]
-struct Pace {
+pub(crate) struct Pace {
     pause: Duration,
-    next: Instant,
+    pub(crate) next: Instant,
 }
 
 impl Default for Pace {
@@ -208,7 +242,7 @@ impl Pace {
         self.pause == SHORTEST
     }
 
-    fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         self.next = Instant::now() + self.pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.pause = (self.pause * 2).min(LONGEST);
     }

@@ -16,8 +16,8 @@ use lapin::{
     options::{BasicPublishOptions, ConfirmSelectOptions},
 };
 use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout_at},
+    sync::{Notify, Semaphore},
+    time::{Instant, sleep_until, timeout_at},
 };
 
 use ichido::broker::Unpublished;
@@ -25,7 +25,7 @@ use ichido::broker::Unpublished;
 use crate::{
     Envelope, Server, State,
     error::{self, Error},
-    link::Link,
+    link::{Link, Pace},
 };
 
 /// A message without a queue comes back, and is not lost with a confirm.
@@ -59,6 +59,10 @@ struct Inner {
     settings: PublisherSettings,
     turns: Semaphore,
     idle: Mutex<Vec<ConfirmChannel>>,
+    /// A channel is idle again: who waits for one may have it.
+    freed: Notify,
+    /// Why no channel is to be had, since that was told.
+    refused: Mutex<Option<String>>,
 }
 
 /// A channel in confirm mode, and the connection that it belongs to.
@@ -76,7 +80,8 @@ impl Publisher {
     pub fn new(broker: Server, settings: PublisherSettings) -> Self {
         let turns = Semaphore::new(settings.calls.max(1));
         let link = Link::new(broker, "ichido publisher");
-        Self(Arc::new(Inner { link, settings, turns, idle: Mutex::default() }))
+        let (idle, freed, refused) = (Mutex::default(), Notify::new(), Mutex::default());
+        Self(Arc::new(Inner { link, settings, turns, idle, freed, refused }))
     }
 
     /// How its connection is: also whether the broker takes messages.
@@ -122,12 +127,19 @@ impl Inner {
         let lane = match timeout_at(deadline, self.channel()).await {
             Ok(Ok(lane)) => lane,
             Ok(Err(error)) => return unsent(window, &error.to_string()),
-            Err(_) => return unsent(window, &self.why_waiting()),
+            Err(_) => {
+                self.link.doubt(None);
+                return unsent(window, &self.why_waiting());
+            }
         };
         let sent = Window::send(&lane.channel, window, deadline).await;
         if sent.all_taken() {
             self.link.worked();
             self.idle().push(lane);
+            self.freed.notify_one();
+        } else if sent.is_late() {
+            // The broker may have much to do; a connection that says nothing at all would say nothing to the next call either.
+            self.link.doubt(Some(&lane.connection));
         }
         match sent.closed_by_refusal() {
             Some(error) if window.len() == 1 => vec![Err(refusal(error))],
@@ -145,8 +157,10 @@ impl Inner {
         fates
     }
 
-    /// A channel on a connection on which the broker takes messages.
+    /// A channel on a connection on which the broker takes messages. A broker that refuses one is asked again later each time, or when
+    /// another call is done with its own.
     async fn channel(&self) -> Result<ConfirmChannel, Error> {
+        let mut pace = Pace::default();
         loop {
             let connection = match self.link.connection().await {
                 Ok(connection) => connection,
@@ -157,10 +171,33 @@ impl Inner {
             if let Some(lane) = self.idle_on(&connection) {
                 return Ok(lane);
             }
-            if let Ok(channel) = confirming(&connection).await {
-                return Ok(ConfirmChannel { channel, connection });
+            match confirming(&connection).await {
+                Ok(channel) => {
+                    *self.refused() = None;
+                    return Ok(ConfirmChannel { channel, connection });
+                }
+                Err(error) => self.note_refused(&error),
+            }
+            pace.failed();
+            tokio::select! {
+                () = sleep_until(pace.next.into()) => {}
+                () = self.freed.notified() => {}
             }
         }
+    }
+
+    fn note_refused(&self, error: &lapin::Error) {
+        let why = format!("cannot open a channel: {error}");
+        // Once is enough: it is tried again all the time.
+        if self.refused().replace(why).is_none() {
+            tracing::warn!(%error, "ichido publisher: cannot open a channel; retrying");
+        } else {
+            tracing::debug!(%error, "ichido publisher: still cannot open a channel");
+        }
+    }
+
+    fn refused(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn idle_on(&self, connection: &Arc<Connection>) -> Option<ConfirmChannel> {
@@ -177,7 +214,9 @@ impl Inner {
         match self.link.state() {
             State::Blocked(reason) => format!("the broker accepts no messages: {reason}"),
             State::Away(reason) => reason,
-            State::Connected | State::Idle => "the deadline has passed".to_owned(),
+            State::Connected | State::Idle => {
+                self.refused().clone().unwrap_or_else(|| "the deadline has passed".to_owned())
+            }
         }
     }
 }
@@ -239,6 +278,11 @@ impl Window {
     /// that has just died, it says no to whatever is sent there.
     fn all_taken(&self) -> bool {
         self.answers.iter().all(|answer| matches!(answer, Answer::Ack))
+    }
+
+    /// Is there one whose fate the broker has not told in time?
+    fn is_late(&self) -> bool {
+        self.answers.iter().any(|answer| matches!(answer, Answer::Late))
     }
 
     /// What the broker said when it closed the channel because of one of the messages.

@@ -119,7 +119,8 @@ fn parse(url: &str, n: usize) -> Result<AMQPUri> {
         let expected = "amqp://user:password@host:port/vhost, or amqps://";
         Error::Setup(format!("broker URL number {n} is invalid: expected {expected}"))
     })?;
-    uri.query.heartbeat.get_or_insert(HEARTBEAT);
+    // Without one nobody would notice that a broker has fallen silent.
+    uri.query.heartbeat = uri.query.heartbeat.filter(|seconds| *seconds > 0).or(Some(HEARTBEAT));
     Ok(uri)
 }
 
@@ -129,7 +130,16 @@ fn address(uri: &AMQPUri) -> String {
 
 /// What the broker answers, if it does.
 pub(crate) async fn answered<T>(doing: &str, question: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(ANSWERING, question).await.unwrap_or_else(|_| Err(Error::broker(doing)(silent(ANSWERING))))
+    answered_within(ANSWERING, doing, question).await
+}
+
+/// The same, within another time.
+pub(crate) async fn answered_within<T>(
+    limit: Duration,
+    doing: &str,
+    question: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    timeout(limit, question).await.unwrap_or_else(|_| Err(Error::broker(doing)(silent(limit))))
 }
 
 /// What a broker says that says nothing.
@@ -148,6 +158,14 @@ mod tests {
         for url in ["amqp://u:secret@h:port/v", "http://u:secret@h/v", "u:secret", ""] {
             let error = Server::new([url]).expect_err(url);
             assert!(!error.to_string().contains("secret") && !error.is_transient(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_silent_broker_is_always_noticed() {
+        for (query, heartbeat) in [("", HEARTBEAT), ("?heartbeat=0", HEARTBEAT), ("?heartbeat=30", 30)] {
+            let broker = Server::new([format!("amqp://h:1/v{query}")]).expect("a URL");
+            assert_eq!(broker.nodes[0].query.heartbeat, Some(heartbeat), "{query}");
         }
     }
 

@@ -28,14 +28,13 @@ use crate::{
     Delivery, Envelope, Error, Publisher, Result, Server, State, Topology,
     header::{REASON, REDELIVERED, ROW},
     link::Link,
-    server::silent,
+    server::{answered, answered_within},
 };
 
 /// How long the broker's side may take to hear of an acknowledgement before it counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the broker may take to declare the queue and to let us consume.
-const OPENING: Duration = Duration::from_secs(20);
+const CANCELLING: &str = "cancelling the consumer";
 
 /// In bytes.
 const LONGEST_REASON: usize = 2000;
@@ -240,8 +239,7 @@ impl Shared {
     async fn receive(&self) -> Result<()> {
         let connection = self.link.connection().await?;
         // A node that is just starting may take a question and never answer.
-        let opened = timeout(OPENING, self.open(&connection)).await;
-        let (channel, mut consumer) = opened.unwrap_or_else(|_| Err(Error::broker("consuming")(silent(OPENING))))?;
+        let (channel, mut consumer) = answered("consuming", self.open(&connection)).await?;
         self.link.worked();
         self.why_not(None);
         let mut closed = self.closed.subscribe();
@@ -250,10 +248,14 @@ impl Shared {
             _ = closed.wait_for(|closed| *closed) => {}
             lost = self.take_from(&mut consumer) => return Err(lost),
         }
-        let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
-        cancelled.map_err(Error::broker("cancelling the consumer"))?;
-        // What came meanwhile; its end is the answer to the cancel.
-        self.take_from(&mut consumer).await;
+        answered_within(TIMEOUT, CANCELLING, async {
+            let cancelled = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await;
+            cancelled.map_err(Error::broker(CANCELLING))?;
+            // What came meanwhile; its end is the answer to the cancel.
+            self.take_from(&mut consumer).await;
+            Ok(())
+        })
+        .await?;
         self.release_unstarted().await;
         // Until it is dropped.
         std::future::pending().await
@@ -268,11 +270,13 @@ impl Shared {
         Ok((channel, consumer))
     }
 
-    /// Releases what nobody has taken.
+    /// Releases what nobody has taken. If the broker does not hear of one, it takes all of them back with the connection.
     async fn release_unstarted(&self) {
         let left: Vec<Delivery> = self.ready().drain(..).collect();
         for delivery in &left {
-            release(delivery).await;
+            if release(delivery).await == Settled::Gone {
+                return;
+            }
         }
     }
 

@@ -20,6 +20,8 @@ pub trait Dialect: 'static {
     const ALIVE: &'static str;
     /// Its last heartbeat as text, if that is in its row.
     const HEARTBEAT: &'static str;
+    /// What it ran then, and how many milliseconds ago that was, if that is in its row; with a comma between them.
+    const RUNS: &'static str;
     /// The columns of a process about its life, with a comma before each, and their values; `?6` is the lease in milliseconds.
     const LIFE: (&'static str, &'static str);
     /// After a SELECT: its rows are locked until the transaction ends, and whoever has one of them is waited for.
@@ -97,6 +99,7 @@ pub(crate) mod tests {
                 const MINUTE: &'static str = "minute";
                 const ALIVE: &'static str = "alive";
                 const HEARTBEAT: &'static str = "sign";
+                const RUNS: &'static str = "runs, age";
                 const LIFE: (&'static str, &'static str) = ("", "");
                 const LOCK: &'static str = "";
                 const LOCK_FREE: &'static str = "";

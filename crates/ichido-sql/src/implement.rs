@@ -50,8 +50,12 @@ macro_rules! processes {
             $crate::verbs::processes::register(self, process).await
         }
 
-        async fn heartbeat(&self, process: ichido::store::ProcessId) -> ichido::Result<bool> {
-            $crate::Liveness::write_heartbeat(self, process).await
+        async fn heartbeat(
+            &self,
+            process: ichido::store::ProcessId,
+            running: &[ichido::store::Running],
+        ) -> ichido::Result<bool> {
+            $crate::Liveness::write_heartbeat(self, process, ichido::store::Running::write(running)).await
         }
 
         async fn mark_running(

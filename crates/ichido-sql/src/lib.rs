@@ -56,7 +56,7 @@ pub use self::{
     sample::Sample,
     sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, refuse_messages, unique_in_motion, unique_taken},
     status_column::StatusColumn,
-    store::{Claiming, Grouping, Guarding, Liveness, SqlRows, SqlStore},
+    store::{Claiming, Grouping, Guarding, LastHeartbeat, Liveness, SqlRows, SqlStore},
     tables::Tables,
     waiting::Waiting,
     warn::{long_messages, no_claim_index, no_group_index, old_snapshot},

@@ -3,6 +3,8 @@
 
 use ichido::{Result, Status, Table, message::OnDone, store::ProcessId};
 
+use crate::Kind;
+
 /// A queue's table with every name quoted.
 #[derive(Debug, Clone)]
 pub struct Mapping {
@@ -50,6 +52,21 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// The claim order among the rows of an owner; a broker hands out about in the order of sending. Its first expression keeps the
+    /// database from walking through the whole table in that order to find them.
+    #[must_use]
+    pub fn owned_order(&self, kind: Kind, owner: &str) -> String {
+        let order = match kind {
+            Kind::Mutex => "t.sent_at, t.id".to_owned(),
+            Kind::Table | Kind::Managed => {
+                let order =
+                    self.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+                order.collect::<Vec<_>>().join(", ")
+            }
+        };
+        format!("t.{owner} is null, {order}")
+    }
+
     /// The columns that a lower bound of the claim order compares: all of them where they go the same way, else the first.
     #[must_use]
     pub fn bound(&self) -> &[(String, bool)] {

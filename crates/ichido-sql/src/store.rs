@@ -85,6 +85,25 @@ pub trait SqlStore: Database {
     }
 }
 
+/// What a process said with its last heartbeat.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastHeartbeat {
+    /// What it ran, as [`ichido::store::Running::write`] writes it.
+    pub runs: Option<String>,
+    /// How many milliseconds ago that was.
+    pub age_ms: Option<i64>,
+}
+
+impl LastHeartbeat {
+    /// Reads [`Dialect::RUNS`], from this column on.
+    ///
+    /// # Errors
+    /// The columns are others.
+    pub fn read(row: &Row, at: usize) -> Result<Self> {
+        Ok(LastHeartbeat { runs: row.get(at)?, age_ms: row.get(at + 1)? })
+    }
+}
+
 /// How a store knows who is alive: by the last heartbeat in the process's row, unless it says otherwise.
 pub trait Liveness: SqlStore {
     /// Before a process becomes known.
@@ -107,15 +126,21 @@ pub trait Liveness: SqlStore {
         Ok(by_row)
     }
 
-    /// A heartbeat; false if the process has been declared dead. A process that is past its lease stays dead: it must come back
-    /// under another id.
-    fn write_heartbeat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send {
+    /// A heartbeat, with what the process runs; false if it has been declared dead. A process that is past its lease stays dead: it
+    /// must come back under another id.
+    fn write_heartbeat(&self, process: ProcessId, runs: Option<String>) -> impl Future<Output = Result<bool>> + Send {
         let (process_table, now) = (&self.tables().process, Self::Dialect::CLOCK);
         let heartbeat = format!(
-            "update {process_table} as p set heartbeat_at = {now} where p.id = ?1 and {}",
+            "update {process_table} as p set heartbeat_at = {now}, runs = ?2 where p.id = ?1 and {}",
             Self::Dialect::ALIVE
         );
-        async move { Ok(self.write(Query::new(heartbeat).bind(process)).await? == 1) }
+        async move { Ok(self.write(Query::new(heartbeat).bind(process).bind(runs)).await? == 1) }
+    }
+
+    /// What a process said with its last heartbeat, of which its row says this.
+    fn last_heartbeat(&self, process: ProcessId, in_row: LastHeartbeat) -> LastHeartbeat {
+        let _ = process;
+        in_row
     }
 
     /// Waits for a claim of a process that is still on its way, even one whose reply was lost, and lets no other begin: what it

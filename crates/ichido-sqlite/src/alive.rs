@@ -4,12 +4,14 @@
 use std::{
     collections::HashMap,
     fs::{File, TryLockError},
-    io,
+    io::{self, Seek, Write},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
+    time::SystemTime,
 };
 
 use ichido::store::ProcessId;
+use ichido_sql::LastHeartbeat;
 
 use crate::turn::open;
 
@@ -34,6 +36,30 @@ impl Alive {
 
     pub(crate) fn is_ours(&self, process: ProcessId) -> bool {
         self.ours.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&process)
+    }
+
+    /// Leaves a word beside the lock of a process of ours: what it runs. Nothing depends on it that a lost word would harm.
+    pub(crate) fn tell(&self, process: ProcessId, word: &str) {
+        let ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = ours.get(&process).map_or(Ok(()), |mut file| {
+            file.rewind()?;
+            file.write_all(word.as_bytes())?;
+            file.set_len(word.len() as u64)?;
+            // An empty word leaves the file as it is, but for this.
+            file.set_modified(SystemTime::now())
+        });
+        if let Err(error) = told {
+            tracing::debug!(%error, "cannot write into the lock file of {process}");
+        }
+    }
+
+    /// The last word of a process, alive or dead, and how long ago it was left.
+    pub(crate) fn told(&self, process: ProcessId) -> Option<LastHeartbeat> {
+        let path = self.path(process);
+        let runs = std::fs::read_to_string(&path).ok()?;
+        let left = std::fs::metadata(&path).and_then(|about| about.modified()).ok()?;
+        let age_ms = left.elapsed().ok().and_then(|age| i64::try_from(age.as_millis()).ok());
+        Some(LastHeartbeat { runs: Some(runs).filter(|runs| !runs.is_empty()), age_ms })
     }
 
     /// From now on it is not.
@@ -76,6 +102,9 @@ mod tests {
         let (process, one, other) = (ProcessId::random(), Alive::new(folder.path()), Alive::new(folder.path()));
         one.begin(process).unwrap();
         assert!(other.dead(process).unwrap().is_none(), "it is alive");
+        one.tell(process, "a long word");
+        one.tell(process, "a word");
+        assert_eq!(other.told(process).unwrap().runs.as_deref(), Some("a word"));
         one.end(process);
         let look = one.dead(process).unwrap();
         assert!(look.is_some() && other.dead(process).unwrap().is_some(), "both see that it is dead");

@@ -6,7 +6,7 @@ use ichido::{
     Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Kind, Known, Liveness, Query, Row, SqlRows, SqlStore};
+use ichido_sql::{Bind, Cell, Dialect, Kind, Known, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Row as _, SqliteConnection, TypeInfo, ValueRef,
     sqlite::{SqliteArguments, SqliteRow},
@@ -27,6 +27,7 @@ impl Dialect for SqliteDialect {
     /// Its lock tells, and not its row.
     const ALIVE: &'static str = "0";
     const HEARTBEAT: &'static str = "null";
+    const RUNS: &'static str = "null, null";
     const LIFE: (&'static str, &'static str) = ("", "");
     const LOCK: &'static str = "";
     const LOCK_FREE: &'static str = "";
@@ -113,9 +114,18 @@ impl Liveness for Sqlite {
     }
 
     /// The lock is the sign. But a process that others have declared dead must know.
-    async fn write_heartbeat(&self, process: ProcessId) -> Result<bool> {
+    async fn write_heartbeat(&self, process: ProcessId, runs: Option<String>) -> Result<bool> {
         let known = Query::new("select 1 from ichido_process where id = ?1").bind(process);
-        Ok(self.shared.alive.is_ours(process) && !self.look(known).await?.is_empty())
+        let alive = self.shared.alive.is_ours(process) && !self.look(known).await?.is_empty();
+        if alive {
+            self.shared.alive.tell(process, runs.as_deref().unwrap_or_default());
+        }
+        Ok(alive)
+    }
+
+    /// A heartbeat writes into the lock file: a transaction that is open would keep it out of the database.
+    fn last_heartbeat(&self, process: ProcessId, _: LastHeartbeat) -> LastHeartbeat {
+        self.shared.alive.told(process).unwrap_or_default()
     }
 
     /// Nobody else has a transaction while this one lasts.

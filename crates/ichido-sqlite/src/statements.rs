@@ -268,7 +268,12 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     Ok(SqlQueue {
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
-        owned: format!("select {out}, {} from {table} t where {mine} limit 500", rows.group_out()).into(),
+        owned: format!(
+            "select {out}, {} from {table} t where {mine} order by {} limit 500",
+            rows.group_out(),
+            conditions.owned_order(rows.kind, owner)
+        )
+        .into(),
         owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
         release: many(rows, &free, "?2", &mine).into(),
         waiting: format!("select {out} from json_each(?1) k, {table} t where {keys} and {waits}").into(),

@@ -122,6 +122,15 @@ impl<F: Fixture> Player<F> {
         Player { store, registration }
     }
 
+    /// Registers a new process that may have begun so many orders at once.
+    pub async fn join_with_slots(fixture: &F, slots: u32) -> Self {
+        let mut registration = Registration::new("conformance", LEASE, [("orders".into(), 3)].into());
+        registration.slots.insert("orders".into(), slots);
+        let store = fixture.store();
+        store.register(&registration).await.expect("a process can register");
+        Player { store, registration }
+    }
+
     /// Claims messages.
     pub async fn claim(&self, queue: &str, count: usize) -> Vec<Delivery> {
         self.store.claim(self.registration.id, queue, count).await.expect("a live process can claim")

@@ -1,9 +1,9 @@
-//! `ichido status`: queues, processes and request ids, what was measured in the last minutes, and what to tune.
+//! `ichido status`: queues, processes, what they run and request ids, what was measured in the last minutes, and what to tune.
 
 use std::{io::IsTerminal, time::Duration};
 
 use ichido::{
-    inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts},
+    inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts, RunningState},
     lanes::Policy,
     process::RequestState,
     stat::{self, Advice, Histogram, Lane, Load, Summary, WINDOW},
@@ -20,6 +20,9 @@ use crate::{
 
 /// How often `--watch` looks again.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// So many of the messages that run are shown; `--json` has all that processes have told.
+const MOST_SHOWN: usize = 10;
 
 /// Moves to the upper left corner and wipes the screen.
 const WIPE: &str = "\x1b[H\x1b[2J";
@@ -83,6 +86,7 @@ impl View {
         });
         let heads = ["PROCESS", "REQUEST ID", "HOST", "PID", "AGE", "STATE"];
         lines.extend(output::lines(heads, &processes.collect::<Vec<_>>()));
+        lines.extend(running(&self.overview.processes));
         lines.push(String::new());
         let requests: Vec<_> = self.overview.requests.iter().map(request).collect();
         lines.extend(output::lines(["REQUEST ID", "LIVE", "FLAGS"], &requests));
@@ -145,6 +149,26 @@ fn at_brokers(queues: &[QueueCounts], loads: &[Load]) -> Vec<String> {
     }
     let heads = ["BROKER QUEUE", "UNPUBLISHED", "OLDEST", "DUPLICATES", "FOUND BUSY", "LAST ERROR"];
     [String::new()].into_iter().chain(output::lines(heads, &rows)).collect()
+}
+
+/// What live processes ran at their last heartbeats, the longest first.
+fn running(processes: &[ProcessState]) -> Vec<String> {
+    let alive = processes.iter().filter(|process| process.alive);
+    let mut all: Vec<_> =
+        alive.flat_map(|process| process.running.iter().map(move |running| (running, process))).collect();
+    all.sort_by_key(|(running, _)| std::cmp::Reverse(running.seconds));
+    let row = |(running, process): &(&RunningState, &ProcessState)| {
+        let told = process.heartbeat_seconds.map_or("-".into(), |seconds| format!("{seconds}s ago"));
+        let (time, host) = (format!("{}s", running.seconds), process.host.clone());
+        [running.id.clone(), time, told, process.id.clone(), host, process.pid.to_string()]
+    };
+    let rows: Vec<_> = all.iter().take(MOST_SHOWN).map(row).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let heads = ["RUNNING", "FOR", "AS OF", "PROCESS", "HOST", "PID"];
+    let more = all.len().checked_sub(MOST_SHOWN).filter(|more| *more > 0).map(|more| format!("… and {more} more"));
+    [String::new()].into_iter().chain(output::lines(heads, &rows)).chain(more).collect()
 }
 
 fn measured(load: &Load) -> [String; 11] {

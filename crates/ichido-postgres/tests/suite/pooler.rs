@@ -181,7 +181,7 @@ async fn a_role_that_reads_by_default_works_directly() {
     fixture.urls[0] = fixture.urls[1].replace("postgres@", "worker@");
     send_orders(&fixture, 2).await;
     let process = Player::join(&fixture).await;
-    assert!(process.store.heartbeat(process.registration.id).await.unwrap());
+    assert!(process.store.heartbeat(process.registration.id, &[]).await.unwrap());
     let [first, second] = process.claim("orders", 2).await.try_into().unwrap();
     process.finish(&first).await.unwrap();
     assert!(process.store.is_claimed(&second).await.unwrap());

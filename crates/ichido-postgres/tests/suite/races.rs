@@ -230,7 +230,7 @@ async fn a_process_past_its_lease_cannot_come_back_to_life() {
     let scene = Scene::new(1).await;
     let process = scene.process().await;
     scene.expire(process.id).await;
-    assert!(!scene.store.heartbeat(process.id).await.unwrap());
+    assert!(!scene.store.heartbeat(process.id, &[]).await.unwrap());
     let claimed = scene.store.claim(process.id, "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
 }
@@ -302,7 +302,7 @@ async fn a_process_that_left_something_behind_claims_nothing_any_more() {
     assert_eq!(scene.owned_by(leaver.id).await, 1, "only what is being completed right now");
     let late = scene.store.claim(leaver.id, "orders", 1).await;
     assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
-    assert!(!scene.store.heartbeat(leaver.id).await.unwrap());
+    assert!(!scene.store.heartbeat(leaver.id, &[]).await.unwrap());
     scene.store.rollback(tx).await.unwrap();
     let rescued = scene.store.rescue(&medic).await.unwrap();
     assert_eq!(rescued, Rescued { processes: 1, messages: 1, parked: 0 });

@@ -12,4 +12,5 @@ mod publishing;
 mod receiving;
 mod reconnect;
 mod seam;
+mod silence;
 mod topology;

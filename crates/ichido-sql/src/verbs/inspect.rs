@@ -4,17 +4,20 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
     MessageId, Result,
-    inspect::{MOST_COUNTED, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, Statement},
-    store::ProcessId,
+    inspect::{MOST_COUNTED, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, RunningState, Statement},
+    store::{ProcessId, Running},
 };
 
 use crate::{
-    Bind, Dialect, Kind, Liveness, Query, Row, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Kind, LastHeartbeat, Liveness, Query, Row, SqlQueue, SqlRows, SqlStore,
     verbs::{flags, outbox},
 };
 
 /// So many parked messages are read together.
 const PAGE: usize = 1000;
+
+/// A heartbeat that is longer ago than this, in seconds, has not been: a century.
+const LONGEST_AGE: i64 = 100 * 366 * 24 * 3600;
 
 /// How every queue and process is doing.
 ///
@@ -64,14 +67,16 @@ async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
         queues.entry(row.get(0)?).or_default().push(row.get(1)?);
     }
     let states = format!(
-        "select {}, p.request_id, p.host, p.pid, {}, {} from {} p order by p.started_at",
+        "select {}, p.request_id, p.host, p.pid, {}, {}, {} from {} p order by p.started_at",
         S::Dialect::id("p.id"),
         S::Dialect::age_ms("p.started_at"),
         S::Dialect::ALIVE,
+        S::Dialect::RUNS,
         tables.process
     );
     let mut read = |row: &Row| {
         let id: ProcessId = row.get(0)?;
+        let heartbeat = store.last_heartbeat(id, LastHeartbeat::read(row, 6)?);
         Ok(ProcessState {
             id: id.to_string(),
             request_id: row.get(1)?,
@@ -80,9 +85,16 @@ async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
             age_seconds: row.get::<i64>(4)? / 1000,
             alive: store.is_alive(id, row.get(5)?)?,
             queues: queues.remove(&id).unwrap_or_default(),
+            heartbeat_seconds: heartbeat.age_ms.map(|age| age.max(0) / 1000).filter(|age| *age < LONGEST_AGE),
+            running: running(heartbeat.runs.as_deref()),
         })
     };
     store.look(Query::new(states)).await?.iter().map(&mut read).collect()
+}
+
+fn running(runs: Option<&str>) -> Vec<RunningState> {
+    let runs = runs.map(Running::read).unwrap_or_default();
+    runs.into_iter().map(|running| RunningState { id: running.id, seconds: running.ms / 1000 }).collect()
 }
 
 /// Parked messages of the store's queues, oldest failure first.

@@ -14,3 +14,4 @@ pub mod processes;
 pub mod queues;
 pub mod rescue;
 pub mod stats;
+pub(crate) mod suspects;

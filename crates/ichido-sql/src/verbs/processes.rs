@@ -35,10 +35,11 @@ async fn write<S: Liveness>(store: &S, process: &Registration) -> Result<()> {
     let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
     let mut own = store.begin_own().await?;
     store.execute(&mut own, insert.bind(lease)).await?;
-    let serve = format!("insert into {} (process, queue, place) values (?1, ?2, ?3)", tables.process_queue);
+    let serve = format!("insert into {} (process, queue, place, slots) values (?1, ?2, ?3, ?4)", tables.process_queue);
     for queue in process.queues.keys() {
         let place = &*store.queue(queue).await?.place;
-        store.execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place)).await?;
+        let slots = process.slots.get(queue).map(|slots| i64::from(*slots));
+        store.execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place).bind(slots)).await?;
     }
     flags::serve(store, &mut own, process).await?;
     S::commit_own(own).await
@@ -61,7 +62,7 @@ pub async fn mark_running<S: SqlStore>(store: &S, process: ProcessId, suspect: O
 pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()> {
     let mut own = store.begin_own().await?;
     store.stop_claims(&mut own, process).await?;
-    for queue in served(store, &mut own, process).await? {
+    for (queue, _) in served(store, &mut own, process).await? {
         loop {
             let owned = owned(store, &mut own, queue, process).await?;
             if owned.is_empty() {
@@ -118,18 +119,21 @@ pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
     Ok(Polled { dead: row.get(0)?, free, minute: row.get(2)?, flags: flags::read_flags(&rows, 3)? })
 }
 
-/// The queues that a process has registered and that we know as the same rows.
+/// The queues that a process has registered and that we know as the same rows, and how many messages of each it may have begun at
+/// once.
 pub(super) async fn served<'a, S: SqlStore>(
     store: &'a S,
     tx: &mut S::Connection,
     process: ProcessId,
-) -> Result<Vec<&'a S::Queue>> {
-    let served = format!("select queue, place from {} where process = ?1", store.tables().process_queue);
+) -> Result<Vec<(&'a S::Queue, Option<u32>)>> {
+    let served = format!("select queue, place, slots from {} where process = ?1", store.tables().process_queue);
     let (served, known) = (store.fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
     let mut ours = Vec::new();
     for row in served {
         let (queue, place): (String, String) = (row.get(0)?, row.get(1)?);
-        ours.extend(known.iter().find(|known| *known.queue == *queue && known.place == place));
+        let slots: Option<u32> = row.get(2)?;
+        let found = known.iter().find(|known| *known.queue == *queue && known.place == place);
+        ours.extend(found.map(|found| (found, slots)));
     }
     Ok(ours)
 }

@@ -1,4 +1,4 @@
-//! What dead processes leave behind: their messages become suspects again, and their records go when nothing is left of them. A dead
+//! What dead processes leave behind: what may have begun becomes a suspect, the rest is released, and their records go when nothing is left of them. A dead
 //! process whose queues nobody serves is left alone, without a write, until somebody does.
 
 use std::collections::BTreeMap;
@@ -10,19 +10,20 @@ use ichido::{
 };
 
 use crate::{
-    Dialect, Liveness, Query, SqlRows,
+    Dialect, LastHeartbeat, Liveness, Query, SqlRows,
     past::Note,
     verbs::{
         leases, outbox, parked,
         processes::{forget, forget_queue, owned, served},
         queues,
+        suspects::{LastWords, Suspicion},
     },
 };
 
 /// A queue as a process has registered it: its name, and the place of its rows.
 type Served = (String, String);
 
-/// Frees what dead processes had claimed in the queues that this process serves, as suspects.
+/// Frees what dead processes had claimed in the queues that this process serves, as suspects what may have begun.
 ///
 /// # Errors
 /// The database failed.
@@ -97,14 +98,15 @@ async fn rescue_process<S: SqlRows>(
     rescued: &mut Rescued,
 ) -> Result<()> {
     let mut own = store.begin_own().await?;
-    let Some(running) = lock_dead(store, &mut own, dead).await? else {
+    let Some(words) = lock_dead(store, &mut own, dead).await? else {
         store.end_life(dead);
         return S::rollback_own(own).await;
     };
-    for queue in served(store, &mut own, dead).await? {
+    for (queue, slots) in served(store, &mut own, dead).await? {
         match by.queues.get(&queue.queue) {
             Some(attempts) => {
-                rescue_queue(store, &mut own, dead, queue, running.as_deref(), *attempts, rescued).await?;
+                let suspicion = Suspicion::new(&words, slots);
+                rescue_queue(store, &mut own, dead, queue, suspicion, *attempts, rescued).await?;
             }
             // How often its messages may run only those know who serve it.
             None => forget_queue(store, &mut own, queue, dead).await?,
@@ -120,11 +122,12 @@ async fn rescue_process<S: SqlRows>(
     Ok(())
 }
 
-/// What the dead process was running, if it is still dead and nobody else is at it. From now on it cannot claim any more, not even with
+/// What the dead process has said, if it is still dead and nobody else is at it. From now on it cannot claim any more, not even with
 /// a claim that waits for this lock: the row it then finds says that it is dead.
-async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: ProcessId) -> Result<Option<Option<String>>> {
+async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: ProcessId) -> Result<Option<LastWords>> {
     let lock = format!(
-        "select p.running from {} p where p.id = ?1 and not ({}) {}",
+        "select p.running, {} from {} p where p.id = ?1 and not ({}) {}",
+        S::Dialect::RUNS,
         store.tables().process,
         S::Dialect::ALIVE,
         S::Dialect::LOCK_FREE
@@ -132,7 +135,8 @@ async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: Process
     let locked = store.fetch(tx, Query::new(lock).bind(dead)).await?;
     let Some(locked) = locked.first() else { return Ok(None) };
     store.stop_claims(tx, dead).await?;
-    locked.get(0).map(Some)
+    let heartbeat = store.last_heartbeat(dead, LastHeartbeat::read(locked, 1)?);
+    Ok(Some(LastWords::new(locked.get(0)?, heartbeat.runs.as_deref())))
 }
 
 /// Rows that are still locked by a stopped process's transaction are left for another time.
@@ -141,7 +145,7 @@ async fn rescue_queue<S: SqlRows>(
     tx: &mut S::Connection,
     dead: ProcessId,
     queue: &S::Queue,
-    running: Option<&str>,
+    mut suspicion: Suspicion<'_>,
     most: u32,
     rescued: &mut Rescued,
 ) -> Result<()> {
@@ -150,10 +154,15 @@ async fn rescue_queue<S: SqlRows>(
         if owned.is_empty() {
             return forget_queue(store, tx, queue, dead).await;
         }
+        let suspects = suspicion.of(store, tx, queue, &owned).await?;
         let mut freed = Vec::new();
         for owned in owned {
+            if !suspects.contains(&owned.key) {
+                freed.push(owned);
+                continue;
+            }
             let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
-            let killed = running == Some(id.to_string().as_str());
+            let killed = suspicion.is_marked(&id);
             let attempts = parked::past_attempts(store, tx, queue, &owned.key).await?;
             if killed && attempts + 1 >= most {
                 parked::park_killer(store, tx, queue, dead, &owned, attempts + 1).await?;

@@ -10,7 +10,7 @@ use ichido::{
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, SessionId, SessionState, Stats, Transactions, Wakeups,
+        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
@@ -173,8 +173,8 @@ impl<S: Store> Processes for FaultyStore<S> {
         self.faults.apply(Verb::Register, None, self.inner.register(process)).await
     }
 
-    async fn heartbeat(&self, process: ProcessId) -> Result<bool> {
-        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process)).await
+    async fn heartbeat(&self, process: ProcessId, running: &[Running]) -> Result<bool> {
+        self.faults.apply(Verb::Heartbeat, Some(false), self.inner.heartbeat(process, running)).await
     }
 
     async fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> Result<()> {

@@ -61,12 +61,19 @@ impl<S: Store> Relay<S> {
         Relay { store, brokers, clock, poll }
     }
 
-    /// Publishes until it is told to stop, and then finishes what is being published.
+    /// Publishes until it is told to stop, and then finishes what is being published, if that does not take long.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = self.publish_all(&stop);
         tasks.spawn(self.store.wake_ups().clone().hear(self.store.clone(), stop.child_token()));
-        tasks.spawn(self.return_due(stop));
-        while tasks.join_next().await.is_some() {}
+        tasks.spawn(self.return_due(stop.clone()));
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(TIMEOUT).await;
+        };
+        tokio::select! {
+            () = async { while tasks.join_next().await.is_some() {} } => {}
+            () = late => tracing::warn!("the broker or the database does not answer; other relays publish what is left"),
+        }
     }
 
     /// A task per queue.

@@ -16,7 +16,7 @@ use tracing::Span;
 use crate::{
     Error,
     observe::journal::{Journal, named},
-    process::{Flags, flags::Following},
+    process::{Flags, flags::Following, running::Passes},
     stat::{Flush, Meters},
     store::{ProcessId, Registration},
 };
@@ -42,6 +42,8 @@ pub(crate) struct Life {
     suspect_runs: AtomicBool,
     /// The readers whose workers may wait for that.
     waiting: Mutex<Vec<Arc<Notify>>>,
+    /// What runs now.
+    pub(crate) passes: Arc<Passes>,
     executions: AtomicU64,
     /// The longest time that a message of each queue has taken, and whether it has been told.
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
@@ -71,6 +73,7 @@ impl Life {
             undrained: Mutex::default(),
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
+            passes: Arc::default(),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),
             meters: Meters::new(now),
@@ -113,6 +116,7 @@ impl Life {
         registration.alone.remove(request_id);
         for queue in queues {
             registration.queues.remove(queue);
+            registration.slots.remove(queue);
         }
     }
 

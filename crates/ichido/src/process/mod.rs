@@ -11,6 +11,7 @@ pub(crate) mod panics;
 pub(crate) mod path;
 pub(crate) mod pool;
 pub(crate) mod record;
+pub(crate) mod running;
 pub(crate) mod served;
 pub(crate) mod upkeep;
 pub(crate) mod wake_ups;

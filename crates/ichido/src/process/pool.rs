@@ -119,6 +119,11 @@ impl Pool {
         (number(own.unwrap_or_else(|| self.workers())), Some(lane))
     }
 
+    /// How many messages of this queue may have begun at once.
+    pub(crate) fn slots_of(&self, queue: &str) -> u32 {
+        self.place(queue).0.saturating_mul(u32::try_from(self.commit_interval).unwrap_or(u32::MAX))
+    }
+
     /// The queues that its messages come from.
     pub(crate) fn queues(&self) -> Vec<Arc<str>> {
         match &self.from {

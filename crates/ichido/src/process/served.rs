@@ -53,7 +53,7 @@ pub(crate) fn registration<S: Store>(
     served: &[Served<'_, S>],
     lease: Duration,
 ) -> Result<Registration> {
-    let mut queues = BTreeMap::new();
+    let (mut queues, mut slots) = (BTreeMap::new(), BTreeMap::new());
     for ((pool, _), _) in served {
         for queue in pool.queues() {
             if queues.insert(queue.clone(), pool.retry.attempts).is_some() {
@@ -61,10 +61,12 @@ pub(crate) fn registration<S: Store>(
                     "two actions take messages from the queue `{queue}`; run them in separate processes"
                 )));
             }
+            slots.insert(queue.clone(), pool.slots_of(&queue));
         }
     }
     let request_ids: BTreeSet<_> = served.iter().map(|(_, following)| following.request_id.clone()).collect();
     let mut registration = Registration::of(request_ids.clone(), lease, queues);
+    registration.slots = slots;
     if let Some(exempt) = &cx.exempt {
         let alone = request_ids.into_iter().filter(|id| !exempt.iter().any(|exempt| **exempt == **id));
         registration.alone = alone.collect();

@@ -148,6 +148,19 @@ pub struct ProcessState {
     pub alive: bool,
     /// The queues it serves; of a dead process, those that nobody has rescued yet.
     pub queues: Vec<String>,
+    /// Seconds since its last heartbeat, if it has sent one.
+    pub heartbeat_seconds: Option<i64>,
+    /// What it ran then, the longest first.
+    pub running: Vec<RunningState>,
+}
+
+/// A message that a process ran at its last heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningState {
+    /// Its id: queue/key.
+    pub id: String,
+    /// For how many seconds it had run then.
+    pub seconds: u64,
 }
 
 /// Which parked messages.

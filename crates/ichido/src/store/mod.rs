@@ -14,6 +14,7 @@ mod outbox;
 mod processes;
 mod queues;
 mod registration;
+mod running;
 mod stats;
 mod transactions;
 mod verbs;
@@ -29,6 +30,7 @@ pub use self::{
     processes::{Polled, Processes, Rescued},
     queues::{MOST_KEYS, Queues, WHOLE_DATABASE},
     registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
+    running::{LONGEST_RUNNING, Running},
     stats::Stats,
     transactions::{SessionId, SessionState, Transactions},
     wakeups::Wakeups,

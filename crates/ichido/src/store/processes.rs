@@ -9,6 +9,7 @@ use crate::process::Flags;
 use crate::store::Database;
 use crate::store::ProcessId;
 use crate::store::Registration;
+use crate::store::Running;
 
 /// Running processes.
 #[diagnostic::on_unimplemented(
@@ -22,8 +23,9 @@ pub trait Processes: Database {
     /// the same moment one is refused.
     fn register(&self, process: &Registration) -> impl Future<Output = Result<()>> + Send;
 
-    /// A heartbeat; false if the process has been declared dead.
-    fn heartbeat(&self, process: ProcessId) -> impl Future<Output = Result<bool>> + Send;
+    /// A heartbeat, with what the process runs now, the longest first; false if it has been declared dead. No statement more than
+    /// without it.
+    fn heartbeat(&self, process: ProcessId, running: &[Running]) -> impl Future<Output = Result<bool>> + Send;
 
     /// Before a suspect runs: the durable mark that spends its attempt if the process dies. `None` takes it away.
     fn mark_running(&self, process: ProcessId, suspect: Option<&MessageId>) -> impl Future<Output = Result<()>> + Send;
@@ -38,7 +40,8 @@ pub trait Processes: Database {
     /// process that has nothing else to do. It comes with the heartbeat, so it reads only what does not grow with the queues.
     fn poll(&self, by: &Registration) -> impl Future<Output = Result<Polled>> + Send;
 
-    /// Releases, as suspects, what dead processes had claimed in the queues that this process serves.
+    /// Releases what dead processes had claimed in the queues that this process serves; as suspects what may have begun: what they
+    /// ran at their last heartbeat, and as many of each queue's first messages as they had slots ([`Registration::slots`]).
     ///
     /// A dead process whose queues this process does not serve costs nothing: it is left to one that does.
     fn rescue(&self, by: &Registration) -> impl Future<Output = Result<Rescued>> + Send;
@@ -65,7 +68,7 @@ pub struct Polled {
 pub struct Rescued {
     /// Processes found dead.
     pub processes: u64,
-    /// Messages freed as suspects.
+    /// Messages freed, as suspects or not.
     pub messages: u64,
     /// Messages parked because they killed their process once too often.
     pub parked: u64,

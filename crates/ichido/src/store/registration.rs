@@ -72,6 +72,9 @@ pub struct Registration {
     pub lease: Duration,
     /// The queues it serves, and how often each one's messages may run.
     pub queues: BTreeMap<Arc<str>, u32>,
+    /// How many messages of each queue may have begun at once: workers, times the messages of a transaction. Where this is not known,
+    /// everything that the process had claimed is a suspect when it dies.
+    pub slots: BTreeMap<Arc<str>, u32>,
     /// The queues that it publishes for.
     pub relays: BTreeSet<Arc<str>>,
 }
@@ -91,6 +94,7 @@ impl Registration {
             alone: BTreeSet::new(),
             lease,
             queues,
+            slots: BTreeMap::new(),
             relays: BTreeSet::new(),
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, SessionId, SessionState, Stats, Transactions, Wakeups,
+        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
@@ -66,7 +66,7 @@ verbs! {
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
-    Processes: heartbeat(process: ProcessId) -> bool;
+    Processes: heartbeat(process: ProcessId, running: &[Running]) -> bool;
     Processes: mark_running(process: ProcessId, suspect: Option<&MessageId>) -> ();
     Processes: deregister(process: ProcessId) -> ();
     Processes: quit(process: ProcessId, request_id: &str) -> ();

@@ -14,6 +14,7 @@ mod quiet;
 mod receiving;
 mod refusing;
 mod relaying;
+mod silence;
 mod storm;
 mod waiting;
 mod world;

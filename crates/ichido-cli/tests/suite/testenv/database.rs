@@ -55,3 +55,13 @@ impl Database {
         }
     }
 }
+
+impl Kind {
+    /// A proxy before the server that all tests share.
+    pub fn proxy(self) -> Proxy {
+        match self {
+            Kind::MariaDb => Proxy::start_mysql(MariaDb::shared().address()),
+            _ => Proxy::start(Postgres::shared().address()),
+        }
+    }
+}

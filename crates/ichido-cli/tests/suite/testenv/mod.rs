@@ -111,10 +111,7 @@ impl Env {
 
     /// Writes `ichido.toml` anew, so that everything goes through a proxy to the server that the tests share.
     pub fn behind_a_proxy(&self) -> Proxy {
-        let proxy = match self.kind {
-            Kind::MariaDb => Proxy::start_mysql(servers::MariaDb::shared().address()),
-            _ => Proxy::start(servers::Postgres::shared().address()),
-        };
+        let proxy = self.kind.proxy();
         self.configure(|config| config.replace(&self.url, &proxy.url(&self.url)));
         proxy
     }

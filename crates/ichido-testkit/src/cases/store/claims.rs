@@ -121,9 +121,9 @@ pub async fn a_process_that_is_not_alive_claims_nothing<F: Fixture>() {
     let claimed = fixture.store().claim(ProcessId::random(), "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     let process = Player::join(&fixture).await;
-    assert!(process.store.heartbeat(process.registration.id).await.unwrap());
+    assert!(process.store.heartbeat(process.registration.id, &[]).await.unwrap());
     process.store.deregister(process.registration.id).await.unwrap();
-    assert!(!process.store.heartbeat(process.registration.id).await.unwrap());
+    assert!(!process.store.heartbeat(process.registration.id, &[]).await.unwrap());
     let claimed = process.store.claim(process.registration.id, "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 0);

@@ -101,7 +101,7 @@ pub async fn of_two_that_must_serve_alone_the_second_is_refused<F: Fixture>() {
     let first = serving(&["R1"], &["R1"]);
     holder.register(&first).await.unwrap();
     let seen = assert_refused(store.register(&serving(&["R0", "R1"], &["R0", "R1"])).await, first.id);
-    assert!(holder.heartbeat(first.id).await.unwrap());
+    assert!(holder.heartbeat(first.id, &[]).await.unwrap());
     let again = assert_refused(store.register(&serving(&["R1"], &["R1"])).await, first.id);
     assert!(seen.is_none() == again.is_none() && (seen.is_none() || seen != again), "a heartbeat can be told");
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 1, "who is refused is not known");

@@ -60,7 +60,7 @@ pub async fn a_process_whose_row_is_gone_claims_nothing<F: Fixture>() {
     fixture.sql("delete from ichido_process_queue; delete from ichido_process").await;
     let claimed = process.store.claim(process.registration.id, "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
-    assert!(!process.store.heartbeat(process.registration.id).await.unwrap());
+    assert!(!process.store.heartbeat(process.registration.id, &[]).await.unwrap());
     assert_eq!(fixture.number("select count(*) from received_order where process_id is not null").await, 0);
 }
 

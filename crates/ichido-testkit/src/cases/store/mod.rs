@@ -27,6 +27,7 @@ pub mod reconciler;
 pub mod relay;
 pub mod rescue;
 pub mod retries;
+pub mod running;
 pub mod sending;
 pub mod stats;
 pub mod stop;

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Inspect,
+    Inspect, Key, MessageId,
     inspect::ParkedFilter,
-    store::{Processes, Registration, Rescued},
+    store::{Processes, Registration, Rescued, Running},
 };
 
-use crate::fixture::{Fixture, Player, assert_lost, effects, send_orders};
+use crate::fixture::{Fixture, Player, assert_lost, effects, send, send_orders};
 
 pub async fn what_a_dead_process_had_becomes_suspect_without_an_attempt<F: Fixture>() {
     let fixture = F::fresh().await;
@@ -32,6 +32,114 @@ pub async fn what_a_dead_process_had_becomes_suspect_without_an_attempt<F: Fixtu
     assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0);
     assert_eq!(fixture.number("select count(*) from ichido_process").await, 1);
     assert_eq!(other.store.rescue(&other.registration).await.unwrap(), Rescued::default());
+}
+
+/// The keys of the orders that can be claimed now, and whether each is a suspect.
+async fn claimable<F: Fixture>(fixture: &F) -> BTreeMap<i64, bool> {
+    let other = Player::join(fixture).await;
+    let claimed = other.claim("orders", 100).await;
+    let found = claimed.iter().map(|delivery| {
+        assert_eq!(delivery.attempt, 1, "no attempt is spent");
+        (delivery.message.key.to_string().parse().unwrap(), delivery.is_suspect())
+    });
+    let found = found.collect();
+    other.store.deregister(other.registration.id).await.unwrap();
+    found
+}
+
+fn suspects(orders: &BTreeMap<i64, bool>) -> Vec<i64> {
+    orders.iter().filter(|(_, suspect)| **suspect).map(|(order, _)| *order).collect()
+}
+
+fn order(key: i64) -> MessageId {
+    MessageId { queue: "orders".into(), key: Key::new([key.to_string()]) }
+}
+
+pub async fn suspects_are_what_ran_and_as_many_as_had_slots<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 12).await;
+    let victim = Player::join_with_slots(&fixture, 3).await;
+    let claimed = victim.claim("orders", 12).await;
+    assert_eq!(claimed.len(), 12);
+    let running = [2, 9].map(|key| Running::new(&order(key), Duration::from_secs(5)));
+    assert!(victim.store.heartbeat(victim.registration.id, &running).await.unwrap());
+    victim.finish(&claimed[0]).await.unwrap();
+    victim.die(&fixture).await;
+    let medic = Player::join(&fixture).await;
+    let rescued = medic.store.rescue(&medic.registration).await.unwrap();
+    assert_eq!(rescued, Rescued { processes: 1, messages: 11, parked: 0 });
+    let orders = claimable(&fixture).await;
+    assert_eq!((orders.len(), suspects(&orders)), (11, vec![2, 3, 4, 9]), "the rest was only claimed");
+    assert_eq!(fixture.number("select count(*) from ichido_parked").await, 4, "nothing is written about the rest");
+}
+
+pub async fn the_first_in_claim_order_are_suspects_also_where_it_descends<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let ticket = |at: i64| format!(r#"{{"kind":"urgent","region":"north","number":{at},"priority":{at}}}"#);
+    let tickets: Vec<_> = (1..=600).map(ticket).collect();
+    send(&fixture, "urgent", &tickets.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut victim = Player::join(&fixture).await;
+    victim.store.deregister(victim.registration.id).await.unwrap();
+    victim.registration = Registration::new("many slots", Duration::from_mins(20), [("urgent".into(), 3)].into());
+    victim.registration.slots.insert("urgent".into(), 550);
+    victim.store.register(&victim.registration).await.unwrap();
+    while !victim.claim("urgent", 200).await.is_empty() {}
+    victim.die(&fixture).await;
+    let medic = Player::join(&fixture).await;
+    assert_eq!(medic.store.rescue(&medic.registration).await.unwrap().messages, 600);
+    assert_eq!(
+        fixture.number("select count(*) from ichido_parked where suspect").await,
+        550,
+        "over more than one page"
+    );
+    let first = medic.claim_one("urgent").await;
+    assert!(first.is_suspect() && first.message.key.to_string().ends_with("600"), "{}", first.message.id());
+}
+
+pub async fn what_is_a_suspect_already_takes_no_slot<F: Fixture>() {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 6).await;
+    let medic = Player::join(&fixture).await;
+    for (slots, claim) in [(2, 2), (2, 6)] {
+        let victim = Player::join_with_slots(&fixture, slots).await;
+        assert_eq!(victim.claim("orders", claim).await.len(), claim);
+        victim.die(&fixture).await;
+        medic.store.rescue(&medic.registration).await.unwrap();
+    }
+    let orders = claimable(&fixture).await;
+    assert_eq!(
+        (orders.len(), suspects(&orders)),
+        (6, vec![1, 2, 3, 4]),
+        "1 and 2 have not begun again: they had no mark"
+    );
+}
+
+pub async fn a_killer_that_slips_through_is_caught_the_next_time<F: Fixture>() {
+    const KILLER: &str = "5";
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 6).await;
+    let medic = Player::join(&fixture).await;
+    for deaths in 1.. {
+        let victim = Player::join_with_slots(&fixture, 1).await;
+        for delivery in victim.claim("orders", 6).await {
+            if delivery.is_suspect() {
+                victim.store.mark_running(victim.registration.id, Some(&delivery.message.id())).await.unwrap();
+            }
+            // The first process begins with the killer, behind others in claim order.
+            if deaths == 1 || delivery.message.key.to_string() == KILLER {
+                break;
+            }
+            victim.finish(&delivery).await.unwrap();
+            victim.store.mark_running(victim.registration.id, None).await.unwrap();
+        }
+        victim.die(&fixture).await;
+        if medic.store.rescue(&medic.registration).await.unwrap().parked > 0 {
+            assert_eq!(deaths, 5, "once unseen, once as a bystander, then three times as a suspect");
+            break;
+        }
+    }
+    assert_eq!(fixture.number("select count(*) from received_order where status = '2' and id = 5").await, 1);
+    assert_eq!(effects(&fixture).await, 4, "those before it");
 }
 
 pub async fn a_death_under_the_mark_spends_an_attempt<F: Fixture>() {

@@ -305,7 +305,7 @@ pub async fn a_second_process_is_refused_and_the_dead_block_nobody<F: Fixture>()
 
 /// Who must serve alone is believed to live when its heartbeat is seen to go on.
 async fn heartbeats<S: Store>(store: S, process: ProcessId) {
-    while store.heartbeat(process).await.unwrap() {
+    while store.heartbeat(process, &[]).await.unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -59,8 +59,8 @@ impl<S: Store> Heartbeat<S> {
     async fn beat(&mut self) {
         let Common { life, clock, steady, settings, .. } = self.common.clone();
         self.last = clock.now();
-        let (store, id) = (self.store.clone(), life.id());
-        match self.within(settings.lease / 2, store::heartbeat(&store, id)).await {
+        let (store, id, running) = (self.store.clone(), life.id(), life.passes.list(self.last));
+        match self.within(settings.lease / 2, store::heartbeat(&store, id, &running)).await {
             Ok(true) => {
                 self.failed = false;
                 self.beats += 1;

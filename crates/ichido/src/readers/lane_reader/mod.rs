@@ -38,7 +38,7 @@ pub(crate) struct Stance {
     pub(crate) sent: Option<Instant>,
     /// It claims, if it may.
     pub(crate) reads: bool,
-    /// So many messages it has claimed, in flight and not.
+    /// So many messages it has claimed, in flight and not, that count against its share.
     pub(crate) held: usize,
     /// How many claims it has begun.
     pub(crate) claims: u64,

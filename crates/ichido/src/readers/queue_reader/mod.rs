@@ -120,6 +120,12 @@ impl Claims {
     fn claimed(&self) -> usize {
         self.buffer.len() + self.in_flight.len()
     }
+
+    /// How many of them count against the share. Suspects may wait for long, one after the other: they take the place of what is read
+    /// ahead, never that of a worker, so that others run beside them.
+    fn counted(&self, ahead: usize) -> usize {
+        self.buffer.ready.len() + self.in_flight.len() + self.buffer.suspects.len().min(ahead)
+    }
 }
 
 impl<S: Store> QueueReader<S> {
@@ -160,7 +166,7 @@ impl<S: Store> Shared<S> {
         if claims.buffer.ready.len() * 4 > self.reading.ahead {
             return 0;
         }
-        match claims.share.claimed.saturating_sub(claims.claimed()) {
+        match claims.share.claimed.saturating_sub(claims.counted(self.reading.ahead)) {
             // While a worker settles what it had together, it is not refilled one by one.
             room if room < self.reading.together => 0,
             room => room.min(MOST_KEYS),

@@ -1,0 +1,83 @@
+//! What runs now in this process, and since when. `read` says when a pass begins and ends; the heartbeat takes the list along, so that
+//! nothing is written per message.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use crate::{Delivery, MessageId, store::Running};
+
+/// The passes that run now.
+#[derive(Default)]
+pub(crate) struct Passes(Mutex<Begun>);
+
+#[derive(Default)]
+struct Begun {
+    next: u64,
+    /// In the order in which they began.
+    passes: BTreeMap<u64, (Instant, Vec<MessageId>)>,
+}
+
+impl Passes {
+    /// A pass about these messages begins; it ends when the answer is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, window: &[Delivery], now: Instant) -> Pass {
+        let messages = window.iter().map(|delivery| delivery.message.id()).collect();
+        let mut begun = self.begun();
+        let number = begun.next;
+        begun.next += 1;
+        begun.passes.insert(number, (now, messages));
+        Pass { passes: self.clone(), number }
+    }
+
+    /// What runs now, the longest first.
+    pub(crate) fn list(&self, now: Instant) -> Vec<Running> {
+        let begun = self.begun();
+        let each = begun.passes.values().flat_map(|(since, messages)| {
+            let time = now.saturating_duration_since(*since);
+            messages.iter().map(move |id| Running::new(id, time))
+        });
+        each.collect()
+    }
+
+    fn begun(&self) -> MutexGuard<'_, Begun> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held while a pass runs.
+pub(crate) struct Pass {
+    passes: Arc<Passes>,
+    number: u64,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.passes.begun().passes.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Key, Message};
+
+    #[test]
+    fn what_has_run_longest_comes_first_and_what_has_ended_is_gone() {
+        let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
+        let (passes, start) = (Arc::new(Passes::default()), Instant::now());
+        let first = passes.begin(&[delivery("1")], start);
+        let _second = passes.begin(&[delivery("2"), delivery("3")], start + Duration::from_secs(1));
+        let list = |passes: &Passes| {
+            let list = passes.list(start + Duration::from_secs(3));
+            list.into_iter().map(|running| (running.id, running.ms)).collect::<Vec<_>>()
+        };
+        let later = [("orders/2".to_owned(), 2000), ("orders/3".to_owned(), 2000)];
+        assert_eq!(list(&passes), [&[("orders/1".to_owned(), 3000)], &later[..]].concat());
+        drop(first);
+        assert_eq!(list(&passes), later);
+    }
+}
