@@ -69,9 +69,9 @@ create trigger attempt after update on ichido_parked for each row
 
 /// Two processes of four workers behind a proxy, and what they have done.
 struct Scene {
+    processes: [Process; 2],
     env: Env,
     proxy: Proxy,
-    processes: [Process; 2],
     /// Orders so far.
     orders: u32,
     /// How much of each log has been looked at.
