@@ -177,8 +177,9 @@ async fn an_actions_long_statement_whose_answer_is_lost() {
 async fn whoever_takes_long_is_not_disturbed() {
     let scene = Scene::new(2).await;
     let runs = Arc::new(AtomicUsize::new(0));
-    let writes = Writes { runs: runs.clone(), statements: vec!["select pg_sleep(4)"], pause: 4 * TIMEOUT };
-    let process = scene.process().drain().action(Pool::new("Long").from("orders").concurrency(2), writes);
+    let writes = Writes { runs: runs.clone(), statements: vec!["select pg_sleep(7)"], pause: Duration::from_secs(7) };
+    let store = store(&scene.url).timeout(Duration::from_secs(3));
+    let process = Process::new(store).drain().action(Pool::new("Long").from("orders").concurrency(2), writes);
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     scene.assert_exact(2).await;

@@ -70,7 +70,8 @@ pub(crate) async fn watch<S: Store, T>(
     run: impl Future<Output = Result<T>> + Send,
 ) -> Result<T> {
     let Some(timeout) = store.timeout() else { return run.await };
-    let mut run = Awake::new(pin!(run));
+    let run = pin!(run);
+    let mut run = Awake::new(run);
     let (mut since, mut silences) = (run.last, store.silences());
     loop {
         tokio::select! {
@@ -84,12 +85,15 @@ pub(crate) async fn watch<S: Store, T>(
         }
         since = Instant::now();
         let Some(session) = watched.session() else { continue };
-        let asleep = run.last.elapsed();
+        let (last, asleep) = (run.last, run.last.elapsed());
         let state = tokio::select! {
             biased;
             result = &mut run => return result,
             state = ask(store, &session) => state,
         };
+        if run.last > last {
+            continue; // what was asked about is over
+        }
         let unheard = watched.0.waits.load(Ordering::Relaxed) || store.silences() != silences;
         if let Some(how) = silence::<S>(state, timeout, asleep, unheard) {
             watched.0.lost.store(true, Ordering::Relaxed);
@@ -121,9 +125,8 @@ fn silence<S: Store>(
         Ok(SessionState::Idle(idle)) => {
             // Two clocks, which drift apart.
             let unheard = unheard || asleep > idle + SLACK + idle / 1000;
-            (idle >= timeout && unheard).then(|| {
-                format!("the server has waited {idle:.1?} for the next statement, and did not hear it or was not heard")
-            })
+            (idle >= timeout && unheard)
+                .then(|| format!("a statement or its answer was lost: the session has been idle for {idle:.1?}"))
         }
         Err(error) if error.is_fault::<S>() => Some(format!("the server does not answer: {error}")),
         Err(error) => {
@@ -190,5 +193,38 @@ impl<F: Future> Future for Awake<'_, F> {
         let polled = this.run.as_mut().poll(&mut Task::from_waker(&this.waker));
         this.last = Instant::now();
         polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_who_is_woken_is_awake() {
+        let (polls, wake) = (AtomicUsize::new(0), tokio::sync::Notify::new());
+        let run = pin!(async {
+            let mut woken = pin!(wake.notified());
+            std::future::poll_fn(|task| {
+                polls.fetch_add(1, Ordering::SeqCst);
+                woken.as_mut().poll(task)
+            })
+            .await;
+        });
+        let mut run = Awake::new(run);
+        for _ in 0..5 {
+            tokio::select! {
+                biased;
+                () = &mut run => panic!("nobody has woken it"),
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+        assert_eq!(polls.load(Ordering::SeqCst), 1);
+        let asleep = run.last;
+        wake.notify_one();
+        (&mut run).await;
+        assert!(polls.load(Ordering::SeqCst) == 2 && run.last > asleep);
     }
 }
