@@ -2,6 +2,7 @@
 //! never waits for a claim, and a claim never waits for the workers.
 
 use std::{
+    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -60,6 +61,10 @@ impl Database for MySql {
     type Connection = MySqlConnection;
 
     ichido_sql::database!(fault::is_fault);
+
+    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_interruption(cause)
+    }
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

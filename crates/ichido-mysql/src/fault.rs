@@ -14,8 +14,8 @@ pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
     }
 }
 
-/// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space or connections; the
-/// server shuts down, is read-only or has ended our session.
+/// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space, connections or prepared statements
+/// (1461); the server shuts down, is read-only or has ended our session.
 fn is_fault_number(number: u16) -> bool {
     matches!(
         number,
@@ -35,6 +35,7 @@ fn is_fault_number(number: u16) -> bool {
             | 1203
             | 1226
             | 1290
+            | 1461
             | 1792
             | 1836
             | 1927
@@ -44,6 +45,11 @@ fn is_fault_number(number: u16) -> bool {
             | 28
             | 4031
     )
+}
+
+/// Has somebody ended the statement (1317), or a limit of time on MariaDB (1969) or MySQL (3024)?
+pub(crate) fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+    cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
 }
 
 /// The server's number of an error, if it sent one.
@@ -62,10 +68,10 @@ mod tests {
 
     #[test]
     fn conflicts_and_outages_are_faults_and_violations_are_not() {
-        for number in [1213, 1205, 1020, 1040, 1021, 1114, 2006, 2013, 1927] {
+        for number in [1213, 1205, 1020, 1040, 1021, 1114, 1461, 2006, 2013, 1927] {
             assert!(is_fault_number(number), "{number}");
         }
-        for number in [1062, 1048, 1064, 1146, 1305, 1406, 1452, 1364] {
+        for number in [1062, 1048, 1064, 1146, 1305, 1317, 1364, 1406, 1452, 1969, 3024] {
             assert!(!is_fault_number(number), "{number}");
         }
     }

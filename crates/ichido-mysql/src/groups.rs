@@ -5,12 +5,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{Delivery, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Grouping, Heads, Kind, Tables};
+use ichido_sql::{Conditions, Grouping, Heads, Kind, Tables, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     MySql, fault,
     messages::key,
+    quote,
     statements::{Rows, Statements, order},
 };
 
@@ -90,7 +91,7 @@ impl Grouping for MySql {
         if queue.rows.kind == Kind::Table {
             lock = lock.bind(process.to_string());
         }
-        for column in heads.iter().flat_map(Key::columns) {
+        for column in padded(&heads).flat_map(Key::columns) {
             lock = lock.bind(column);
         }
         let picked = lock.fetch_all(&mut *tx).await?;
@@ -137,13 +138,13 @@ impl MySql {
         if found.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let places = vec!["?"; found.len()].join(", ");
+        let places = quote::places(found);
         let held = format!(
             "select convert(group_key using utf8mb4) from {} where queue = ? and group_key in ({places})",
             self.shared.known.tables.group
         );
         let mut held = sqlx::query(AssertSqlSafe(held)).bind(&*queue.queue);
-        for delivery in found {
+        for delivery in padded(found) {
             held = held.bind(group_of(delivery).map(String::as_bytes));
         }
         let held = held.fetch_all(tx).await?;
@@ -163,7 +164,7 @@ impl MySql {
         }
         let places = vec!["(?, ?, ?)"; found.len()].join(", ");
         let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
-        let mut hold = sqlx::query(AssertSqlSafe(hold));
+        let mut hold = sqlx::query(AssertSqlSafe(hold)).persistent(found.len() == 1);
         for delivery in found {
             let group = group_of(delivery).map(String::as_bytes);
             hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());

@@ -6,10 +6,10 @@
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
 use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
-use ichido_sql::{Guarding, SqlStore, payload_hash};
+use ichido_sql::{Guarding, SqlStore, padded, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, fault, mutex::is_locked, statements::Statements, transaction::Tx};
+use crate::{MySql, fault, mutex::is_locked, quote::places, statements::Statements, transaction::Tx};
 
 /// Nobody waits for whoever has the same id: MariaDB can say so of any statement. MySQL cannot, and looks first.
 const NOWAIT: &str = "/*M!100300 set statement innodb_lock_wait_timeout = 0 for */";
@@ -166,7 +166,7 @@ impl MySql {
         let (places, all) = (places(&ids), some.len() as u64);
         let forget = format!("delete t from {} where t.owner <=> ? and t.id in ({places})", queue.rows.by_key());
         let forget = sqlx::query(AssertSqlSafe(forget)).bind(owner.map(|owner| owner.to_string()));
-        let forget = ids.iter().fold(forget, |forget, id| forget.bind(*id));
+        let forget = padded(&ids).fold(forget, |forget, id| forget.bind(*id));
         let forgotten = forget.execute(&mut *tx.inner).await?.rows_affected();
         if owner.is_some() {
             if forgotten != all {
@@ -245,13 +245,9 @@ fn id(delivery: &Delivery) -> &str {
     &delivery.message.key.columns()[0]
 }
 
-fn places<T>(some: &[T]) -> String {
-    vec!["?"; some.len()].join(", ")
-}
-
 type Query<'q> = sqlx::query::Query<'q, sqlx::MySql, sqlx::mysql::MySqlArguments>;
 
 /// As bytes: so they are compared.
 fn bind_ids<'q>(query: Query<'q>, ids: &[&'q str]) -> Query<'q> {
-    ids.iter().fold(query, |query, id| query.bind(id.as_bytes()))
+    padded(ids).fold(query, |query, id| query.bind(id.as_bytes()))
 }

@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
+use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, padded, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
 
 use crate::{MySql, sending::send_rows, statements::Statements};
@@ -111,7 +111,7 @@ impl MySql {
         }
         let claim = queue.of_many(&queue.claim, picked.len(), "");
         let mut claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-        for column in picked.iter().flat_map(|delivery| delivery.message.key.columns()) {
+        for column in padded(picked).flat_map(|delivery| delivery.message.key.columns()) {
             claim = claim.bind(column);
         }
         let claimed = claim.execute(tx).await?.rows_affected();

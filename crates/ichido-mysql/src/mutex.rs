@@ -12,7 +12,7 @@ use ichido::{
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore, Tables};
+use ichido_sql::{Past, SqlStore, Tables, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -134,16 +134,16 @@ impl MySql {
         let ids: Vec<&str> = keys.iter().map(|key| &*key.columns()[0]).collect();
         let free = queue.of_many(&mutex.free, keys.len(), " for update skip locked");
         let free = sqlx::query(AssertSqlSafe(free)).bind(process.to_string());
-        let free = ids.iter().fold(free, |free, id| free.bind(*id)).fetch_all(&mut *tx).await?;
+        let free = padded(&ids).fold(free, |free, id| free.bind(*id)).fetch_all(&mut *tx).await?;
         let mut ours: Vec<String> = free.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         ours.retain(|id| ids.contains(&id.as_str()));
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-            ours.iter().fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
+            padded(&ours).fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
         }
         let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
-        let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
+        let there = padded(&ids).fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
         let there: BTreeMap<String, Option<ProcessId>> =
             there.iter().map(|row| Ok((row.try_get(0)?, owner(row)?))).collect::<Result<_>>()?;
         let known = self.known(tx, queue, keys).await?;
@@ -164,13 +164,13 @@ impl MySql {
         queue: &Statements,
         keys: &[Key],
     ) -> Result<BTreeMap<String, Known>> {
-        let places = vec!["?"; keys.len()].join(", ");
+        let places = quote::places(keys);
         let known = format!(
             "select convert(`key` using utf8mb4), concat_ws(' ', state, attempts, suspect) from {} where queue = ? and `key` in ({places})",
             self.shared.known.tables.parked
         );
         let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
-        let known = keys.iter().fold(known, |known, key| known.bind(key.to_string().into_bytes()));
+        let known = padded(keys).fold(known, |known, key| known.bind(key.to_string().into_bytes()));
         let mut all = BTreeMap::new();
         for row in known.fetch_all(tx).await? {
             if let Some(known) = read_known(row.try_get(1)?) {

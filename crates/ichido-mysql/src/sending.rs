@@ -53,7 +53,8 @@ impl MySql {
             "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
             self.shared.known.tables.message
         );
-        let mut insert = sqlx::query(AssertSqlSafe(insert));
+        // A text for each number of rows is not kept by the server: so many of them would exceed its limit.
+        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(messages.len() == 1);
         for message in messages {
             let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
             let payload = String::from_utf8_lossy(&message.payload).into_owned();

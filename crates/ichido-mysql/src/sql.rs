@@ -4,7 +4,7 @@ use ichido::{
     Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, padded};
 use sqlx::{
     AssertSqlSafe, Column as _, MySqlConnection, Row as _, Transaction, TypeInfo, ValueRef,
     mysql::{MySqlArguments, MySqlRow},
@@ -124,7 +124,7 @@ impl SqlRows for MySql {
     fn of_keys(queue: &Statements, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query {
         let query = Query::written(queue.of_many(statement, keys.len(), end));
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
-        keys.iter().fold(query, Query::key)
+        padded(keys).fold(query, Query::key)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -8,7 +8,7 @@ use ichido::{
     action::{Isolation, Terms},
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
-use ichido_sql::{SqlStore, by_claim, verbs};
+use ichido_sql::{SqlStore, by_claim, padded, verbs};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -124,7 +124,7 @@ impl MySql {
             many => sqlx::query(AssertSqlSafe(queue.of_many(&queue.complete_many, many, ""))),
         };
         let mut complete = complete.bind(owner.map(|owner| owner.to_string()));
-        for column in some.iter().flat_map(|delivery| delivery.message.key.columns()) {
+        for column in padded(some).flat_map(|delivery| delivery.message.key.columns()) {
             complete = complete.bind(column);
         }
         match complete.execute(&mut *tx.inner).await?.rows_affected() {

@@ -1,9 +1,12 @@
 //! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use ichido::{Error, Queue, Result, process::WakeUps, store::Database};
@@ -62,6 +65,10 @@ impl Database for Postgres {
     type Connection = PgConnection;
 
     ichido_sql::database!(fault::is_fault);
+
+    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_interruption(cause)
+    }
 
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {

@@ -18,6 +18,11 @@ fn is_fault_code(code: &str) -> bool {
     ["08", "40", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) || matches!(code, "55P03" | "25P03")
 }
 
+/// Has somebody or a limit of time ended the statement?
+pub(crate) fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+    cause.downcast_ref().and_then(code).is_some_and(|code| code == "57014")
+}
+
 /// The SQLSTATE of an error, if the server sent one.
 pub(crate) fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error()?.code().map(Into::into)

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
-use crate::Store;
+use crate::{Store, store::Database};
 
 /// An error of any kind, with its sources.
 pub type Cause = Box<dyn StdError + Send + Sync>;
@@ -68,9 +68,20 @@ impl Error {
     #[must_use]
     pub fn is_fault<S: Store>(&self) -> bool {
         match self {
-            Error::Failed(cause) => chain(cause.as_ref()).any(S::is_fault),
+            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Interrupted>() || S::is_fault(link)),
             Error::Unreachable { .. } => true,
             _ => false,
+        }
+    }
+
+    /// The error of a statement of ichido's own, outside any business transaction. That somebody ended it there, or a limit of the
+    /// server, is a fault; in a business transaction it may be the message's own limit.
+    pub(crate) fn of_own<S: Database>(self) -> Self {
+        match self {
+            Error::Failed(cause) if chain(cause.as_ref()).any(S::is_interruption) => {
+                Error::Failed(Interrupted(cause).into())
+            }
+            other => other,
         }
     }
 
@@ -101,6 +112,22 @@ impl Error {
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         matches!(self, Error::BrokenTransaction(_) | Error::Undecodable(_) | Error::Refused(_))
+    }
+}
+
+/// A statement of ichido's own was ended by an operator or by a limit.
+#[derive(Debug)]
+struct Interrupted(Cause);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for Interrupted {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.0.as_ref())
     }
 }
 

@@ -22,6 +22,12 @@ pub trait Database: Clone + Send + Sync + 'static {
     /// Does this error say that the database is at fault (gone, deadlock, full), not the message?
     fn is_fault(cause: &(dyn StdError + 'static)) -> bool;
 
+    /// Does this error say that somebody ended the statement, or a limit of time did? In a statement of ichido's own that is a fault.
+    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+        let _ = cause;
+        false
+    }
+
     /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
 

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::Instrument as _;
 
 use crate::{
-    Delivery, Key, Message, MessageId, NewMessage, Result,
+    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
     process::Retention,
@@ -25,16 +25,34 @@ macro_rules! verbs {
     )*};
 }
 
+/// The same for those that run statements of ichido's own, not in a business transaction.
+macro_rules! own_verbs {
+    ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
+            let done = store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await;
+            done.map_err(Error::of_own::<S>)
+        }
+    )*};
+}
+
 verbs! {
-    Database: prepare() -> ();
-    Database: ping() -> ();
     Transactions: begin_on(terms: Terms) -> S::Tx;
     Transactions: complete(tx: &mut S::Tx, done: &[Delivery]) -> ();
     Transactions: fail(tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> ();
     Transactions: commit(tx: S::Tx) -> ();
     Transactions: rollback(tx: S::Tx) -> ();
-    Transactions: is_claimed(delivery: &Delivery) -> bool;
     Queues: send(connection: &mut S::Connection, queue: &str, messages: &[NewMessage]) -> Vec<MessageId>;
+    Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
+    Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
+    Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
+    Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
+    Wakeups: notify(queue: &str) -> ();
+}
+
+own_verbs! {
+    Database: prepare() -> ();
+    Database: ping() -> ();
+    Transactions: is_claimed(delivery: &Delivery) -> bool;
     Queues: claim(process: ProcessId, queue: &str, count: usize) -> Vec<Delivery>;
     Queues: claimed(process: ProcessId, queue: &str) -> Vec<Delivery>;
     Queues: release(deliveries: &[Delivery]) -> ();
@@ -51,10 +69,7 @@ verbs! {
     Processes: poll(by: &Registration) -> Polled;
     Processes: rescue(by: &Registration) -> Rescued;
     Mutexes: guard(queue: &str) -> Guard;
-    Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
-    Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
     Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
-    Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
     Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
     Outbox: take_relay_lease(relay: ProcessId, queue: &str) -> bool;
     Outbox: release_relay_lease(relay: ProcessId, queue: &str) -> ();
@@ -63,11 +78,9 @@ verbs! {
     Outbox: keep(message: &Message) -> bool;
     Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
-    Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
     Files: decide_files(set: FileSetId) -> bool;
     Files: delete_file_sets(stage: ProcessId, number: Option<i64>) -> ();
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
     Stats: prune(retention: Retention) -> ();
-    Wakeups: notify(queue: &str) -> ();
 }
