@@ -93,11 +93,11 @@ impl SqlStore for Postgres {
         Ok(own.rollback().await?)
     }
 
-    async fn execute(connection: &mut PgConnection, query: Query) -> Result<u64> {
+    async fn execute(&self, connection: &mut PgConnection, query: Query) -> Result<u64> {
         Ok(bound(query).execute(connection).await?.rows_affected())
     }
 
-    async fn fetch(connection: &mut PgConnection, query: Query) -> Result<Vec<Row>> {
+    async fn fetch(&self, connection: &mut PgConnection, query: Query) -> Result<Vec<Row>> {
         bound(query).fetch_all(connection).await?.iter().map(read).collect()
     }
 

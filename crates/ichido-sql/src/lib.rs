@@ -7,6 +7,8 @@
 mod bound;
 mod claim;
 mod claim_index;
+mod connections;
+mod deadline;
 mod dialect;
 mod drained;
 mod groups;
@@ -33,6 +35,8 @@ pub use self::{
     bound::{LowerBound, Start},
     claim::claim,
     claim_index::ClaimIndex,
+    connections::{Connections, Connector, Lent},
+    deadline::{Deadline, deadline},
     dialect::Dialect,
     drained::{backlog, drained},
     groups::{Heads, QueueGroups, Walk},

@@ -36,10 +36,10 @@ pub trait SqlStore: Database {
     fn rollback_own(own: Self::Own) -> impl Future<Output = Result<()>> + Send;
 
     /// Runs a statement; how many rows it changed.
-    fn execute(connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<u64>> + Send;
+    fn execute(&self, connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<u64>> + Send;
 
     /// Runs a statement and reads its rows.
-    fn fetch(connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<Vec<Row>>> + Send;
+    fn fetch(&self, connection: &mut Self::Connection, query: Query) -> impl Future<Output = Result<Vec<Row>>> + Send;
 
     /// Reads, outside of any transaction.
     fn look(&self, query: Query) -> impl Future<Output = Result<Vec<Row>>> + Send;
@@ -48,7 +48,7 @@ pub trait SqlStore: Database {
     fn write(&self, query: Query) -> impl Future<Output = Result<u64>> + Send {
         async move {
             let mut own = self.begin_own().await?;
-            let changed = Self::execute(&mut own, query).await?;
+            let changed = self.execute(&mut own, query).await?;
             Self::commit_own(own).await?;
             Ok(changed)
         }
@@ -125,8 +125,8 @@ pub trait Liveness: SqlStore {
         let lock = format!("select 1 from {table} where id = ?1 {}", Self::Dialect::LOCK);
         let expire = format!("update {table} set heartbeat_at = {} where id = ?1", Self::Dialect::LONG_AGO);
         async move {
-            Self::fetch(tx, Query::new(lock).bind(process)).await?;
-            Self::execute(tx, Query::new(expire).bind(process)).await?;
+            self.fetch(tx, Query::new(lock).bind(process)).await?;
+            self.execute(tx, Query::new(expire).bind(process)).await?;
             Ok(())
         }
     }

@@ -84,11 +84,11 @@ impl SqlStore for Sqlite {
         own.rollback().await
     }
 
-    async fn execute(connection: &mut SqliteConnection, query: Query) -> Result<u64> {
+    async fn execute(&self, connection: &mut SqliteConnection, query: Query) -> Result<u64> {
         Ok(bound(query)?.execute(connection).await?.rows_affected())
     }
 
-    async fn fetch(connection: &mut SqliteConnection, query: Query) -> Result<Vec<Row>> {
+    async fn fetch(&self, connection: &mut SqliteConnection, query: Query) -> Result<Vec<Row>> {
         bound(query)?.fetch_all(connection).await?.iter().map(read).collect()
     }
 

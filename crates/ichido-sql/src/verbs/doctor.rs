@@ -112,14 +112,14 @@ pub async fn release_orphan<S: SqlRows>(store: &S, queue: &str, orphan: &Orphan)
     let mut own = store.begin_own().await?;
     let key = std::slice::from_ref(&orphan.key);
     // The row is locked by then, so that what is read afterwards stays as it is.
-    let freed = S::execute(&mut own, S::of_keys(queue, &queue.release, Some(owner), key, "")).await? == 1;
+    let freed = store.execute(&mut own, S::of_keys(queue, &queue.release, Some(owner), key, "")).await? == 1;
     let known = if owner == ProcessId::NOBODY {
         let known = format!("select 1 from {} where queue = ?1 and {} = ?2", store.tables().parked, S::Dialect::KEY);
         Query::new(known).bind(&*queue.queue).exact(orphan.key.to_string())
     } else {
         Query::new(format!("select 1 from {} where id = ?1", store.tables().process)).bind(owner)
     };
-    if !freed || !S::fetch(&mut own, known).await?.is_empty() {
+    if !freed || !store.fetch(&mut own, known).await?.is_empty() {
         S::rollback_own(own).await?;
         return Ok(false);
     }

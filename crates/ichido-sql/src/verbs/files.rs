@@ -14,7 +14,7 @@ use crate::{Dialect, Query, SqlRows, SqlStore};
 pub async fn note<S: SqlRows>(store: &S, tx: &mut S::Tx, set: FileSetId) -> Result<()> {
     let files = &store.tables().files;
     let note = Query::new(format!("insert into {files} (stage, number, revoked) values (?1, ?2, false)"));
-    let noted = S::execute(S::connection(tx), note.bind(set.stage).bind(set.number)).await;
+    let noted = store.execute(S::connection(tx), note.bind(set.stage).bind(set.number)).await;
     noted.map(|_| ()).map_err(S::broken)
 }
 
@@ -26,9 +26,9 @@ pub async fn decide<S: SqlStore>(store: &S, set: FileSetId) -> Result<bool> {
     let files = &store.tables().files;
     let mut own = store.begin_own().await?;
     let revoke = S::Dialect::insert_new(files, "stage, number, revoked", "?1, ?2, true");
-    S::execute(&mut own, Query::new(revoke).bind(set.stage).bind(set.number)).await?;
+    store.execute(&mut own, Query::new(revoke).bind(set.stage).bind(set.number)).await?;
     let look = Query::new(format!("select revoked from {files} where stage = ?1 and number = ?2"));
-    let revoked = S::fetch(&mut own, look.bind(set.stage).bind(set.number)).await?;
+    let revoked = store.fetch(&mut own, look.bind(set.stage).bind(set.number)).await?;
     S::commit_own(own).await?;
     Ok(!revoked.first().map(|row| row.get::<bool>(0)).transpose()?.unwrap_or(true))
 }

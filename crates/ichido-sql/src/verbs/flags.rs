@@ -20,7 +20,7 @@ pub(crate) async fn serve<S: Liveness>(store: &S, tx: &mut S::Connection, proces
     }
     let insert = format!("insert into {} (process, request_id) values (?1, ?2)", store.tables().process_request);
     for request_id in &process.request_ids {
-        S::execute(tx, Query::new(&insert).bind(process.id).exact(&**request_id)).await?;
+        store.execute(tx, Query::new(&insert).bind(process.id).exact(&**request_id)).await?;
     }
     Ok(())
 }
@@ -31,7 +31,7 @@ async fn keep<S: SqlStore>(store: &S, tx: &mut S::Connection, request_id: &str) 
     let request = &store.tables().request;
     let same = S::Dialect::or_replace("request_id", &["request_id"]);
     let keep = format!("insert into {request} (request_id) values (?1) {same}");
-    S::execute(tx, Query::new(keep).exact(request_id)).await?;
+    store.execute(tx, Query::new(keep).exact(request_id)).await?;
     Ok(())
 }
 
@@ -51,7 +51,7 @@ async fn other<S: Liveness>(
         tables.process_request,
         tables.process
     );
-    for row in S::fetch(tx, Query::new(others).exact(request_id).bind(process)).await? {
+    for row in store.fetch(tx, Query::new(others).exact(request_id).bind(process)).await? {
         let id: ProcessId = row.get(0)?;
         if store.is_alive(id, row.get(3)?)? {
             let (host, pid, heartbeat) = (row.get(1)?, row.get(2)?, row.get(4)?);
@@ -76,7 +76,7 @@ pub async fn set<S: SqlStore>(store: &S, request_id: &str, flag: Flag, on: bool)
     let (request, now) = (&store.tables().request, S::Dialect::NOW);
     let write =
         format!("update {request} set {column} = ?2, changed_at = {now} where request_id = ?1 and {column} <> ?2");
-    let written = S::execute(&mut own, Query::new(write).exact(request_id).bind(on)).await?;
+    let written = store.execute(&mut own, Query::new(write).exact(request_id).bind(on)).await?;
     S::commit_own(own).await?;
     Ok(written == 1)
 }

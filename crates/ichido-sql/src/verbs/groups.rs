@@ -17,7 +17,7 @@ pub async fn free<S: SqlStore>(
 ) -> Result<()> {
     let free = format!("delete from {} where queue = ?1 and group_key = ?2 and owner = ?3", store.tables().group);
     for group in groups {
-        S::execute(tx, Query::new(&free).bind(&*queue.queue).exact(group).bind(owner)).await?;
+        store.execute(tx, Query::new(&free).bind(&*queue.queue).exact(group).bind(owner)).await?;
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(crate) async fn free_all<S: SqlStore>(
     owner: ProcessId,
 ) -> Result<()> {
     let free = format!("delete from {} where queue = ?1 and owner = ?2", store.tables().group);
-    S::execute(tx, Query::new(free).bind(&*queue.queue).bind(owner)).await?;
+    store.execute(tx, Query::new(free).bind(&*queue.queue).bind(owner)).await?;
     Ok(())
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn hold<S: SqlStore>(
         S::Dialect::KEY
     );
     let hold = Query::new(hold).bind(&*queue.queue).bind(owner).bind(ProcessId::NOBODY);
-    S::execute(tx, hold.exact(key.to_string()).exact(group)).await?;
+    store.execute(tx, hold.exact(key.to_string()).exact(group)).await?;
     Ok(())
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn free_failed<S: SqlStore>(
             store.tables().group,
             S::Dialect::KEY
         );
-        S::execute(tx, Query::new(free).bind(&*queue.queue).bind(ProcessId::NOBODY).exact(key)).await?;
+        store.execute(tx, Query::new(free).bind(&*queue.queue).bind(ProcessId::NOBODY).exact(key)).await?;
     }
     Ok(())
 }

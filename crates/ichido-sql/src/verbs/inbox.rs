@@ -19,7 +19,7 @@ pub(crate) async fn kept_hash<S: SqlStore>(
         return Ok(None);
     }
     let kept = Query::new(format!("select payload from {} where mutex = ?1", store.tables().outbox)).key(key);
-    let kept = S::fetch(tx, kept).await?;
+    let kept = store.fetch(tx, kept).await?;
     let payload = kept.first().map(|row| row.get::<Vec<u8>>(0)).transpose()?;
     Ok(Some(payload.map(|payload| payload_hash(&payload)).unwrap_or_default()))
 }
@@ -34,9 +34,9 @@ pub(crate) async fn mark_done<S: SqlStore>(
 ) -> Result<()> {
     let (inbox, now, id) = (&store.tables().inbox, S::Dialect::NOW, &key.columns()[0]);
     let done = S::Dialect::insert_new(inbox, "id, queue, hash, done_at", &format!("?1, ?2, ?3, {now}"));
-    S::execute(tx, Query::new(done).exact(id).bind(&*queue.queue).bind(hash.clone())).await?;
+    store.execute(tx, Query::new(done).exact(id).bind(&*queue.queue).bind(hash.clone())).await?;
     let done = format!("update {inbox} set hash = ?2, done_at = {now} where id = ?1 and done_at is null");
-    S::execute(tx, Query::new(done).exact(id).bind(hash)).await?;
+    store.execute(tx, Query::new(done).exact(id).bind(hash)).await?;
     Ok(())
 }
 
@@ -49,9 +49,9 @@ pub(crate) async fn prune<S: SqlStore>(store: &S, age_ms: i64) -> Result<()> {
     }
     let mut own = store.begin_own().await?;
     let some = format!("select id {old} order by done_at limit {AT_A_TIME} {}", S::Dialect::LOCK_FREE);
-    let some = S::fetch(&mut own, Query::new(some).bind(age_ms)).await?;
+    let some = store.fetch(&mut own, Query::new(some).bind(age_ms)).await?;
     let some = some.iter().map(|row| row.get(0)).collect::<Result<Vec<String>>>()?;
     let forget = Query::new(format!("delete from {inbox} where id in ?1")).bind(Bind::Exacts(some));
-    S::execute(&mut own, forget).await?;
+    store.execute(&mut own, forget).await?;
     S::commit_own(own).await
 }

@@ -154,7 +154,7 @@ pub(crate) async fn is_there<S: SqlStore>(
         S::Dialect::by_index(PRIMARY),
         S::Dialect::LOCK_FREE
     );
-    let there = S::fetch(tx, Query::new(there).bind(&*queue.queue).key(key)).await?;
+    let there = store.fetch(tx, Query::new(there).bind(&*queue.queue).key(key)).await?;
     // To some servers an id with spaces behind it is the same one.
     Ok(there.first().map(|row| row.get::<String>(0)).transpose()?.is_some_and(|id| id == key.columns()[0]))
 }
@@ -182,7 +182,7 @@ async fn keep_in<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueu
     );
     let keep = Query::new(keep).bind(&*queue.queue).key(&message.key).bind(&*queue.rules()?.queue);
     let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(message.payload.to_vec());
-    Ok(S::execute(tx, keep).await? == 1)
+    Ok(store.execute(tx, keep).await? == 1)
 }
 
 /// What should be with the broker since so long.
@@ -245,7 +245,7 @@ pub(crate) async fn republish<S: SqlStore>(
         S::Dialect::CLOCK
     );
     let ids = keys.iter().map(|key| key.columns()[0].clone()).collect();
-    S::execute(tx, Query::new(due).bind(Bind::Texts(ids))).await
+    store.execute(tx, Query::new(due).bind(Bind::Texts(ids))).await
 }
 
 /// What of a queue waits to be published; none where no broker keeps it.

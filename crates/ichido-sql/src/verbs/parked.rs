@@ -40,7 +40,7 @@ pub async fn park_in<S: SqlRows>(
         }
     } else {
         let statement = if failure.retry_after.is_none() { &queue.park_dead } else { &queue.park_waiting };
-        if S::execute(tx, SqlQueue::of_owner(statement, claim.in_row(), key)).await? != 1 {
+        if store.execute(tx, SqlQueue::of_owner(statement, claim.in_row(), key)).await? != 1 {
             return Ok(false);
         }
         if failure.retry_after.is_none() {
@@ -67,7 +67,7 @@ pub(crate) async fn write_note<S: SqlStore>(
         "select {}, (select history from {parked} where queue = ?1 and {column} = ?2)",
         S::Dialect::utc(S::Dialect::CLOCK)
     );
-    let past = S::fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
+    let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
     let (at, past): (String, Option<String>) = match past.first() {
         Some(row) => (row.get(0)?, row.get(1)?),
         None => (String::new(), None),
@@ -87,7 +87,7 @@ pub(crate) async fn write_note<S: SqlStore>(
         )
     );
     let write = Query::new(write).bind(&*queue.queue).exact(key.to_string()).bind(note.state.as_str());
-    S::execute(tx, write.bind(note.attempts).bind(note.suspect).bind(note.wait_ms()).bind(history)).await?;
+    store.execute(tx, write.bind(note.attempts).bind(note.suspect).bind(note.wait_ms()).bind(history)).await?;
     Ok(())
 }
 
@@ -101,22 +101,22 @@ pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Re
         S::Dialect::NOW,
         S::Dialect::LOCK_FREE
     );
-    let due = S::fetch(&mut own, Query::new(due).bind(&*queue.queue)).await?;
+    let due = store.fetch(&mut own, Query::new(due).bind(&*queue.queue)).await?;
     let keys = due.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
     let still = keys_of(store, &mut own, queue, &keys, "").await?;
     let free = keys_of(store, &mut own, queue, &keys, S::Dialect::LOCK_ROWS).await?;
     if !free.is_empty() {
-        S::execute(&mut own, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
+        store.execute(&mut own, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
     }
     let release = format!(
         "update {parked}{} set state = 'released', due_at = null where queue = ?1 and {column} in ?2",
         S::Dialect::by_index("primary")
     );
-    S::execute(&mut own, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
+    store.execute(&mut own, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
     outbox::republish(store, &mut own, queue, &free).await?;
     let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2");
     for gone in keys.iter().filter(|key| !still.contains(key)) {
-        S::execute(&mut own, Query::new(&forget).bind(&*queue.queue).exact(gone.to_string())).await?;
+        store.execute(&mut own, Query::new(&forget).bind(&*queue.queue).exact(gone.to_string())).await?;
     }
     S::commit_own(own).await?;
     Ok(free.len() as u64)
@@ -124,7 +124,7 @@ pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Re
 
 /// Which of these keys have a row that is put aside.
 async fn keys_of<S: SqlRows>(
-    _: &S,
+    store: &S,
     tx: &mut S::Connection,
     queue: &S::Queue,
     keys: &[Key],
@@ -133,7 +133,7 @@ async fn keys_of<S: SqlRows>(
     if keys.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = S::fetch(tx, S::of_keys(queue, &queue.waiting, None, keys, end)).await?;
+    let rows = store.fetch(tx, S::of_keys(queue, &queue.waiting, None, keys, end)).await?;
     rows.iter().map(|row| row.key(queue.key_columns)).collect()
 }
 
@@ -162,7 +162,7 @@ pub(crate) async fn tidy_queue<S: SqlRows>(store: &S, queue: &S::Queue) -> Resul
             if !fits.contains(&(key.clone(), state.clone())) {
                 let mut own = store.begin_own().await?;
                 let forget = Query::new(&forget).bind(&*queue.queue).exact(&key).bind(state).bind(stamp);
-                if S::execute(&mut own, forget).await? > 0 {
+                if store.execute(&mut own, forget).await? > 0 {
                     groups::free_failed(store, &mut own, queue, &key).await?;
                 }
                 S::commit_own(own).await?;
@@ -194,7 +194,7 @@ pub async fn retry<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     queue.refuse_key(&id.key)?;
     let mut own = store.begin_own().await?;
     let Some(history) = dead(store, &mut own, queue, &id.key).await? else { return give_up::<S>(own).await };
-    match S::execute(&mut own, Query::written(&*queue.retry).key(&id.key)).await {
+    match store.execute(&mut own, Query::written(&*queue.retry).key(&id.key)).await {
         Ok(1) => {}
         Ok(_) => return give_up::<S>(own).await,
         Err(error) => {
@@ -205,7 +205,7 @@ pub async fn retry<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     }
     let past = "set state = 'released', attempts = 0, suspect = false, due_at = null";
     let past = format!("update {} {past} where queue = ?1 and {} = ?2", store.tables().parked, S::Dialect::KEY);
-    S::execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
+    store.execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
     groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
     let published = outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
     if published == 0 && queue.kind == Kind::Mutex {
@@ -227,7 +227,7 @@ pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     let mut own = store.begin_own().await?;
     let Some(history) = dead(store, &mut own, queue, &id.key).await? else { return give_up::<S>(own).await };
     let hash = inbox::kept_hash(store, &mut own, queue, &id.key).await?;
-    if S::execute(&mut own, Query::written(&*queue.discard).key(&id.key)).await? != 1 {
+    if store.execute(&mut own, Query::written(&*queue.discard).key(&id.key)).await? != 1 {
         return give_up::<S>(own).await;
     }
     let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
@@ -236,7 +236,7 @@ pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     } else {
         format!("delete from {parked} where queue = ?1 and {column} = ?2")
     };
-    S::execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
+    store.execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
     groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
     outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
     if let Some(hash) = hash {
@@ -255,7 +255,7 @@ async fn dead<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueue, 
         S::Dialect::KEY,
         S::Dialect::LOCK
     );
-    let dead = S::fetch(tx, Query::new(dead).bind(&*queue.queue).exact(key.to_string())).await?;
+    let dead = store.fetch(tx, Query::new(dead).bind(&*queue.queue).exact(key.to_string())).await?;
     dead.first().map(|row| row.get(0)).transpose()
 }
 
@@ -278,7 +278,7 @@ async fn audit<S: SqlStore>(
         S::Dialect::KEY
     );
     let audit = Query::new(audit).bind(verb).bind(&*id.queue).exact(id.key.to_string());
-    S::execute(tx, audit.bind(history)).await?;
+    store.execute(tx, audit.bind(history)).await?;
     Ok(())
 }
 
@@ -295,7 +295,7 @@ pub(crate) async fn past_attempts<S: SqlStore>(
         S::Dialect::KEY,
         S::Dialect::LOCK
     );
-    let past = S::fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
+    let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
     Ok(past.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
 }
 
@@ -308,7 +308,7 @@ pub(crate) async fn park_killer<S: SqlStore>(
     owned: &crate::Owned,
     attempts: u32,
 ) -> Result<()> {
-    S::execute(tx, SqlQueue::of_owner(&queue.park_dead, Some(dead), &owned.key)).await?;
+    store.execute(tx, SqlQueue::of_owner(&queue.park_dead, Some(dead), &owned.key)).await?;
     groups::hold(store, tx, queue, dead, owned.group.as_ref(), &owned.key).await?;
     write_note(store, tx, queue, &owned.key, Note::killer(attempts)).await
 }

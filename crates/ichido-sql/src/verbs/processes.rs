@@ -36,11 +36,11 @@ async fn write<S: Liveness>(store: &S, process: &Registration) -> Result<()> {
     let insert = insert.bind(std::process::id()).bind(env!("CARGO_PKG_VERSION"));
     let lease = i64::try_from(process.lease.as_millis()).unwrap_or(i64::MAX);
     let mut own = store.begin_own().await?;
-    S::execute(&mut own, insert.bind(lease)).await?;
+    store.execute(&mut own, insert.bind(lease)).await?;
     let serve = format!("insert into {} (process, queue, place) values (?1, ?2, ?3)", tables.process_queue);
     for queue in process.queues.keys() {
         let place = &*store.queue(queue).await?.place;
-        S::execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place)).await?;
+        store.execute(&mut own, Query::new(&serve).bind(process.id).bind(&**queue).bind(place)).await?;
     }
     flags::serve(store, &mut own, process).await?;
     S::commit_own(own).await
@@ -172,7 +172,7 @@ async fn lock_dead<S: Liveness>(store: &S, tx: &mut S::Connection, dead: Process
         S::Dialect::ALIVE,
         S::Dialect::LOCK_FREE
     );
-    let locked = S::fetch(tx, Query::new(lock).bind(dead)).await?;
+    let locked = store.fetch(tx, Query::new(lock).bind(dead)).await?;
     let Some(locked) = locked.first() else { return Ok(None) };
     store.stop_claims(tx, dead).await?;
     locked.get(0).map(Some)
@@ -223,7 +223,7 @@ async fn served<'a, S: SqlStore>(
     process: ProcessId,
 ) -> Result<Vec<&'a S::Queue>> {
     let served = format!("select queue, place from {} where process = ?1", store.tables().process_queue);
-    let (served, known) = (S::fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
+    let (served, known) = (store.fetch(tx, Query::new(served).bind(process)).await?, store.queues().await?);
     let mut ours = Vec::new();
     for row in served {
         let (queue, place): (String, String) = (row.get(0)?, row.get(1)?);
@@ -233,7 +233,7 @@ async fn served<'a, S: SqlStore>(
 }
 
 async fn owned<S: SqlStore>(tx: &mut S::Connection, queue: &S::Queue, process: ProcessId) -> Result<Vec<Owned>> {
-    let owned = S::fetch(tx, Query::written(&*queue.owned).bind(process.to_string())).await?;
+    let owned = store.fetch(tx, Query::written(&*queue.owned).bind(process.to_string())).await?;
     let read = |row: &crate::Row| Ok(Owned { key: row.key(queue.key_columns)?, group: row.get(queue.key_columns)? });
     owned.iter().map(read).collect()
 }
@@ -245,11 +245,11 @@ async fn forget_queue<S: SqlStore>(
     queue: &S::Queue,
     process: ProcessId,
 ) -> Result<()> {
-    let left = S::fetch(tx, Query::written(&*queue.owns_any).bind(process.to_string())).await?;
+    let left = store.fetch(tx, Query::written(&*queue.owns_any).bind(process.to_string())).await?;
     if left.is_empty() {
         groups::free_all(store, tx, queue, process).await?;
         let forget = format!("delete from {} where process = ?1 and queue = ?2", store.tables().process_queue);
-        S::execute(tx, Query::new(forget).bind(process).bind(&*queue.queue)).await?;
+        store.execute(tx, Query::new(forget).bind(process).bind(&*queue.queue)).await?;
     }
     Ok(())
 }
@@ -261,5 +261,5 @@ async fn forget<S: SqlStore>(store: &S, tx: &mut S::Connection, process: Process
         store.tables().process,
         store.tables().process_queue
     );
-    Ok(S::execute(tx, Query::new(forget).bind(process)).await? == 1)
+    Ok(store.execute(tx, Query::new(forget).bind(process)).await? == 1)
 }

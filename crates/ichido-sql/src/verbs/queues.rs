@@ -38,7 +38,7 @@ pub(crate) async fn free<S: SqlRows>(
         return Ok(());
     }
     let keys: Vec<_> = freed.iter().map(|owned| owned.key.clone()).collect();
-    S::execute(tx, S::of_keys(queue, &queue.release, Some(owner), &keys, "")).await?;
+    store.execute(tx, S::of_keys(queue, &queue.release, Some(owner), &keys, "")).await?;
     let held = freed.iter().filter_map(|owned| owned.group.clone()).collect();
     groups::free(store, tx, queue, owner, held).await
 }
@@ -140,7 +140,7 @@ pub async fn past<S: SqlStore>(
     let known = format!("select {column}, attempts, suspect, state from {parked} where queue = ?1 and {column} in ?2");
     let known = Query::new(known).bind(&*queue.queue).bind(Bind::Exacts(keys));
     let known = match connection {
-        Some(connection) => S::fetch(connection, known).await?,
+        Some(connection) => store.fetch(connection, known).await?,
         None => store.look(known).await?,
     };
     known.iter().map(|row| Ok((row.get(0)?, Past::new(&row.get::<String>(3)?, row.get(1)?, row.get(2)?)))).collect()
@@ -158,7 +158,7 @@ pub async fn is_claimed<S: SqlRows>(store: &S, delivery: &Delivery) -> Result<bo
     }
     let mut own = store.begin_own().await?;
     let probe = SqlQueue::of_owner(&queue.is_claimed, Some(claim.owner), &delivery.message.key);
-    let there = !S::fetch(&mut own, probe).await?.is_empty();
+    let there = !store.fetch(&mut own, probe).await?.is_empty();
     S::rollback_own(own).await?;
     Ok(there)
 }

@@ -31,10 +31,10 @@ pub async fn note_longest<S: SqlStore>(store: &S, queue: &str, time: Duration) -
     let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     let mut own = store.begin_own().await?;
     let first = S::Dialect::insert_new(longest, "queue, longest_us", "?1, ?2");
-    S::execute(&mut own, Query::new(first).bind(queue).bind(time)).await?;
+    store.execute(&mut own, Query::new(first).bind(queue).bind(time)).await?;
     let longer =
         format!("update {longest} set longest_us = ?2, at = {} where queue = ?1 and longest_us < ?2", S::Dialect::NOW);
-    S::execute(&mut own, Query::new(longer).bind(queue).bind(time)).await?;
+    store.execute(&mut own, Query::new(longer).bind(queue).bind(time)).await?;
     S::commit_own(own).await
 }
 

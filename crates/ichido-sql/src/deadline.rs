@@ -1,0 +1,111 @@
+//! How long a server may be silent. Past that time a wait ends with an error like that of a connection that was cut: it is a fault,
+//! spends no attempt, and whoever waited drops the connection.
+
+use std::{
+    future::Future,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// If nothing else is said.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Waits this long for something that a server says, and no longer.
+///
+/// # Errors
+/// What it said; of kind [`io::ErrorKind::TimedOut`] if it said nothing.
+pub async fn deadline<T, E: From<io::Error>>(
+    timeout: Duration,
+    answer: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(silence(timeout).into()))
+}
+
+/// What a user reads then.
+fn silence(timeout: Duration) -> io::Error {
+    let text = format!("the server did not answer within {timeout:?} (database.timeout)");
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// The deadline of all connections of a store, and how often it has passed.
+#[derive(Debug, Clone)]
+pub struct Deadline(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    timeout_ms: AtomicU64,
+    silences: AtomicU64,
+}
+
+impl Default for Deadline {
+    fn default() -> Self {
+        Deadline::new(TIMEOUT)
+    }
+}
+
+impl Deadline {
+    /// So long.
+    #[must_use]
+    pub fn new(timeout: Duration) -> Self {
+        let deadline = Deadline(Arc::new(State { timeout_ms: AtomicU64::new(0), silences: AtomicU64::new(0) }));
+        deadline.set(timeout);
+        deadline
+    }
+
+    /// So long from now on.
+    pub fn set(&self, timeout: Duration) {
+        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+        self.0.timeout_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// How long the server may be silent.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.0.timeout_ms.load(Ordering::Relaxed))
+    }
+
+    /// How often a statement was not answered in time: connections that were idle before the last time are not to be trusted.
+    #[must_use]
+    pub fn silences(&self) -> u64 {
+        self.0.silences.load(Ordering::Acquire)
+    }
+
+    /// Waits for the answer to a statement; silence is counted.
+    ///
+    /// # Errors
+    /// As [`deadline`].
+    pub async fn within<T, E: From<io::Error>>(&self, answer: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let timeout = self.timeout();
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
+            self.0.silences.fetch_add(1, Ordering::AcqRel);
+            Err(silence(timeout).into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn silence_is_an_error_that_says_where_to_look() {
+        let patience = Deadline::new(Duration::from_millis(2));
+        let answered: io::Result<u8> = patience.within(async { Ok(1) }).await;
+        assert_eq!((answered.unwrap(), patience.silences()), (1, 0));
+        let silent: io::Result<u8> = patience.within(std::future::pending()).await;
+        let error = silent.unwrap_err();
+        assert_eq!((error.kind(), patience.silences()), (io::ErrorKind::TimedOut, 1));
+        assert_eq!(error.to_string(), "the server did not answer within 2ms (database.timeout)");
+    }
+
+    #[tokio::test]
+    async fn connecting_in_silence_says_nothing_about_other_connections() {
+        let patience = Deadline::new(Duration::from_millis(2));
+        let silent: io::Result<u8> = deadline(patience.timeout(), std::future::pending()).await;
+        assert!(silent.is_err() && patience.silences() == 0);
+    }
+}
