@@ -14,6 +14,17 @@ pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
     }
 }
 
+/// The server keeps no more prepared statements.
+pub(crate) const MOST_PREPARED: u16 = 1461;
+
+/// Does this error say that the connection is no more?
+pub(crate) fn is_gone(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        error => number(error).is_some_and(|number| matches!(number, 1053 | 1927 | 2006 | 2013 | 4031)),
+    }
+}
+
 /// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space, connections or prepared statements
 /// (1461); the server shuts down, is read-only or has ended our session.
 fn is_fault_number(number: u16) -> bool {
@@ -35,7 +46,7 @@ fn is_fault_number(number: u16) -> bool {
             | 1203
             | 1226
             | 1290
-            | 1461
+            | MOST_PREPARED
             | 1792
             | 1836
             | 1927

@@ -3,7 +3,8 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `connect` | pools: one for business transactions, one for ichido's own work |
+//! | `connect` | the store, and which connections it uses for what |
+//! | `session` | connections: opened, set up, and ended on a silent server |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
@@ -36,6 +37,7 @@ mod outbox;
 mod quote;
 mod schema;
 mod sending;
+mod session;
 mod sql;
 mod sql_action;
 mod statements;

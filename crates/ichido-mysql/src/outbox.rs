@@ -31,7 +31,7 @@ impl Outbox for MySql {
                 insert = insert.bind(id).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
                 insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
             }
-            insert.execute(&mut *connection).await?;
+            self.within(insert.execute(&mut *connection)).await?;
         }
         Ok(ids)
     }
@@ -44,7 +44,7 @@ impl Outbox for MySql {
         if !gone.is_empty() {
             let delete = format!("delete o from {outbox} where o.mutex is null and {}", numbers(quote::places(&gone)));
             let delete = sqlx::query(AssertSqlSafe(delete));
-            padded(&gone).fold(delete, |delete, unsent| delete.bind(unsent.number)).execute(&self.own).await?;
+            self.run_alone(padded(&gone).fold(delete, |delete, unsent| delete.bind(unsent.number))).await?;
         }
         if kept.is_empty() {
             return Ok(());
@@ -54,7 +54,7 @@ impl Outbox for MySql {
         let there = format!("select o.number from {outbox} where {editions} for update skip locked");
         let there = sqlx::query(AssertSqlSafe(there));
         let there = padded(&kept).fold(there, |there, unsent| there.bind(unsent.number).bind(unsent.edition));
-        let there = there.fetch_all(&mut *tx).await?;
+        let there = self.within(there.fetch_all(&mut *tx)).await?;
         let there: Vec<i64> = there.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         if !there.is_empty() {
             let note = format!(
@@ -62,10 +62,9 @@ impl Outbox for MySql {
                 numbers(quote::places(&there))
             );
             let note = sqlx::query(AssertSqlSafe(note));
-            padded(&there).fold(note, sqlx::query::Query::bind).execute(&mut *tx).await?;
+            self.within(padded(&there).fold(note, sqlx::query::Query::bind).execute(&mut *tx)).await?;
         }
-        tx.commit().await?;
-        Ok(())
+        Self::commit_own(tx).await
     }
 
     ichido_sql::outbox!();
@@ -103,7 +102,7 @@ impl MySql {
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(&*queue.queue).bind(message.due.map(|_| ProcessId::NOBODY.to_string()));
         }
-        insert.execute(connection).await?;
+        self.within(insert.execute(connection)).await?;
         Ok(())
     }
 
@@ -128,7 +127,7 @@ impl MySql {
             insert = insert.bind(id).bind(id).bind(&*queue.queue).bind(&rules.exchange).bind(&rules.routing_key);
             insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         }
-        insert.execute(connection).await?;
+        self.within(insert.execute(connection)).await?;
         Ok(())
     }
 }
