@@ -128,6 +128,23 @@ pub struct Lent<C: Connector> {
 }
 
 impl<C: Connector> Lent<C> {
+    /// How long the server may be silent.
+    #[must_use]
+    pub fn deadline(&self) -> &Deadline {
+        &self.home.deadline
+    }
+
+    /// Was the server silent since this was taken? Here or elsewhere: nobody should wait for it once more.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.home.deadline.silences() != self.silences
+    }
+
+    /// Closes it; what lives on at the server is the caller's to end.
+    pub fn close(mut self) {
+        drop(self.connection.take());
+    }
+
     /// For the next one. The server has answered all that was asked, and no transaction is open.
     pub fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
@@ -139,9 +156,9 @@ impl<C: Connector> Lent<C> {
 
 impl<C: Connector> Drop for Lent<C> {
     fn drop(&mut self) {
-        let silent = self.home.deadline.silences() != self.silences;
+        let suspect = self.is_suspect();
         match self.connection.take() {
-            Some(connection) if silent => self.home.connector.orphaned(connection),
+            Some(connection) if suspect => self.home.connector.orphaned(connection),
             connection => drop(connection),
         }
     }

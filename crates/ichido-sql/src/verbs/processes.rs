@@ -65,7 +65,7 @@ pub async fn deregister<S: SqlRows>(store: &S, process: ProcessId) -> Result<()>
     store.stop_claims(&mut own, process).await?;
     for queue in served(store, &mut own, process).await? {
         loop {
-            let owned = owned::<S>(&mut own, queue, process).await?;
+            let owned = owned(store, &mut own, queue, process).await?;
             if owned.is_empty() {
                 break;
             }
@@ -189,7 +189,7 @@ async fn rescue_queue<S: SqlRows>(
     rescued: &mut Rescued,
 ) -> Result<()> {
     loop {
-        let owned = owned::<S>(tx, queue, dead).await?;
+        let owned = owned(store, tx, queue, dead).await?;
         if owned.is_empty() {
             return forget_queue(store, tx, queue, dead).await;
         }
@@ -232,7 +232,12 @@ async fn served<'a, S: SqlStore>(
     Ok(ours)
 }
 
-async fn owned<S: SqlStore>(tx: &mut S::Connection, queue: &S::Queue, process: ProcessId) -> Result<Vec<Owned>> {
+async fn owned<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    process: ProcessId,
+) -> Result<Vec<Owned>> {
     let owned = store.fetch(tx, Query::written(&*queue.owned).bind(process.to_string())).await?;
     let read = |row: &crate::Row| Ok(Owned { key: row.key(queue.key_columns)?, group: row.get(queue.key_columns)? });
     owned.iter().map(read).collect()
