@@ -177,7 +177,7 @@ impl Shared {
             if orphan.is_on(&mut aside).await? {
                 aside.execute(AssertSqlSafe(format!("kill {}", orphan.id))).await?;
             }
-            sqlx::Result::Ok(())
+            Ok::<_, sqlx::Error>(())
         };
         if let Err(error) = deadline(self.deadline.timeout(), end).await {
             tracing::debug!(%error, session = orphan.id, "cannot end a session that was left");
@@ -186,27 +186,25 @@ impl Shared {
 }
 
 /// A short transaction of ichido's own.
-pub struct Own {
-    pub(crate) lent: Lent<Opener>,
-    pub(crate) deadline: Deadline,
-}
+pub struct Own(pub(crate) Lent<Opener>);
 
 impl Deref for Own {
     type Target = MySqlConnection;
 
     fn deref(&self) -> &MySqlConnection {
-        &self.lent
+        &self.0
     }
 }
 
 impl DerefMut for Own {
     fn deref_mut(&mut self) -> &mut MySqlConnection {
-        &mut self.lent
+        &mut self.0
     }
 }
 
 /// Ends the transaction in a session with this word; the next one may have the session then. Unless the server says yes, it is closed.
-pub(crate) async fn end(mut lent: Lent<Opener>, deadline: &Deadline, word: &'static str) -> sqlx::Result<()> {
+pub(crate) async fn end(mut lent: Lent<Opener>, word: &'static str) -> sqlx::Result<()> {
+    let deadline = lent.deadline().clone();
     deadline.within(lent.execute(word)).await?;
     // A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be no savepoint.
     if lent.purpose == Use::Own || lent.is_in_transaction() {

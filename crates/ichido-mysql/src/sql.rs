@@ -92,15 +92,15 @@ impl SqlStore for MySql {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         let lent = self.begin_with(&self.own, "start transaction").await.map_err(|error| self.unreachable(error))?;
-        Ok(Own { lent, deadline: self.shared.deadline.clone() })
+        Ok(Own(lent))
     }
 
     async fn commit_own(own: Self::Own) -> Result<()> {
-        Ok(session::end(own.lent, &own.deadline, "COMMIT").await?)
+        Ok(session::end(own.0, "COMMIT").await?)
     }
 
     async fn rollback_own(own: Self::Own) -> Result<()> {
-        Ok(session::end(own.lent, &own.deadline, "ROLLBACK").await?)
+        Ok(session::end(own.0, "ROLLBACK").await?)
     }
 
     async fn execute(&self, connection: &mut MySqlConnection, query: Query) -> Result<u64> {
