@@ -36,6 +36,7 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
     let mut told = vec![
         format!("database.url={}", config.database.url),
         format!("database.pool={}", config.pool()),
+        format!("database.timeout={}", spelled(config.database.timeout)),
         format!("process.lease={}", spelled(process.lease)),
         format!("process.poll={}", spelled(process.poll)),
         format!("process.grace={}", spelled(process.grace)),

@@ -120,7 +120,7 @@ impl MySql {
     async fn read_only(&self) -> Result<Own> {
         let begun = self.begin_with(&self.own, "start transaction read only").await;
         let lent = begun.map_err(|error| self.unreachable(error))?;
-        Ok(Own(lent))
+        Ok(Own { lent, shared: self.shared.clone() })
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use ichido::{
@@ -14,12 +15,12 @@ use ichido::{
     process::WakeUps,
     store::{Database, Wakeups},
 };
-use ichido_sql::{Connections, Deadline, Known, Lent};
+use ichido_sql::{Connections, Deadline, Hosts, Known, Lent};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
 use tokio::sync::OnceCell;
 
 use crate::{
-    Tx, fault, schema,
+    Tx, fault, hosts, schema,
     session::{Opener, Statement, Use, give_back},
     sql_action::Rendered,
     statements::Statements,
@@ -38,7 +39,7 @@ pub struct MySql {
 
 /// What all clones of a store share.
 pub(crate) struct Shared {
-    pub(crate) options: MySqlConnectOptions,
+    pub(crate) hosts: Hosts<MySqlConnectOptions>,
     /// Does the URL say how many statements a connection keeps prepared?
     pub(crate) has_capacity: bool,
     single_writer: bool,
@@ -65,8 +66,20 @@ impl Database for MySql {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_interruption(cause)
+    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_own_fault(cause)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.shared.deadline.timeout())
+    }
+
+    fn silences(&self) -> u64 {
+        self.shared.deadline.silences()
+    }
+
+    fn hurry(&self, timeout: Duration) {
+        self.shared.deadline.hurry(timeout);
     }
 
     /// The same database and queues through one connection of its own.
@@ -99,20 +112,10 @@ impl MySql {
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, single_writer: bool, queues: Vec<Queue>) -> Result<Self> {
-        let url = url.replacen("mariadb://", "mysql://", 1);
-        let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            Error::Setup(format!(
-                "the database URL is invalid ({error}); write one like mysql://user:password@host:3306/name"
-            ))
-        })?;
-        if options.get_database().is_none() {
-            return Err(Error::Setup(
-                "the database URL names no database; write one like mysql://user:password@host:3306/name".into(),
-            ));
-        }
-        let wake_ups = WakeUps::at(&address(&options));
+        let hosts = hosts::hosts(url)?;
+        let wake_ups = WakeUps::at(&hosts::address(&hosts));
         let shared = Shared {
-            options,
+            hosts,
             has_capacity: url.contains("statement-cache-capacity="),
             known: Known::new(queues, schema::tables(schema)?),
             single_writer,
@@ -124,6 +127,13 @@ impl MySql {
             crowded: AtomicBool::new(false),
         };
         Ok(MySql::with(&Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
+    }
+
+    /// How long a statement of ichido's own, COMMIT or ROLLBACK may stay unanswered: 15 s if nothing else is said.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.shared.deadline.set(timeout);
+        self
     }
 
     fn with(shared: &Arc<Shared>, business: u32, own: u32) -> Self {
@@ -163,6 +173,11 @@ impl MySql {
         self.shared.deadline.within(answer).await
     }
 
+    /// Waits for what a few statements of ours answer, all together, and no longer than for one.
+    async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
+        self.within(async { Ok(answers.await) }).await?
+    }
+
     /// Reads, outside of any transaction.
     pub(crate) async fn rows_alone(&self, read: impl Fn() -> Statement<'static>) -> sqlx::Result<Vec<MySqlRow>> {
         loop {
@@ -199,7 +214,7 @@ impl MySql {
 
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
-        address(&self.shared.options)
+        hosts::address(&self.shared.hosts)
     }
 
     /// An error of connecting or beginning, which is never a message's.
@@ -214,11 +229,11 @@ impl MySql {
         if self.own.size() > 1 {
             give_back(self.take(&self.own).await.map_err(|error| self.unreachable(error))?);
         }
-        self.within(async { Ok(self.refuse_cluster(&mut lent).await) }).await??;
-        self.within(async { Ok(schema::check(&mut lent, tables).await) }).await??;
+        self.timed(self.refuse_cluster(&mut lent)).await?;
+        self.timed(schema::check(&mut lent, tables)).await?;
         let mut made = Vec::new();
         for queue in configured {
-            made.push(self.within(async { Ok(crate::catalog::look(&mut lent, tables, queue).await) }).await??);
+            made.push(self.timed(crate::catalog::look(&mut lent, tables, queue)).await?);
         }
         give_back(lent);
         Ok(made)
@@ -239,8 +254,4 @@ impl MySql {
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
-}
-
-fn address(options: &MySqlConnectOptions) -> String {
-    format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
 }

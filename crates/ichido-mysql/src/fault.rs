@@ -58,8 +58,9 @@ fn is_fault_number(number: u16) -> bool {
     )
 }
 
-/// Has somebody ended the statement (1317), or a limit of time on MariaDB (1969) or MySQL (3024)?
-pub(crate) fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+/// In a statement of ichido's own: has somebody ended it (1317), or a limit of time on MariaDB (1969) or MySQL (3024)? An action's statement
+/// fails by it.
+pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
     cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
 }
 

@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `connect` | the store, and which connections it uses for what |
+//! | `hosts` | the servers that the URL names |
 //! | `session` | connections: opened, set up, and ended on a silent server |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `migrate` | from one version of them to the next, while others are at work |
@@ -28,6 +29,7 @@ mod catalog;
 mod connect;
 mod fault;
 mod groups;
+mod hosts;
 mod inbox;
 mod inspect;
 mod messages;

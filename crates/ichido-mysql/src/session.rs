@@ -33,19 +33,12 @@ pub(crate) type Statement<'q> = sqlx::query::Query<'q, sqlx::MySql, MySqlArgumen
 pub(crate) struct Session {
     connection: MySqlConnection,
     purpose: Use,
-    pub(crate) on_server: OnServer,
+    /// Who works for us at the server.
+    pub(crate) id: Arc<SessionId>,
     /// Has somebody used it before? The server may have closed it since.
     pub(crate) kept: bool,
     /// Does it keep statements prepared?
     pub(crate) prepares: bool,
-}
-
-/// Which session of which server it is there. Ids are counted from the server's start.
-#[derive(Debug, Clone)]
-pub(crate) struct OnServer {
-    pub(crate) id: u64,
-    server: String,
-    since: Instant,
 }
 
 impl Deref for Session {
@@ -80,40 +73,40 @@ impl Connector for Opener {
     type Error = sqlx::Error;
 
     async fn connect(&self, timeout: Duration) -> sqlx::Result<Session> {
-        deadline(timeout, self.open()).await
+        self.shared.hosts.first(timeout, host, |options| self.open(options)).await
     }
 
-    /// The server may not have noticed: what the session has locked would stay so.
+    /// What it has locked must be free before its message can run again.
     fn orphaned(&self, session: Session) {
-        let orphan = session.on_server.clone();
+        let (id, shared) = (session.id.clone(), self.shared.clone());
         drop(session);
-        let shared = self.shared.clone();
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { shared.end_orphan(&orphan).await });
+            runtime.spawn(async move { shared.end_session(&id).await });
         }
     }
 }
 
 impl Opener {
-    async fn open(&self) -> sqlx::Result<Session> {
+    async fn open(&self, options: &MySqlConnectOptions) -> sqlx::Result<Session> {
         let prepares = !self.shared.is_crowded();
         let options = match self.purpose {
-            _ if !prepares => self.shared.options.clone().statement_cache_capacity(0),
-            Use::Own if !self.shared.has_capacity => self.shared.options.clone().statement_cache_capacity(PREPARED),
-            _ => self.shared.options.clone(),
+            _ if !prepares => options.clone().statement_cache_capacity(0),
+            Use::Own if !self.shared.has_capacity => options.clone().statement_cache_capacity(PREPARED),
+            _ => options.clone(),
         };
         let mut connection = options.connect().await?;
+        check(&mut connection, self.shared.hosts.wanted()).await?;
+        let settings = settings(self.purpose, &self.shared.deadline);
         if self.purpose == Use::Business {
             // To sqlx one transaction that is open as long as the connection, so that one within it is a savepoint. What begins and ends on
-            // the server is ours to say.
-            let begin = format!("{}; start transaction", settings(self.purpose, &self.shared.deadline));
-            std::mem::forget(connection.begin_with(AssertSqlSafe(begin)).await?);
+            // the server is ours to say. Dropped, it would roll back, to sqlx; this one never ends.
+            std::mem::forget(connection.begin_with(AssertSqlSafe(format!("{settings}; start transaction"))).await?);
             connection.execute("rollback").await?;
         } else {
-            connection.execute(AssertSqlSafe(settings(self.purpose, &self.shared.deadline))).await?;
+            connection.execute(AssertSqlSafe(settings)).await?;
         }
-        let on_server = OnServer::of(&mut connection).await?;
-        Ok(Session { connection, purpose: self.purpose, on_server, kept: false, prepares })
+        let id = who(&mut connection).await?;
+        Ok(Session { connection, purpose: self.purpose, id, kept: false, prepares })
     }
 }
 
@@ -142,75 +135,115 @@ pub(crate) fn idle_timeout(seconds: u64) -> String {
     )
 }
 
-impl OnServer {
-    async fn of(connection: &mut MySqlConnection) -> sqlx::Result<Self> {
-        let (id, server) = who(connection).await?;
-        Ok(OnServer { id, server, since: Instant::now() })
-    }
+/// Which server it is, and what time it is there.
+const SERVER: &str = "concat_ws(':', @@hostname, @@port, @@server_id), cast(unix_timestamp() as char)";
 
-    /// Is this the server, as it was started then?
-    async fn is_on(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
-        let (_, server) = who(connection).await?;
-        let uptime = sqlx::raw_sql("show global status like 'Uptime'").fetch_one(&mut *connection).await?;
-        let uptime = uptime.try_get::<String, _>(1)?.parse().unwrap_or(u64::MAX);
-        // Both are cut to seconds.
-        Ok(server == self.server && uptime.saturating_add(2) >= self.since.elapsed().as_secs())
-    }
+/// Sessions are numbered from the server's start: ours is known by the server and by when it began.
+async fn who(connection: &mut MySqlConnection) -> sqlx::Result<Arc<SessionId>> {
+    let who = format!("select {SERVER}, cast(connection_id() as char)");
+    let row = sqlx::raw_sql(AssertSqlSafe(who)).fetch_one(connection).await?;
+    let (server, now): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
+    let number = row.try_get::<&str, _>(2)?.parse().unwrap_or_default();
+    Ok(Arc::new(SessionId { number, since: format!("{now} {server}").into() }))
 }
 
-async fn who(connection: &mut MySqlConnection) -> sqlx::Result<(u64, String)> {
-    let who = "select cast(connection_id() as char), concat_ws(':', @@hostname, @@port, @@server_id)";
-    let row = sqlx::raw_sql(who).fetch_one(connection).await?;
-    Ok((row.try_get::<String, _>(0)?.parse().unwrap_or_default(), row.try_get(1)?))
+/// What a session does. MySQL says it in whole seconds, which have passed or are passing; a user without privileges sees what is its own.
+async fn state(connection: &mut MySqlConnection, id: &SessionId) -> sqlx::Result<SessionState> {
+    let look = format!(
+        "show global status like 'Uptime'; select {SERVER}; \
+         select command, cast(/*M!100000 time_ms */ /*!80000 time * 1000 + 1000 */ as signed) \
+         from information_schema.processlist where id = {}",
+        id.number
+    );
+    let rows = sqlx::raw_sql(AssertSqlSafe(look)).fetch_all(connection).await?;
+    let [uptime, server, session] = &rows[..] else { return Ok(SessionState::Gone) };
+    if !is_same(id, uptime, server)? {
+        return Ok(SessionState::Gone);
+    }
+    Ok(match session.try_get::<&str, _>(0)? {
+        "Sleep" => SessionState::Idle(Duration::from_millis(session.try_get::<i64, _>(1)?.unsigned_abs())),
+        _ => SessionState::Working,
+    })
+}
+
+/// Is this the server, and was it started before the session began? Seconds are whole ones.
+fn is_same(id: &SessionId, uptime: &MySqlRow, server: &MySqlRow) -> sqlx::Result<bool> {
+    let seconds = |text: &str| text.parse::<i64>().unwrap_or_default();
+    let (began, there) = id.since.split_once(' ').unwrap_or_default();
+    let started = seconds(server.try_get(1)?) - seconds(uptime.try_get(1)?);
+    Ok(server.try_get::<&str, _>(0)? == there && started <= seconds(began) + 1)
 }
 
 impl Shared {
-    /// A connection beside all others, for what must not wait for them.
-    async fn aside(&self) -> sqlx::Result<MySqlConnection> {
-        self.options.clone().statement_cache_capacity(0).connect().await
+    /// What a session does, asked through a connection beside all others.
+    pub(crate) async fn session_state(&self, id: &SessionId) -> sqlx::Result<SessionState> {
+        self.deadline.within(async { state(&mut self.hosts.current().connect().await?, id).await }).await
     }
 
-    /// Ends a session that we have left while the server was silent, if it can be done in time. If not, the server ends it.
-    async fn end_orphan(&self, orphan: &OnServer) {
+    /// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
+    /// later.
+    pub(crate) async fn end_session(&self, id: &SessionId) {
         let end = async {
-            let mut aside = self.aside().await?;
-            if orphan.is_on(&mut aside).await? {
-                aside.execute(AssertSqlSafe(format!("kill {}", orphan.id))).await?;
+            let mut beside = self.hosts.current().connect().await?;
+            if state(&mut beside, id).await? != SessionState::Gone {
+                beside.execute(AssertSqlSafe(format!("kill {}", id.number))).await?;
             }
             Ok::<_, sqlx::Error>(())
         };
         if let Err(error) = deadline(self.deadline.timeout(), end).await {
-            tracing::debug!(%error, session = orphan.id, "cannot end a session that was left");
+            tracing::debug!(%error, session = id.number, "cannot end the session of a silent connection");
         }
+    }
+
+    /// Ends the transaction in a session with this word; the next one may have the session then. Without an answer the outcome is unknown, and
+    /// the session is ended before anybody looks at what it has locked.
+    pub(crate) async fn end(&self, mut lent: Lent<Opener>, word: &'static str) -> sqlx::Result<()> {
+        match self.deadline.within(lent.execute(word)).await {
+            // A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be no savepoint.
+            Ok(_) if lent.purpose == Use::Own || lent.is_in_transaction() => give_back(lent),
+            Ok(_) => lent.close(),
+            Err(error) => {
+                if matches!(&error, sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut) {
+                    self.abandon(lent).await;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a connection without waiting for anything on it, and ends its session.
+    pub(crate) async fn abandon(&self, lent: Lent<Opener>) {
+        let id = lent.id.clone();
+        lent.close();
+        self.end_session(&id).await;
     }
 }
 
 /// A short transaction of ichido's own.
-pub struct Own(pub(crate) Lent<Opener>);
+pub struct Own {
+    pub(crate) lent: Lent<Opener>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Own {
+    pub(crate) async fn end(self, word: &'static str) -> sqlx::Result<()> {
+        self.shared.end(self.lent, word).await
+    }
+}
 
 impl Deref for Own {
     type Target = MySqlConnection;
 
     fn deref(&self) -> &MySqlConnection {
-        &self.0
+        &self.lent
     }
 }
 
 impl DerefMut for Own {
     fn deref_mut(&mut self) -> &mut MySqlConnection {
-        &mut self.0
+        &mut self.lent
     }
-}
-
-/// Ends the transaction in a session with this word; the next one may have the session then. Unless the server says yes, it is closed.
-pub(crate) async fn end(mut lent: Lent<Opener>, word: &'static str) -> sqlx::Result<()> {
-    let deadline = lent.deadline().clone();
-    deadline.within(lent.execute(word)).await?;
-    // A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be no savepoint.
-    if lent.purpose == Use::Own || lent.is_in_transaction() {
-        give_back(lent);
-    }
-    Ok(())
 }
 
 /// For the next one, outside of any transaction.

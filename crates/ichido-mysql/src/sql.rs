@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Column as _, MySqlConnection, Row as _, TypeInfo, Valu
 
 use crate::{
     MySql, fault,
-    session::{self, Own, Statement},
+    session::{Own, Statement},
     statements::Statements,
     transaction::broken,
 };
@@ -92,15 +92,15 @@ impl SqlStore for MySql {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         let lent = self.begin_with(&self.own, "start transaction").await.map_err(|error| self.unreachable(error))?;
-        Ok(Own(lent))
+        Ok(Own { lent, shared: self.shared.clone() })
     }
 
     async fn commit_own(own: Self::Own) -> Result<()> {
-        Ok(session::end(own.0, "COMMIT").await?)
+        Ok(own.end("COMMIT").await?)
     }
 
     async fn rollback_own(own: Self::Own) -> Result<()> {
-        Ok(session::end(own.0, "ROLLBACK").await?)
+        Ok(own.end("ROLLBACK").await?)
     }
 
     async fn execute(&self, connection: &mut MySqlConnection, query: Query) -> Result<u64> {

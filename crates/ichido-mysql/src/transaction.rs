@@ -1,19 +1,22 @@
 //! Business transactions: begin, complete, commit, roll back. They run on connections without autocommit and begin with a
 //! savepoint: when it is gone at completion, so is the transaction that was begun, and ROLLBACK takes back what came after.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use ichido::{
     Delivery, Error, Result,
     action::{Isolation, Terms},
-    store::{Failure, MOST_KEYS, ProcessId, Transactions},
+    store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, padded, verbs};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
 
 use crate::{
     MySql, fault,
-    session::{self, IDLE, Opener, idle_timeout},
+    session::{IDLE, Opener, idle_timeout},
     statements::Statements,
 };
 
@@ -64,15 +67,27 @@ impl Transactions for MySql {
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
-        Ok(session::end(tx.lent, "COMMIT").await?)
+        Ok(self.shared.end(tx.lent, "COMMIT").await?)
     }
 
     async fn rollback(&self, tx: Tx) -> Result<()> {
-        // A silent server rolls back when its session ends.
         if tx.lent.is_suspect() {
+            self.abandon(tx).await;
             return Ok(());
         }
-        Ok(session::end(tx.lent, "ROLLBACK").await?)
+        Ok(self.shared.end(tx.lent, "ROLLBACK").await?)
+    }
+
+    fn session(tx: &Tx) -> Option<Arc<SessionId>> {
+        Some(tx.lent.id.clone())
+    }
+
+    async fn session_state(&self, session: &SessionId) -> Result<SessionState> {
+        Ok(self.shared.session_state(session).await?)
+    }
+
+    async fn abandon(&self, tx: Tx) {
+        self.shared.abandon(tx.lent).await;
     }
 
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {

@@ -8,13 +8,14 @@ use ichido::{
     },
 };
 use ichido_sql::{ClaimIndex, Sample};
-use sqlx::{AssertSqlSafe, PgConnection, Row, Transaction, postgres::PgRow};
+use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
     Postgres,
     catalog::{self, full_name},
     connect::setup_error,
-    pooler, quote,
+    pooler::{self, OwnTx},
+    quote,
     statements::{self, Rows, Statements},
 };
 
@@ -114,12 +115,15 @@ impl Adopt for Postgres {
         for statement in statements {
             let sql = sqlx::raw_sql(AssertSqlSafe(statement.clone()));
             if statement.starts_with(CONCURRENTLY) {
-                let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-                sql.execute(&mut *connection).await.map_err(setup_error)?;
+                let mut lent = self.own.0.take().await.map_err(|error| self.unreachable(error))?;
+                let id = lent.id.clone();
+                self.patient(id, sql.execute(&mut lent.connection)).await.map_err(setup_error)?;
+                lent.give_back();
             } else {
                 let begun = self.own.begin(pooler::OWN).await;
                 let mut tx = begun.map_err(|error| self.unreachable(error))?;
-                sql.execute(&mut *tx).await.map_err(setup_error)?;
+                let id = tx.id();
+                self.patient(id, sql.execute(&mut *tx)).await.map_err(setup_error)?;
                 tx.commit().await?;
             }
         }
@@ -131,8 +135,8 @@ impl Adopt for Postgres {
 const CONCURRENTLY: &str = "create index concurrently ";
 
 impl Postgres {
-    async fn read_only(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
-        self.own.begin(pooler::LOOK).await.map_err(|error| self.unreachable(error))
+    async fn read_only(&self) -> Result<OwnTx> {
+        self.begin_look().await
     }
 }
 

@@ -1,24 +1,30 @@
-//! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
+//! The store. Business transactions and ichido's own work have connections of their own: a worker that holds its transaction
 //! never waits for a claim, and a claim never waits for the workers.
 
 use std::{
-    error::Error as StdError,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use ichido::{Error, Queue, Result, process::WakeUps, store::Database};
-use ichido_sql::Known;
-use sqlx::{PgConnection, Transaction, postgres::PgConnectOptions};
-use tokio::sync::Semaphore;
+use ichido::{
+    Error, Queue, Result,
+    process::WakeUps,
+    store::{Database, SessionId, SessionState, Transactions as _},
+};
+use ichido_sql::{Connections, Deadline, Known};
+use sqlx::PgConnection;
 
 use crate::{
-    Tx, fault,
-    pooler::{self, Connections, Way},
+    Tx,
+    connector::PgConnector,
+    fault,
+    hosts::Hosts,
+    pooler::{self, Own, OwnTx, Way},
     schema,
-    session::Sessions,
     sql_action::Rendered,
     statements::Statements,
     transaction,
@@ -41,17 +47,15 @@ const PLAIN: [(&str, &str); 2] =
 /// A PostgreSQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct Postgres {
-    pub(crate) business: Sessions,
-    /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
-    /// and the pool's timeout is for connecting only.
-    pub(crate) free: Arc<Semaphore>,
-    pub(crate) own: Connections,
+    pub(crate) business: Connections<PgConnector>,
+    pub(crate) own: Own,
     pub(crate) shared: Arc<Shared>,
 }
 
 /// What all clones of a store share.
 pub(crate) struct Shared {
-    options: PgConnectOptions,
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) deadline: Deadline,
     way: Way,
     warned: AtomicBool,
     pub(crate) wake_ups: WakeUps,
@@ -66,8 +70,20 @@ impl Database for Postgres {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_interruption(cause)
+    fn is_own_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
+        fault::is_own_fault(cause)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.shared.deadline.timeout())
+    }
+
+    fn silences(&self) -> u64 {
+        self.shared.deadline.silences()
+    }
+
+    fn hurry(&self, timeout: Duration) {
+        self.shared.deadline.hurry(timeout);
     }
 
     /// The same database and queues through one connection of its own.
@@ -94,14 +110,11 @@ impl Postgres {
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, queues: Vec<Queue>) -> Result<Self> {
-        let options: PgConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            Error::Setup(format!(
-                "the database URL is invalid ({error}); write one like postgres://user:password@host:5432/name"
-            ))
-        })?;
-        let wake_ups = WakeUps::at(&address(&options));
+        let hosts = Hosts::of(url)?;
+        let wake_ups = WakeUps::at(&hosts.address());
         let shared = Shared {
-            options: options.application_name("ichido"),
+            hosts: Arc::new(hosts),
+            deadline: Deadline::default(),
             way: Way::default(),
             warned: AtomicBool::new(false),
             known: Known::new(queues, schema::tables(schema)?),
@@ -112,14 +125,48 @@ impl Postgres {
         Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
     }
 
+    /// How long a statement of ichido's own, COMMIT or ROLLBACK may stay unanswered: 15 s if nothing else is said.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.shared.deadline.set(timeout);
+        self
+    }
+
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
-        let pool = |size, settings| Connections::new(size, shared.options.clone(), settings, shared.way.clone());
-        let free = Arc::new(Semaphore::new(business as usize));
-        Postgres { business: Sessions::new(pool(business, &GUARDED)), free, own: pool(own, &PLAIN), shared }
+        let Shared { hosts, deadline, way, .. } = &*shared;
+        let connections = |size, settings| {
+            let (hosts, way, deadline) = (hosts.clone(), way.clone(), deadline.clone());
+            Connections::new(size, PgConnector { hosts, settings, way, deadline: deadline.clone() }, deadline)
+        };
+        Postgres { business: connections(business, &GUARDED), own: Own(connections(own, &PLAIN)), shared }
+    }
+
+    /// Waits for what a few statements of ours answer, all together, and no longer than for one.
+    pub(crate) async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
+        self.shared.deadline.within(async { Ok::<_, sqlx::Error>(answers.await) }).await?
+    }
+
+    /// Waits for a statement of an operator's, which may be long, for as long as the server works on it.
+    pub(crate) async fn patient<T>(
+        &self,
+        session: Option<Arc<SessionId>>,
+        answer: impl Future<Output = sqlx::Result<T>>,
+    ) -> sqlx::Result<T> {
+        // Behind a pooler nobody knows whom to ask.
+        let Some(session) = session else { return answer.await };
+        let (deadline, mut answer) = (&self.shared.deadline, pin!(answer));
+        loop {
+            if let Ok(answer) = tokio::time::timeout(deadline.timeout(), &mut answer).await {
+                return answer;
+            }
+            if !matches!(self.session_state(&session).await, Ok(SessionState::Working)) {
+                return deadline.within(answer).await;
+            }
+        }
     }
 
     /// A short transaction that only reads.
-    pub(crate) async fn begin_look(&self) -> Result<Transaction<'static, sqlx::Postgres>> {
+    pub(crate) async fn begin_look(&self) -> Result<OwnTx> {
         self.own.begin(pooler::LOOK).await.map_err(|error| self.unreachable(error))
     }
 
@@ -135,7 +182,7 @@ impl Postgres {
 
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
-        address(&self.shared.options)
+        self.shared.hosts.address()
     }
 
     /// An error of connecting or beginning, which is never a message's.
@@ -147,20 +194,17 @@ impl Postgres {
         let Known { configured, tables, .. } = &self.shared.known;
         let mut look = self.begin_look().await?;
         // The second one is opened now too, before the workers take the last that the server admits.
-        let more = self.own.size > 1 && !self.own.is_pooled();
-        let spare = if more { Some(self.own.acquire().await) } else { None };
-        drop(spare.transpose().map_err(|error| self.unreachable(error))?);
-        schema::check(&mut look, tables).await?;
+        if self.own.0.size() > 1 && !self.own.is_pooled() {
+            self.own.0.take().await.map_err(|error| self.unreachable(error))?.give_back();
+        }
+        self.timed(schema::check(&mut look, tables)).await?;
         let mut made = Vec::new();
         for queue in configured {
-            made.push(crate::catalog::look(&mut look, tables, queue).await?);
+            made.push(self.timed(crate::catalog::look(&mut look, tables, queue)).await?);
         }
+        look.rollback().await?;
         Ok(made)
     }
-}
-
-fn address(options: &PgConnectOptions) -> String {
-    format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
 }
 
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.

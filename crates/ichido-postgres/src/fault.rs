@@ -18,9 +18,11 @@ fn is_fault_code(code: &str) -> bool {
     ["08", "40", "53", "57P", "58"].iter().any(|class| code.starts_with(class)) || matches!(code, "55P03" | "25P03")
 }
 
-/// Has somebody or a limit of time ended the statement?
-pub(crate) fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
-    cause.downcast_ref().and_then(code).is_some_and(|code| code == "57014")
+/// In a statement of ichido's own: it was cancelled by somebody or by a limit of the role, or the server does not write for now. In a business
+/// transaction both are the action's.
+pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+    let code = cause.downcast_ref::<sqlx::Error>().and_then(code);
+    matches!(code.as_deref(), Some("57014" | "25006"))
 }
 
 /// The SQLSTATE of an error, if the server sent one.

@@ -61,12 +61,14 @@ impl Guarding for Postgres {
     async fn is_missing(&self, key: &Key) -> Result<bool> {
         let id = &key.columns()[0];
         let mut tx = self.begin_own().await?;
-        sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id).execute(&mut *tx).await?;
+        let wait = sqlx::query(AssertSqlSafe(format!("select {WAIT}"))).bind(id);
+        self.shared.deadline.within(wait.execute(&mut *tx)).await?;
         let missing = format!(
             "select not exists (select 1 from {} where id = $1 and done_at is not null)",
             self.shared.known.tables.inbox
         );
-        let missing = sqlx::query(AssertSqlSafe(missing)).bind(id).fetch_one(&mut *tx).await?.try_get(0)?;
+        let missing = sqlx::query(AssertSqlSafe(missing)).bind(id);
+        let missing = self.shared.deadline.within(missing.fetch_one(&mut *tx)).await?.try_get(0)?;
         tx.rollback().await?;
         Ok(missing)
     }
@@ -162,6 +164,18 @@ impl Postgres {
         ids: &[String],
     ) -> Result<Vec<Option<Found>>> {
         let mut tx = self.begin_own().await?;
+        let found = self.timed(self.mark_in(&mut tx, process, queue, ids)).await?;
+        tx.commit().await?;
+        Ok(found)
+    }
+
+    async fn mark_in(
+        &self,
+        tx: &mut PgConnection,
+        process: ProcessId,
+        queue: &Statements,
+        ids: &[String],
+    ) -> Result<Vec<Option<Found>>> {
         let alone = format!(
             "select pg_try_advisory_xact_lock(hashtextextended(k.id, {SEED})) from unnest($1::text[]) with ordinality as k(id, at) order by at"
         );
@@ -185,8 +199,7 @@ impl Postgres {
         });
         let found: Vec<_> = found.collect::<Result<_>>()?;
         let done = ids.iter().zip(&found).filter(|(_, found)| **found == Some(Found::Nothing)).map(|(id, _)| &**id);
-        self.forget_marks(&mut tx, process, &done.collect::<Vec<_>>()).await?;
-        tx.commit().await?;
+        self.forget_marks(tx, process, &done.collect::<Vec<_>>()).await?;
         Ok(found)
     }
 

@@ -60,7 +60,9 @@ impl Postgres {
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
     async fn claims_by_index(&self, look: &str) -> Result<bool> {
         let mut tx = self.begin_own().await?;
-        Ok(adopt::explain(&mut tx, look).await?.1)
+        let by_index = self.timed(adopt::explain(&mut tx, look)).await?.1;
+        tx.rollback().await?;
+        Ok(by_index)
     }
 }
 

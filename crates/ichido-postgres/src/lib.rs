@@ -3,9 +3,11 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `connect` | pools: one for business transactions, one for ichido's own work |
-//! | `session` | connections that business transactions have one after the other |
-//! | `pooler` | a pool, also behind a transaction pooler such as pgbouncer |
+//! | `connect` | the store: connections for business transactions, and for ichido's own work |
+//! | `hosts` | the servers that the URL names |
+//! | `connector` | opens connections, and ends sessions that nobody can reach |
+//! | `session` | a connection that one has after the other |
+//! | `pooler` | ichido's own statements, also behind a transaction pooler such as pgbouncer |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
@@ -28,8 +30,10 @@
 mod adopt;
 mod catalog;
 mod connect;
+mod connector;
 mod fault;
 mod groups;
+mod hosts;
 mod inbox;
 mod inspect;
 mod messages;

@@ -48,7 +48,7 @@ impl Postgres {
 
     async fn pending_steps(&self, options: &MigrateOptions) -> Result<(u32, Vec<Step>)> {
         let mut look = self.begin_look().await?;
-        let (from, _) = schema::version(&mut look, &self.shared.known.tables).await?;
+        let (from, _) = self.timed(schema::version(&mut look, &self.shared.known.tables)).await?;
         look.commit().await?;
         Ok((from, schema::migrations(&self.shared.known.tables).steps(from, options)))
     }
@@ -84,14 +84,16 @@ impl Postgres {
             begin.push_str(&path);
         }
         let mut tx = self.own.begin(&begin).await.map_err(|error| self.unreachable(error))?;
-        let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK).fetch_one(&mut *tx).await?;
+        let lock = sqlx::query("select pg_try_advisory_xact_lock($1)").bind(LOCK);
+        let lock = self.shared.deadline.within(lock.fetch_one(&mut *tx)).await?;
         if !lock.try_get(0)? {
             tx.rollback().await?;
             return Ok(None);
         }
-        let missing = schema::version(&mut tx, tables).await?.0 < step.version;
+        let missing = self.timed(schema::version(&mut tx, tables)).await?.0 < step.version;
         if missing {
-            sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(&mut *tx).await.map_err(setup_error)?;
+            let (id, sql) = (tx.id(), sqlx::raw_sql(AssertSqlSafe(step.sql.clone())));
+            self.patient(id, sql.execute(&mut *tx)).await.map_err(setup_error)?;
         }
         tx.commit().await?;
         Ok(Some(missing))

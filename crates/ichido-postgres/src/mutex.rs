@@ -70,7 +70,7 @@ impl Mutexes for Postgres {
     ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.guard_in(tx.connection(), delivery).await
+        self.timed(self.guard_in(tx.connection(), delivery)).await
     }
 
     /// Begins a transaction and locks what guards a message in it.
@@ -80,8 +80,8 @@ impl Mutexes for Postgres {
             None => (self.begin_on(terms).await?, None),
         };
         let found = match found {
-            Some(known) => self.enter_if_free(tx.connection(), delivery, known).await,
-            None => self.guard_in(tx.connection(), delivery).await,
+            Some(known) => self.timed(self.enter_if_free(tx.connection(), delivery, known)).await,
+            None => self.timed(self.guard_in(tx.connection(), delivery)).await,
         };
         match found {
             Ok(found) => Ok((tx, found)),
@@ -146,7 +146,8 @@ impl Postgres {
         let (id, key) = (quote::literal(id)?, quote::literal(&key.to_string())?);
         let mut tx = self.open_session().await?;
         let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
-        let found = match tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token).await {
+        let begun = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token);
+        let found = match self.shared.deadline.within(begun).await {
             Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
             Err(error) => {

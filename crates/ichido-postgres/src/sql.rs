@@ -6,14 +6,14 @@ use ichido::{
 };
 use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
-    AssertSqlSafe, Column as _, PgConnection, Row as _, Transaction, TypeInfo, ValueRef,
+    AssertSqlSafe, Column as _, PgConnection, Row as _, TypeInfo, ValueRef,
     postgres::{PgArguments, PgRow},
 };
 
 use crate::{
     Postgres, fault,
     messages::key_columns,
-    pooler,
+    pooler::{self, OwnTx},
     statements::Statements,
     transaction::{Completion, broken},
 };
@@ -68,7 +68,7 @@ impl Dialect for PostgresDialect {
 impl SqlStore for Postgres {
     type Dialect = PostgresDialect;
     type Queue = Statements;
-    type Own = Transaction<'static, sqlx::Postgres>;
+    type Own = OwnTx;
 
     fn known(&self) -> &Known<Statements> {
         &self.shared.known
@@ -94,11 +94,11 @@ impl SqlStore for Postgres {
     }
 
     async fn execute(&self, connection: &mut PgConnection, query: Query) -> Result<u64> {
-        Ok(bound(query).execute(connection).await?.rows_affected())
+        Ok(self.shared.deadline.within(bound(query).execute(connection)).await?.rows_affected())
     }
 
     async fn fetch(&self, connection: &mut PgConnection, query: Query) -> Result<Vec<Row>> {
-        bound(query).fetch_all(connection).await?.iter().map(read).collect()
+        self.shared.deadline.within(bound(query).fetch_all(connection)).await?.iter().map(read).collect()
     }
 
     async fn look(&self, query: Query) -> Result<Vec<Row>> {

@@ -70,10 +70,8 @@ impl Postgres {
         if let Some(typed) = known().get(statement.text()) {
             return Ok(typed.clone());
         }
-        let typed = match Numbers::Names.typed(&mut *self.begin_look().await?, statement).await {
-            Err(error) if is_ambiguous(&error) => {
-                Numbers::Places.typed(&mut *self.begin_look().await?, statement).await
-            }
+        let typed = match self.look_at_types(Numbers::Names, statement).await? {
+            Err(error) if is_ambiguous(&error) => self.look_at_types(Numbers::Places, statement).await?,
             typed => typed,
         };
         let typed = Arc::new(typed.map_err(|error| match setup_error(error) {
@@ -81,6 +79,13 @@ impl Postgres {
             fault => fault,
         })?);
         known().insert(statement.text().clone(), typed.clone());
+        Ok(typed)
+    }
+
+    async fn look_at_types(&self, numbers: Numbers, statement: &Template) -> Result<sqlx::Result<Typed>> {
+        let mut look = self.begin_look().await?;
+        let typed = self.shared.deadline.within(numbers.typed(&mut look, statement)).await;
+        look.rollback().await?;
         Ok(typed)
     }
 }

@@ -1,18 +1,24 @@
 //! Business transactions: begin, complete, commit, roll back. BEGIN carries a token that the completion tests, so that a
 //! transaction that ended behind our back cannot complete anything.
 
-use std::time::Duration;
+use std::{io::ErrorKind, sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Error, Key, Result,
     action::Terms,
-    store::{Failure, MOST_KEYS, ProcessId, Transactions},
+    store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
 };
-use ichido_sql::{SqlStore, by_claim, verbs};
-use sqlx::{AssertSqlSafe, PgConnection, Row};
-use tokio::sync::OwnedSemaphorePermit;
+use ichido_sql::{Lent, SqlStore, by_claim, verbs};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
 
-use crate::{Postgres, fault, messages::key_columns, pooler, session::Session, statements::Statements};
+use crate::{
+    Postgres,
+    connector::{PgConnector, end_session, is_session, session_id},
+    fault,
+    messages::key_columns,
+    pooler,
+    statements::Statements,
+};
 
 /// A session that idles in its transaction this long is ended by the server, and its rows can be rescued.
 pub(crate) const IDLE: &str = "10min";
@@ -25,14 +31,13 @@ const READ_ONLY: &str = "25006";
 
 /// An open business transaction.
 pub struct Tx {
-    pub(crate) session: Session,
+    pub(crate) session: Lent<PgConnector>,
     pub(crate) token: String,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Tx {
     pub(crate) fn connection(&mut self) -> &mut PgConnection {
-        self.session.connection()
+        &mut self.session.connection
     }
 }
 
@@ -40,12 +45,78 @@ impl Transactions for Postgres {
     async fn begin_on(&self, terms: Terms) -> Result<Tx> {
         let mut tx = self.open_session().await?;
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
-        let begun = tx.session.begin(self.begin_words(terms, &tx.token), &tx.token).await;
-        begun.map_err(|error| self.unreachable(error))?;
+        let begun = tx.session.begin(self.begin_words(terms, &tx.token), &tx.token);
+        let rows = self.shared.deadline.within(begun).await.map_err(|error| self.unreachable(error))?;
+        if self.own.is_pooled() {
+            tx.session.id = rows.first().map(session_id).transpose()?;
+        }
         Ok(tx)
     }
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
+        self.timed(self.complete_all(tx, done)).await
+    }
+
+    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
+        match self.timed(async { Ok(self.why_not(tx).await) }).await? {
+            Completion::Lost => {}
+            other => return Err(broken(other)),
+        }
+        if verbs::parked::park_in(self, tx.connection(), delivery, failure).await? {
+            Ok(())
+        } else {
+            Err(Error::LostClaim)
+        }
+    }
+
+    async fn commit(&self, tx: Tx) -> Result<()> {
+        self.end(tx, "commit").await
+    }
+
+    /// Where the server was silent, here or elsewhere, closing the connection rolls back without waiting for it once more.
+    async fn rollback(&self, tx: Tx) -> Result<()> {
+        if tx.session.is_suspect() {
+            self.abandon(tx).await;
+            return Ok(());
+        }
+        self.end(tx, "rollback").await
+    }
+
+    fn session(tx: &Tx) -> Option<Arc<SessionId>> {
+        tx.session.id.clone()
+    }
+
+    async fn session_state(&self, session: &SessionId) -> Result<SessionState> {
+        let state = format!(
+            "select state, (extract(epoch from clock_timestamp() - state_change) * 1000)::bigint from pg_stat_activity where {}",
+            is_session(session, "$1")
+        );
+        let state = self.own.fetch_optional(sqlx::query(AssertSqlSafe(state)).bind(&*session.since)).await?;
+        let Some(row) = state else { return Ok(SessionState::Gone) };
+        let (state, idle): (Option<&str>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(match (state, idle) {
+            (Some(state), Some(ms)) if state.starts_with("idle") => {
+                SessionState::Idle(Duration::from_millis(ms.unsigned_abs()))
+            }
+            _ => SessionState::Working,
+        })
+    }
+
+    async fn abandon(&self, tx: Tx) {
+        let id = tx.session.id.clone();
+        tx.session.close();
+        if let Some(id) = id {
+            end_session(&self.shared.hosts, self.shared.deadline.timeout(), &id).await;
+        }
+    }
+
+    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
+        verbs::queues::is_claimed(self, delivery).await
+    }
+}
+
+impl Postgres {
+    async fn complete_all(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         if done.iter().all(|delivery| delivery.claim.is_none()) {
             // Nothing to complete; the transaction must still be the one that was begun.
             return match self.why_not(tx).await {
@@ -62,39 +133,29 @@ impl Transactions for Postgres {
         Ok(())
     }
 
-    async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
-        match self.why_not(tx).await {
-            Completion::Lost => {}
-            other => return Err(broken(other)),
+    /// Ends a transaction with this word; the next one may have its session then. Without an answer the outcome is unknown, and the session
+    /// is ended before anybody looks at what it has locked.
+    async fn end(&self, mut tx: Tx, word: &'static str) -> Result<()> {
+        let ended = self.shared.deadline.within(tx.session.connection.execute(word)).await;
+        match ended {
+            Ok(_) if tx.session.is_whole() => tx.session.give_back(),
+            Ok(_) => tx.session.close(),
+            Err(error) => {
+                if matches!(&error, sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut) {
+                    self.abandon(tx).await;
+                }
+                return Err(error.into());
+            }
         }
-        if verbs::parked::park_in(self, tx.connection(), delivery, failure).await? {
-            Ok(())
-        } else {
-            Err(Error::LostClaim)
-        }
+        Ok(())
     }
 
-    async fn commit(&self, tx: Tx) -> Result<()> {
-        Ok(self.business.end(tx.session, "commit").await?)
-    }
-
-    async fn rollback(&self, tx: Tx) -> Result<()> {
-        Ok(self.business.end(tx.session, "rollback").await?)
-    }
-
-    async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
-        verbs::queues::is_claimed(self, delivery).await
-    }
-}
-
-impl Postgres {
     /// A place for a transaction, before it begins.
     pub(crate) async fn open_session(&self) -> Result<Tx> {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
-        let place = self.free.clone().acquire_owned().await?;
         let session = self.business.take().await.map_err(|error| self.unreachable(error))?;
-        Ok(Tx { session, token: ProcessId::random().to_string(), _place: place })
+        Ok(Tx { session, token: ProcessId::random().to_string() })
     }
 
     pub(crate) fn begin_words(&self, terms: Terms, token: &str) -> String {
@@ -109,7 +170,9 @@ impl Postgres {
             terms.isolation.as_sql(),
             terms.limit.map(limit).unwrap_or_default()
         );
-        if self.own.is_pooled() { format!("{words}; {}", pooler::FORGET) } else { words }
+        // The server's connection is ours while the transaction lasts: it is known by when that began.
+        let who = "select pg_backend_pid(), extract(epoch from now())::text";
+        if self.own.is_pooled() { format!("{words}; {who}; {}", pooler::FORGET) } else { words }
     }
 
     async fn complete_some(

@@ -30,11 +30,13 @@ pub trait Connector: Send + Sync + 'static {
 }
 
 /// So many connections at most.
-pub struct Connections<C: Connector> {
-    connector: Arc<C>,
+pub struct Connections<C: Connector>(Arc<Home<C>>);
+
+struct Home<C: Connector> {
+    connector: C,
     deadline: Deadline,
     places: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<Idle<C::Connection>>>>,
+    idle: Mutex<Vec<Idle<C::Connection>>>,
     size: u32,
 }
 
@@ -46,14 +48,7 @@ struct Idle<T> {
 
 impl<C: Connector> Clone for Connections<C> {
     fn clone(&self) -> Self {
-        let Connections { connector, deadline, places, idle, size } = self;
-        Connections {
-            connector: connector.clone(),
-            deadline: deadline.clone(),
-            places: places.clone(),
-            idle: idle.clone(),
-            size: *size,
-        }
+        Connections(self.0.clone())
     }
 }
 
@@ -62,25 +57,25 @@ impl<C: Connector> Connections<C> {
     #[must_use]
     pub fn new(size: u32, connector: C, deadline: Deadline) -> Self {
         let places = Arc::new(Semaphore::new(size as usize));
-        Connections { connector: Arc::new(connector), deadline, places, idle: Arc::default(), size }
+        Connections(Arc::new(Home { connector, deadline, places, idle: Mutex::default(), size }))
     }
 
     /// How many there may be.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.size
+        self.0.size
     }
 
     /// Who opens them.
     #[must_use]
     pub fn connector(&self) -> &C {
-        &self.connector
+        &self.0.connector
     }
 
     /// How long the server may be silent.
     #[must_use]
     pub fn deadline(&self) -> &Deadline {
-        &self.deadline
+        &self.0.deadline
     }
 
     /// A connection: one that nobody uses, or a new one. Waits for whoever has them all, as long as that takes.
@@ -88,12 +83,12 @@ impl<C: Connector> Connections<C> {
     /// # Errors
     /// What the connector said.
     pub async fn take(&self) -> Result<Lent<C>, C::Error> {
-        let place = self.places.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let silences = self.deadline.silences();
+        let place = self.0.places.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let silences = self.0.deadline.silences();
         let connection = match self.idle_since(silences) {
             Some(connection) => connection,
             // In a box: it is large and rare, and whoever calls us is moved with it for each message.
-            None => Box::pin(self.connector.connect(self.deadline.timeout())).await?,
+            None => Box::pin(self.0.connector.connect(self.0.deadline.timeout())).await?,
         };
         Ok(Lent { connection: Some(connection), silences, home: self.clone(), _place: place })
     }
@@ -115,7 +110,7 @@ impl<C: Connector> Connections<C> {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle<C::Connection>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,13 +126,13 @@ impl<C: Connector> Lent<C> {
     /// How long the server may be silent.
     #[must_use]
     pub fn deadline(&self) -> &Deadline {
-        &self.home.deadline
+        self.home.deadline()
     }
 
     /// Was the server silent since this was taken? Here or elsewhere: nobody should wait for it once more.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
-        self.home.deadline.silences() != self.silences
+        self.home.deadline().silences() != self.silences
     }
 
     /// Closes it; what lives on at the server is the caller's to end.
@@ -148,7 +143,7 @@ impl<C: Connector> Lent<C> {
     /// For the next one. The server has answered all that was asked, and no transaction is open.
     pub fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
-            let silences = self.home.deadline.silences();
+            let silences = self.home.deadline().silences();
             self.home.idle().push(Idle { connection, silences });
         }
     }
@@ -158,7 +153,7 @@ impl<C: Connector> Drop for Lent<C> {
     fn drop(&mut self) {
         let suspect = self.is_suspect();
         match self.connection.take() {
-            Some(connection) if suspect => self.home.connector.orphaned(connection),
+            Some(connection) if suspect => self.home.connector().orphaned(connection),
             connection => drop(connection),
         }
     }

@@ -62,6 +62,12 @@ impl Deadline {
         self.0.timeout_ms.store(ms, Ordering::Relaxed);
     }
 
+    /// So long from now on, and connections from before are not to be trusted.
+    pub fn hurry(&self, timeout: Duration) {
+        self.set(timeout);
+        self.0.silences.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// How long the server may be silent.
     #[must_use]
     pub fn timeout(&self) -> Duration {

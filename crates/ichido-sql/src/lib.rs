@@ -12,6 +12,7 @@ mod deadline;
 mod dialect;
 mod drained;
 mod groups;
+mod hosts;
 mod implement;
 mod known;
 mod mapping;
@@ -40,6 +41,7 @@ pub use self::{
     dialect::Dialect,
     drained::{backlog, drained},
     groups::{Heads, QueueGroups, Walk},
+    hosts::{Hosts, Wanted},
     known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},

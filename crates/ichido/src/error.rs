@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
-use crate::{Store, store::Database};
+use crate::Store;
 
 /// An error of any kind, with its sources.
 pub type Cause = Box<dyn StdError + Send + Sync>;
@@ -68,20 +68,9 @@ impl Error {
     #[must_use]
     pub fn is_fault<S: Store>(&self) -> bool {
         match self {
-            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Interrupted>() || S::is_fault(link)),
+            Error::Failed(cause) => chain(cause.as_ref()).any(|link| link.is::<Fault>() || S::is_fault(link)),
             Error::Unreachable { .. } => true,
             _ => false,
-        }
-    }
-
-    /// The error of a statement of ichido's own, outside any business transaction. That somebody ended it there, or a limit of the
-    /// server, is a fault; in a business transaction it may be the message's own limit.
-    pub(crate) fn of_own<S: Database>(self) -> Self {
-        match self {
-            Error::Failed(cause) if chain(cause.as_ref()).any(S::is_interruption) => {
-                Error::Failed(Interrupted(cause).into())
-            }
-            other => other,
         }
     }
 
@@ -93,6 +82,14 @@ impl Error {
             _ => false,
         };
         marked || self.is_fault::<S>()
+    }
+
+    /// An error of a statement of ichido's own, some of which are faults there.
+    pub(crate) fn of_own_statement(self, is_fault: fn(&(dyn StdError + 'static)) -> bool) -> Self {
+        match self {
+            Error::Failed(cause) if chain(cause.as_ref()).any(is_fault) => Error::Failed(Fault(cause).into()),
+            error => error,
+        }
     }
 
     /// Will trying again later help, without anybody changing anything?
@@ -115,17 +112,17 @@ impl Error {
     }
 }
 
-/// A statement of ichido's own was ended by an operator or by a limit.
+/// The database is at fault, whatever the error says to others.
 #[derive(Debug)]
-struct Interrupted(Cause);
+pub(crate) struct Fault(pub(crate) Cause);
 
-impl fmt::Display for Interrupted {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for Interrupted {
+impl StdError for Fault {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(self.0.as_ref())
     }

@@ -1,9 +1,10 @@
 //! One connection through the proxy: two halves that forward frames, one up
 //! to the server and one down to the client, and that together carry out a
-//! cut. Asks its session what a frame means and the plan at each COMMIT, and
-//! passes the gate before each write.
+//! cut or keep a silence. Asks its session what a frame means, the plan at each
+//! COMMIT and the ear at each statement, and passes the gate before each write.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{future, io};
 
@@ -12,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::plan::{Plan, Plans, Side, Step};
-use super::protocol::{Fate, Session};
+use super::protocol::{Fate, Session, is_commit};
 use super::switches::Gate;
 
 /// Forwards between a client and the server until either ends, or a cut or a switch ends both.
@@ -42,29 +43,38 @@ impl<S: Session> Connection<'_, S> {
         client.set_nodelay(true)?;
         let server = S::open(&mut client, upstream, self.gate).await?;
         server.set_nodelay(true)?;
-        let (from_client, to_client) = client.into_split();
-        let (from_server, to_server) = server.into_split();
+        // Out here, so that a half which has ended does not hang up: the other may be kept from learning it.
+        let (from_client, mut to_client) = client.into_split();
+        let (from_server, mut to_server) = server.into_split();
+        let mut up = pin!(self.up(from_client, &mut to_server));
+        let mut down = pin!(self.down(from_server, &mut to_client));
         tokio::select! {
-            end = self.up(from_client, to_server) => end,
-            end = self.down(from_server, to_client) => end,
+            end = &mut up => if self.gate.ear.server_hears() { end } else { down.await },
+            end = &mut down => if self.gate.ear.client_hears() { end } else { up.await },
         }
     }
 
-    async fn up(&self, client: OwnedReadHalf, mut server: OwnedWriteHalf) -> io::Result<()> {
+    async fn up(&self, client: OwnedReadHalf, server: &mut OwnedWriteHalf) -> io::Result<()> {
         let mut client = BufReader::new(client);
         loop {
             let frame = S::read(&mut client).await?;
             self.gate.pass().await;
-            if self.session().runs_commit(&frame) {
-                match self.ask_plan() {
+            let statement = self.session().runs(&frame);
+            if let Some(statement) = statement {
+                self.gate.ear.passes(&statement);
+                match is_commit(&statement).then(|| self.ask_plan()).flatten() {
                     Some(Side::Before) => return Ok(()),
                     Some(Side::After) => self.session().silence(),
                     None => {}
                 }
             }
+            if !self.gate.ear.server_hears() {
+                continue;
+            }
             let asked = self.session().asks(&frame);
             let sent = server.write_all(frame.as_ref()).await.is_ok();
-            if !sent || asked && self.cut.get().is_some() {
+            let keeps_silence = !self.gate.ear.client_hears();
+            if !sent && !keeps_silence || asked && self.cut.get().is_some() {
                 // The other half ends the connection: at the server's last
                 // words if it has hung up, at the answer if this is a cut.
                 return future::pending().await;
@@ -72,15 +82,15 @@ impl<S: Session> Connection<'_, S> {
         }
     }
 
-    async fn down(&self, server: OwnedReadHalf, mut client: OwnedWriteHalf) -> io::Result<()> {
+    async fn down(&self, server: OwnedReadHalf, client: &mut OwnedWriteHalf) -> io::Result<()> {
         let mut server = BufReader::new(server);
         loop {
             let frame = S::read(&mut server).await?;
             self.gate.pass().await;
             let fate = self.session().hears(&frame);
             match fate {
-                Fate::Forward => client.write_all(frame.as_ref()).await?,
-                Fate::Swallow => {}
+                Fate::Forward if self.gate.ear.client_hears() => client.write_all(frame.as_ref()).await?,
+                Fate::Forward | Fate::Swallow => {}
                 Fate::End => return Ok(()),
             }
         }

@@ -1,11 +1,11 @@
 //! A TCP proxy in front of PostgreSQL, MariaDB or RabbitMQ that fails on
 //! demand: it cuts a connection before or after a COMMIT, or a step of a message,
-//! severs all of them, refuses new ones, or falls silent. Fault tests give its URL to the code under test and
-//! look at the outcome past it.
+//! severs all of them, refuses new ones, keeps everything back, or falls silent.
+//! Fault tests give its URL to the code under test and look at the outcome past it.
 //!
 //! It runs on a thread and a runtime of its own, so that a test may block.
-//! `plan` decides which one is cut, `switches` holds what can be switched,
-//! `connection` forwards and cuts. What a protocol means is behind the seam in
+//! `plan` decides which one is cut, `silence` who hears nothing any more,
+//! `switches` holds what can be switched, `connection` forwards and cuts. What a protocol means is behind the seam in
 //! `protocol`: `postgres` and `mysql`. `amqp` stands beside them: there a frame is
 //! not answered by the next one.
 
@@ -15,6 +15,7 @@ mod mysql;
 mod plan;
 mod postgres;
 mod protocol;
+mod silence;
 mod switches;
 
 use std::io;
@@ -29,6 +30,7 @@ use tokio::sync::oneshot;
 pub use plan::Cut;
 use plan::Plans;
 use protocol::Session;
+pub use silence::{Silence, Whom};
 use switches::{Gate, Switches};
 
 /// A proxy that runs until it is dropped.
@@ -146,6 +148,23 @@ impl Proxy {
     /// Forwards what was kept back, and everything after it.
     pub fn resume(&self) {
         self.switches.hold(false);
+    }
+
+    /// Nobody who is connected now hears anything any more; new connections work. `sever_all` ends it.
+    pub fn silence(&self, silence: Silence) {
+        self.switches.silences.begin(silence);
+    }
+
+    /// The same from the `nth` statement on that is like `pattern`, which is as in SQL's LIKE, without `_`, in any case:
+    /// a statement counts when it runs, not when it is parsed. For RabbitMQ, the pattern is about `publish`, `confirm`, `deliver`
+    /// and `ack`. Replaces what was asked before.
+    pub fn silence_at(&self, silence: Silence, whom: Whom, pattern: &str, nth: u32) {
+        self.switches.silences.plan(silence, whom, pattern, nth);
+    }
+
+    /// Waits until the silence has begun.
+    pub async fn silenced(&self) {
+        self.switches.silences.begun().await;
     }
 
     /// Whether new connections are closed as soon as they are accepted.

@@ -48,6 +48,18 @@ pub(super) enum Side {
     After,
 }
 
+impl Step {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Step::Commit => "commit",
+            Step::Publish => "publish",
+            Step::Confirm => "confirm",
+            Step::Deliver => "deliver",
+            Step::Ack => "ack",
+        }
+    }
+}
+
 impl Cut {
     fn place(self) -> (Side, Step) {
         match self {

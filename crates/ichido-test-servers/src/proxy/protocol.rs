@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
@@ -27,10 +28,10 @@ pub(super) trait Session: Default + Send + 'static {
     /// Reads a frame, however the network has split or joined them.
     fn read(from: &mut (impl AsyncRead + Unpin + Send)) -> impl Future<Output = io::Result<Self::Frame>> + Send;
 
-    /// Whether the client's frame runs a COMMIT.
-    fn runs_commit(&mut self, frame: &Self::Frame) -> bool;
+    /// The statement that the client's frame runs, if it runs one.
+    fn runs(&mut self, frame: &Self::Frame) -> Option<Arc<[u8]>>;
 
-    /// After `runs_commit`, before `asks`: this COMMIT's answer is not for the client.
+    /// After `runs`, before `asks`: this COMMIT's answer is not for the client.
     fn silence(&mut self);
 
     /// Takes note of a frame for the server, and says whether it is one that the server answers.

@@ -3,8 +3,11 @@
 //! it: so what is sent after a switch was turned obeys that switch.
 
 use std::future;
+use std::sync::Arc;
 
 use tokio::sync::watch;
+
+use super::silence::{Ear, Silences};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
@@ -18,6 +21,7 @@ struct State {
 pub(super) struct Switches {
     state: watch::Sender<State>,
     waiting: watch::Sender<u32>,
+    pub(super) silences: Arc<Silences>,
 }
 
 impl Switches {
@@ -46,7 +50,7 @@ impl Switches {
     pub(super) fn gate(&self) -> Gate {
         let state = self.state.subscribe();
         let severed = state.borrow().severed;
-        Gate { state, severed, waiting: self.waiting.clone() }
+        Gate { state, severed, waiting: self.waiting.clone(), ear: self.silences.ear() }
     }
 }
 
@@ -56,6 +60,7 @@ pub(super) struct Gate {
     state: watch::Receiver<State>,
     severed: u64,
     waiting: watch::Sender<u32>,
+    pub(super) ear: Ear,
 }
 
 impl Gate {

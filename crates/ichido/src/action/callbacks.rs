@@ -5,7 +5,7 @@ use tracing::Instrument;
 
 use crate::{
     Context, Error, Outcome, Result, Store,
-    action::{batch::OnlyOne, slot::run_to_completion},
+    action::{batch::OnlyOne, slot::run_to_completion, watch::watch},
     observe::span::message_span,
     process::record::caught,
     store::{self, Failure},
@@ -134,13 +134,16 @@ pub(crate) async fn failed<S: Store>(cx: &mut Context<S>, result: &Result<Outcom
         said = Error::Failed(failure.error.clone().into());
         &said
     };
-    caught(Box::pin(work.call_back(cx, Callback::TransactionFailure(error, failure)))).await
+    let (store, watched) = (cx.store.clone(), cx.watched.clone());
+    let told = caught(Box::pin(work.call_back(cx, Callback::TransactionFailure(error, failure))));
+    watch(&store, &watched, told).await
 }
 
 /// Calls the action back in a transaction of its own, in process scope.
 async fn apart<S: Store>(cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
     let work = cx.work()?;
-    match caught(work.action.call_back(cx, callback)).await {
+    let (store, watched) = (cx.store.clone(), cx.watched.clone());
+    match watch(&store, &watched, caught(work.action.call_back(cx, callback))).await {
         Ok(()) => commit_open(cx).await,
         Err(error) => {
             cx.roll_back().await;
@@ -152,6 +155,7 @@ async fn apart<S: Store>(cx: &mut Context<S>, callback: Callback<'_>) -> Result<
 /// Commits what is open in process scope, if it is still the transaction that was begun.
 pub(crate) async fn commit_open<S: Store>(cx: &mut Context<S>) -> Result<()> {
     let Some(mut tx) = cx.slot.take().await else { return Ok(()) };
+    cx.watched.note(None);
     let store = cx.store.clone();
     let committed = run_to_completion(async move {
         match store::complete(&store, &mut tx, &[]).await {

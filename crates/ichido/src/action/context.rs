@@ -22,6 +22,7 @@ use crate::{
         deadline::Waited,
         files::{FileSet, Stage},
         slot::{Slot, run_to_completion},
+        watch::Watched,
     },
     broker::Found,
     handlers::Rest,
@@ -56,6 +57,7 @@ pub struct Context<S: Store> {
     pub(crate) exempt: Option<Arc<[String]>>,
     pub(crate) slot: Slot<S>,
     pub(crate) waited: Waited,
+    pub(crate) watched: Watched,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<Arc<str>>,
     /// The lane sets that can be sent to.
@@ -95,6 +97,7 @@ impl<S: Store> Context<S> {
             exempt: None,
             slot: Slot::Closed,
             waited: Waited::default(),
+            watched: Watched::default(),
             sent: BTreeSet::new(),
             routes: Routes::default(),
             noted: None,
@@ -125,13 +128,19 @@ impl<S: Store> Context<S> {
     /// When the transaction cannot be started.
     pub async fn tx(&mut self) -> Result<&mut S::Connection> {
         let terms = self.terms()?;
-        if matches!(self.slot, Slot::Open(_)) || terms.limit.is_none() {
+        if matches!(self.slot, Slot::Open(_)) {
             return Ok(S::connection(self.slot.open(&self.store, terms).await?));
         }
-        self.waited.begin(self.clock.now());
+        if terms.limit.is_some() {
+            self.waited.begin(self.clock.now());
+        }
         let opened = self.slot.open(&self.store, terms).await;
-        self.waited.end(self.clock.now());
-        Ok(S::connection(opened?))
+        if terms.limit.is_some() {
+            self.waited.end(self.clock.now());
+        }
+        let tx = opened?;
+        self.watched.note(S::session(tx));
+        Ok(S::connection(tx))
     }
 
     /// On which terms transactions begin here, if there may be any.
@@ -387,6 +396,9 @@ impl<S: Store> Context<S> {
         self.waited.begin(self.clock.now());
         let found = self.slot.open_locked(&self.store, terms, delivery).await;
         self.waited.end(self.clock.now());
+        if let Slot::Open(tx) = &self.slot {
+            self.watched.note(S::session(tx));
+        }
         found
     }
 
@@ -397,9 +409,18 @@ impl<S: Store> Context<S> {
         if let Some(files) = self.files.take() {
             files.remove().await;
         }
+        let lost = self.watched.take_lost();
+        self.watched.note(None);
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
-            if let Err(error) = run_to_completion(async move { store::rollback(&store, tx).await }).await {
+            let rolled_back = run_to_completion(async move {
+                if lost {
+                    store.abandon(tx).await;
+                    return Ok(());
+                }
+                store::rollback(&store, tx).await
+            });
+            if let Err(error) = rolled_back.await {
                 tracing::debug!(%error, "rollback failed");
             }
         }

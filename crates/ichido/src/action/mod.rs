@@ -13,6 +13,7 @@ pub(crate) mod retry;
 pub(crate) mod slot;
 pub mod sql;
 pub(crate) mod terms;
+pub(crate) mod watch;
 
 pub use self::{
     batch_action::BatchAction,

@@ -16,7 +16,10 @@ use self::{
 };
 use crate::{
     Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
-    action::callbacks::{self, commit_open},
+    action::{
+        callbacks::{self, commit_open},
+        watch::watch,
+    },
     broker::Found,
     handlers::{About, Scope},
     message::Mark,
@@ -63,7 +66,8 @@ async fn around_messages<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Re
         Ok(false) => return Ok(Outcome::Done), // its mark says why it did not run
         Err(error) => return record(cx, Err(error)).await,
     }
-    match caught(Box::pin(run(cx, next))).await {
+    let (store, watched) = (cx.store.clone(), cx.watched.clone());
+    match watch(&store, &watched, caught(Box::pin(run(cx, next)))).await {
         Ok(Outcome::Done) => {
             let committed = complete_and_commit(cx, None).await;
             record(cx, committed.map(|()| Outcome::Done)).await

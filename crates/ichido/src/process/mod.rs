@@ -4,6 +4,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod draining;
+mod ending;
 pub(crate) mod flags;
 pub(crate) mod life;
 pub(crate) mod panics;
@@ -34,7 +35,7 @@ use crate::{
     handlers::{self, Dispatch, Rest, Retry, Scope, Single},
     lanes::{LaneSet, Routes},
     observe::journal::Journal,
-    process::pool::Actions,
+    process::{ending::Ending, pool::Actions},
 };
 
 type Extend<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
@@ -283,6 +284,8 @@ impl<S: Store> Process<S> {
         let only = self.actions.keys().next().filter(|_| self.actions.len() == 1).cloned();
         let single = request.action.as_deref().map(Arc::from).or(only);
         let (store, clock) = (self.store.clone(), self.clock.clone());
+        let ending =
+            Ending { store: store.clone(), clock: clock.clone(), stop: self.stop.clone(), grace: self.settings.grace };
         let settings = self.in_force.take().unwrap_or_else(|| self.described());
         let journal = Arc::new(Journal::new(self.masks.clone(), settings, clock.now()));
         let mut cx = Context::new(store, clock.clone(), std::mem::take(&mut self.stop), request, journal.clone());
@@ -295,7 +298,7 @@ impl<S: Store> Process<S> {
             cx.own_rests = own_rests(&common, own)?;
             common
         };
-        let code = match queue.rest().next().run(&mut cx).await {
+        let code = match ending.in_time(queue.rest().next().run(&mut cx)).await {
             Ok(Outcome::Ended(code)) => Ok(code),
             Ok(_) => Ok(0),
             Err(error) => Err(error),

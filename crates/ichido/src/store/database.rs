@@ -22,10 +22,27 @@ pub trait Database: Clone + Send + Sync + 'static {
     /// Does this error say that the database is at fault (gone, deadlock, full), not the message?
     fn is_fault(cause: &(dyn StdError + 'static)) -> bool;
 
-    /// Does this error say that somebody ended the statement, or a limit of time did? In a statement of ichido's own that is a fault.
-    fn is_interruption(cause: &(dyn StdError + 'static)) -> bool {
+    /// The same for an error in a statement of ichido's own: is it a fault there, although an action's statement would fail by it? Somebody
+    /// has cancelled it, or the server does not write for now.
+    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
         let _ = cause;
         false
+    }
+
+    /// How long a statement may stay unanswered; none if there is no server that could be silent.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How many statements the server has left unanswered for that long.
+    fn silences(&self) -> u64 {
+        0
+    }
+
+    /// From now on no statement may stay unanswered for longer than this, and each goes through a connection that was opened since: a process
+    /// that ends does not wait for a server.
+    fn hurry(&self, timeout: Duration) {
+        let _ = timeout;
     }
 
     /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.

@@ -30,7 +30,7 @@ pub use self::{
     queues::{MOST_KEYS, Queues},
     registration::{LONGEST_REQUEST_ID, ProcessId, Registration, host, refuse_request_id},
     stats::Stats,
-    transactions::Transactions,
+    transactions::{SessionId, SessionState, Transactions},
     wakeups::Wakeups,
 };
 

@@ -1,10 +1,32 @@
 //! Business transactions: they carry a message's effects and its completion. The handler `transaction` is the only one that ends them.
 
+use std::{sync::Arc, time::Duration};
+
 use crate::Delivery;
 use crate::Result;
 use crate::action::Terms;
 use crate::store::Database;
 use crate::store::Failure;
+
+/// Who works for a transaction at the server: another connection can ask about it and end it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionId {
+    /// The number that the server knows it by.
+    pub number: i64,
+    /// Since when, where numbers are used again; the store's to read.
+    pub since: Arc<str>,
+}
+
+/// What a session does, as the server says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    /// It works on a statement, or the server does not tell.
+    Working,
+    /// It has answered its last statement so long ago, and waits for the next.
+    Idle(Duration),
+    /// There is no such session.
+    Gone,
+}
 
 /// Business transactions.
 #[diagnostic::on_unimplemented(
@@ -49,6 +71,25 @@ pub trait Transactions: Database {
 
     /// Rolls back.
     fn rollback(&self, tx: Self::Tx) -> impl Future<Output = Result<()>> + Send;
+
+    /// Who works for a transaction; none if nobody can ask about it, as in a database without a server.
+    fn session(tx: &Self::Tx) -> Option<Arc<SessionId>> {
+        let _ = tx;
+        None
+    }
+
+    /// What a session does, asked through another connection.
+    fn session_state(&self, session: &SessionId) -> impl Future<Output = Result<SessionState>> + Send {
+        let _ = session;
+        async { Ok(SessionState::Working) }
+    }
+
+    /// Closes a transaction's connection without waiting for anything on it, and ends its session through another one: what it has locked
+    /// is free, and it cannot commit any more. Best effort, within [`Database::timeout`].
+    fn abandon(&self, tx: Self::Tx) -> impl Future<Output = ()> + Send {
+        drop(tx);
+        async {}
+    }
 
     /// After an unknown COMMIT: is the message still unprocessed and ours? Waits for the row, so that a COMMIT that is
     /// being applied is seen.

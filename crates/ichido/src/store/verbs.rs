@@ -6,18 +6,19 @@ use std::{sync::Arc, time::Duration};
 use tracing::Instrument as _;
 
 use crate::{
-    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    Delivery, Key, Message, MessageId, NewMessage, Result,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
     process::Retention,
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Stats, Transactions, Wakeups,
+        Rescued, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
-macro_rules! verbs {
+/// Verbs in a business transaction: an error there may be the message's.
+macro_rules! business {
     ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
         pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
             store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await
@@ -25,17 +26,17 @@ macro_rules! verbs {
     )*};
 }
 
-/// The same for those that run statements of ichido's own, not in a business transaction.
-macro_rules! own_verbs {
+/// All others: an error there is never a message's.
+macro_rules! verbs {
     ($($of:ident: $verb:ident($($name:ident: $type:ty),*) -> $result:ty;)*) => {$(
         pub(crate) async fn $verb<S: $of>(store: &S, $($name: $type),*) -> Result<$result> {
             let done = store.$verb($($name),*).instrument(tracing::debug_span!(stringify!($verb))).await;
-            done.map_err(Error::of_own::<S>)
+            done.map_err(|error| error.of_own_statement(S::is_own_fault))
         }
     )*};
 }
 
-verbs! {
+business! {
     Transactions: begin_on(terms: Terms) -> S::Tx;
     Transactions: complete(tx: &mut S::Tx, done: &[Delivery]) -> ();
     Transactions: fail(tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> ();
@@ -46,12 +47,12 @@ verbs! {
     Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);
     Outbox: publish(connection: &mut S::Connection, queue: &str, messages: &[Publication]) -> Vec<String>;
     Files: note_files(tx: &mut S::Tx, set: FileSetId) -> ();
-    Wakeups: notify(queue: &str) -> ();
 }
 
-own_verbs! {
+verbs! {
     Database: prepare() -> ();
     Database: ping() -> ();
+    Transactions: session_state(session: &SessionId) -> SessionState;
     Transactions: is_claimed(delivery: &Delivery) -> bool;
     Queues: claim(process: ProcessId, queue: &str, count: usize) -> Vec<Delivery>;
     Queues: claimed(process: ProcessId, queue: &str) -> Vec<Delivery>;
@@ -83,4 +84,5 @@ own_verbs! {
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
     Stats: prune(retention: Retention) -> ();
+    Wakeups: notify(queue: &str) -> ();
 }

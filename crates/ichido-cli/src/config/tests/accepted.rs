@@ -19,6 +19,7 @@ fn an_empty_file_has_every_default() {
     assert_eq!(config.database.url.scheme(), "sqlite");
     assert_eq!(config.database.schema, None);
     assert!(!config.database.single_writer);
+    assert_eq!(config.database.timeout, 15 * SECOND);
     assert!(config.queues.is_empty() && config.lanes.is_empty() && config.actions.is_empty());
 
     let process = &config.process;

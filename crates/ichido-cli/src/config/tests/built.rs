@@ -49,7 +49,7 @@ fn of_rabbitmq_both_guards_are_built() {
 fn saying_what_this_version_does_anyway_is_no_error() {
     parse(&with_action("isolation = \"read committed\"\ncommit_interval = 1\ncommit_on = []")).unwrap();
     parse(&with_action("commit_interval = \"${X:-1}\"")).unwrap();
-    parse("[database]\nsingle_writer = false").unwrap();
+    parse("[database]\nsingle_writer = false\ntimeout = \"5s\"").unwrap();
     parse("[process]\nnotify = false").unwrap();
     parse("[retention]\naudit = \"1d\"\nstats = \"1h\"\ninbox = \"2d\"").unwrap();
     parse("[log]\nmask = []\n[retention]\n[dispatch]\n[lanes]").unwrap();

@@ -56,7 +56,10 @@ fn a_typo_is_found_inside_inline_tables() {
 #[test]
 fn nothing_is_suggested_for_a_key_that_is_like_no_other() {
     let message = refusal("[database]\nzzzzzz = 1");
-    assert_eq!(message, "ichido.toml:2: database.zzzzzz: unknown key\n  allowed: url, pool, schema, single_writer");
+    assert_eq!(
+        message,
+        "ichido.toml:2: database.zzzzzz: unknown key\n  allowed: url, pool, schema, single_writer, timeout"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod frame;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -55,11 +56,15 @@ impl Connection<'_> {
         client.read_exact(&mut greeting).await?;
         self.gate.pass().await;
         broker.write_all(&greeting).await?;
-        let (from_client, to_client) = client.into_split();
-        let (from_broker, to_broker) = broker.into_split();
+        // Out here, so that a half which has ended does not hang up: the other may be kept from learning it.
+        let (from_client, mut to_client) = client.into_split();
+        let (from_broker, mut to_broker) = broker.into_split();
+        let ear = &self.gate.ear;
+        let mut up = pin!(self.half(from_client, &mut to_broker, Frame::step_of_client, || ear.server_hears()));
+        let mut down = pin!(self.half(from_broker, &mut to_client, Frame::step_of_broker, || ear.client_hears()));
         tokio::select! {
-            end = self.half(from_client, to_broker, Frame::step_of_client) => end,
-            end = self.half(from_broker, to_client, Frame::step_of_broker) => end,
+            end = &mut up => if ear.server_hears() { end } else { down.await },
+            end = &mut down => if ear.client_hears() { end } else { up.await },
         }
     }
 
@@ -67,8 +72,9 @@ impl Connection<'_> {
     async fn half(
         &self,
         from: OwnedReadHalf,
-        mut to: OwnedWriteHalf,
+        to: &mut OwnedWriteHalf,
         step: fn(&Frame) -> Option<Step>,
+        is_heard: impl Fn() -> bool,
     ) -> io::Result<()> {
         let mut from = BufReader::new(from);
         loop {
@@ -80,14 +86,21 @@ impl Connection<'_> {
                 }
                 continue;
             }
-            match step(&frame).and_then(|step| Some((step, self.ask_plan(step)?))) {
+            let step = step(&frame);
+            if let Some(step) = step {
+                self.gate.ear.passes(step.name().as_bytes());
+            }
+            if !is_heard() {
+                continue;
+            }
+            match step.and_then(|step| Some((step, self.ask_plan(step)?))) {
                 None => to.write_all(frame.bytes()).await?,
                 Some((_, Side::Before)) => return Ok(()),
                 Some((step, Side::After)) => {
                     to.write_all(frame.bytes()).await?;
                     let channel = frame.channel();
                     if matches!(step, Step::Publish | Step::Deliver) {
-                        rest_of_message(channel, &mut from, &mut to).await?;
+                        rest_of_message(channel, &mut from, to).await?;
                     }
                     self.silent.store(true, Ordering::Relaxed);
                     if matches!(step, Step::Publish | Step::Ack) {

@@ -1,17 +1,18 @@
 //! What passes between a client and MySQL or MariaDB, as far as a cut needs
-//! it: which frame runs a COMMIT, and which frame is its answer. The session
+//! it: which frame runs which statement, and which frame is a COMMIT's answer. The session
 //! that `connection` feeds, frame by frame, after the server's greeting.
 
 mod frame;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::{io, mem};
 
 use tokio::io::{AsyncRead, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::protocol::{self, Fate, is_commit};
+use super::protocol::{self, Fate};
 use super::switches::Gate;
 use frame::Frame;
 
@@ -34,9 +35,9 @@ pub(super) struct Session {
     unfinished: bool,
     /// Whether the client is not to hear the answer to the next command.
     silent: bool,
-    /// The prepared statements that are COMMITs.
-    commits: HashSet<u32>,
-    latest_is_commit: bool,
+    /// The prepared statements, by number.
+    prepared: HashMap<u32, Arc<[u8]>>,
+    latest: Option<Arc<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -46,12 +47,12 @@ struct Command {
     answer: Answer,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Answer {
     Any,
     /// The number of the new statement.
     Prepared {
-        is_commit: bool,
+        text: Arc<[u8]>,
     },
     Silent,
 }
@@ -74,14 +75,14 @@ impl protocol::Session for Session {
         Frame::read(from).await
     }
 
-    fn runs_commit(&mut self, frame: &Frame) -> bool {
-        match command(frame) {
-            Some((QUERY, text)) => is_commit(text),
-            Some((STMT_EXECUTE, rest)) => match number(rest) {
-                Some(LATEST) => self.latest_is_commit,
-                statement => statement.is_some_and(|statement| self.commits.contains(&statement)),
+    fn runs(&mut self, frame: &Frame) -> Option<Arc<[u8]>> {
+        match command(frame)? {
+            (QUERY, text) => Some(text.into()),
+            (STMT_EXECUTE, rest) => match number(rest)? {
+                LATEST => self.latest.clone(),
+                statement => self.prepared.get(&statement).cloned(),
             },
-            _ => false,
+            _ => None,
         }
     }
 
@@ -108,7 +109,7 @@ impl protocol::Session for Session {
         let begins = |command: &mut Command| frame.sequence() == command.sequence.wrapping_add(1);
         match self.unanswered.pop_front_if(begins).map(|command| command.answer) {
             Some(Answer::Silent) => return Fate::End,
-            Some(Answer::Prepared { is_commit }) => self.prepared(frame, is_commit),
+            Some(Answer::Prepared { text }) => self.was_prepared(frame, text),
             Some(Answer::Any) | None => {}
         }
         Fate::Forward
@@ -122,24 +123,20 @@ impl Session {
             (QUIT | STMT_SEND_LONG_DATA | STMT_CLOSE, _) => None,
             _ if mem::take(&mut self.silent) => Some(Answer::Silent),
             (STMT_PREPARE, text) => {
-                self.latest_is_commit = is_commit(text);
-                Some(Answer::Prepared { is_commit: self.latest_is_commit })
+                let text: Arc<[u8]> = text.into();
+                self.latest = Some(Arc::clone(&text));
+                Some(Answer::Prepared { text })
             }
             _ => Some(Answer::Any),
         }
     }
 
-    fn prepared(&mut self, frame: &Frame, is_commit: bool) {
+    fn was_prepared(&mut self, frame: &Frame, text: Arc<[u8]>) {
         let Some((0, rest)) = frame.body() else {
             return;
         };
-        let Some(statement) = number(rest) else {
-            return;
-        };
-        if is_commit {
-            self.commits.insert(statement);
-        } else {
-            self.commits.remove(&statement);
+        if let Some(statement) = number(rest) {
+            self.prepared.insert(statement, text);
         }
     }
 }
@@ -159,35 +156,38 @@ mod tests {
     use super::protocol::Session as _;
     use super::*;
 
-    /// Sends a command, and says whether it runs a COMMIT.
-    fn send(session: &mut Session, kind: u8, rest: &[u8]) -> bool {
+    /// Sends a command, and says what it runs.
+    fn send(session: &mut Session, kind: u8, rest: &[u8]) -> Option<Arc<[u8]>> {
         let frame = Frame::of(0, &[&[kind], rest].concat());
-        let runs = session.runs_commit(&frame);
+        let runs = session.runs(&frame);
         session.asks(&frame);
         runs
     }
 
-    #[test]
-    fn a_commit_is_a_query_not_what_else_looks_like_it() {
-        let mut session = Session::default();
-        assert!(send(&mut session, QUERY, b" \n commit"));
-        assert!(!send(&mut session, QUERY, b"select 'commit'"));
-        assert!(!send(&mut session, STMT_SEND_LONG_DATA, b"commit"));
-        assert!(!session.runs_commit(&Frame::of(1, b"\x03commit")));
-        assert!(!session.runs_commit(&Frame::of(0, b"")));
+    fn bytes(text: &str) -> Arc<[u8]> {
+        text.as_bytes().into()
     }
 
     #[test]
-    fn a_prepared_commit_runs_when_it_is_executed() {
+    fn a_statement_is_a_query_not_what_else_looks_like_it() {
         let mut session = Session::default();
-        for (text, is_commit) in [("commit", true), ("select 1", false), ("COMMIT", true)] {
-            assert!(!send(&mut session, STMT_PREPARE, text.as_bytes()));
-            assert_eq!(send(&mut session, STMT_EXECUTE, &LATEST.to_le_bytes()), is_commit);
+        assert_eq!(send(&mut session, QUERY, b" \n commit"), Some(bytes(" \n commit")));
+        assert_eq!(send(&mut session, STMT_SEND_LONG_DATA, b"commit"), None);
+        assert_eq!(session.runs(&Frame::of(1, b"\x03commit")), None);
+        assert_eq!(session.runs(&Frame::of(0, b"")), None);
+    }
+
+    #[test]
+    fn a_prepared_statement_runs_when_it_is_executed() {
+        let mut session = Session::default();
+        for statement in ["commit", "select 1", "COMMIT"] {
+            assert_eq!(send(&mut session, STMT_PREPARE, statement.as_bytes()), None);
+            assert_eq!(send(&mut session, STMT_EXECUTE, &LATEST.to_le_bytes()), Some(bytes(statement)));
             assert_eq!(session.hears(&Frame::of(1, b"\0\x07\0\0\0rest")), Fate::Forward);
             assert_eq!(session.hears(&Frame::of(1, b"\0")), Fate::Forward);
-            assert_eq!(send(&mut session, STMT_EXECUTE, b"\x07\0\0\0rest"), is_commit);
+            assert_eq!(send(&mut session, STMT_EXECUTE, b"\x07\0\0\0rest"), Some(bytes(statement)));
             assert_eq!(session.hears(&Frame::of(1, b"\0")), Fate::Forward);
-            assert!(!send(&mut session, STMT_EXECUTE, b"\x08\0\0\0rest"));
+            assert_eq!(send(&mut session, STMT_EXECUTE, b"\x08\0\0\0rest"), None);
             assert_eq!(session.hears(&Frame::of(1, b"\xff")), Fate::Forward);
         }
     }

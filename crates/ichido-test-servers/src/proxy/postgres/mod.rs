@@ -1,17 +1,18 @@
 //! What passes between a client and PostgreSQL, as far as a cut needs it:
-//! which frame runs a COMMIT, and which `ReadyForQuery` is its answer. The
+//! which frame runs which statement, and which `ReadyForQuery` is a COMMIT's answer. The
 //! session that `connection` feeds, frame by frame, after the startup packet.
 
 mod frame;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::protocol::{self, Fate, is_commit};
+use super::protocol::{self, Fate};
 use super::switches::Gate;
 use frame::Frame;
 
@@ -24,14 +25,14 @@ pub(super) struct Session {
     ready: u64,
     /// After so many `ReadyForQuery`, the client hears nothing any more.
     silent_from: u64,
-    /// The prepared statements that are COMMITs.
-    commits: HashSet<Vec<u8>>,
+    /// The prepared statements, by name.
+    prepared: HashMap<Vec<u8>, Arc<[u8]>>,
 }
 
 impl Default for Session {
     /// After the startup packet, which is answered by a `ReadyForQuery` too.
     fn default() -> Self {
-        Self { asked: 1, ready: 0, silent_from: u64::MAX, commits: HashSet::new() }
+        Self { asked: 1, ready: 0, silent_from: u64::MAX, prepared: HashMap::new() }
     }
 }
 
@@ -51,25 +52,21 @@ impl protocol::Session for Session {
 
     /// A statement that was parsed runs with its Bind, which may come a round
     /// trip after its Parse, and many times.
-    fn runs_commit(&mut self, frame: &Frame) -> bool {
+    fn runs(&mut self, frame: &Frame) -> Option<Arc<[u8]>> {
         let mut fields = frame.body().split(|byte| *byte == 0);
         let mut field = || fields.next().unwrap_or_default();
         match frame.kind() {
-            b'Q' => is_commit(field()),
+            b'Q' => Some(field().into()),
             b'P' => {
                 let name = field().to_owned();
-                if is_commit(field()) {
-                    self.commits.insert(name);
-                } else {
-                    self.commits.remove(&name);
-                }
-                false
+                self.prepared.insert(name, field().into());
+                None
             }
             b'B' => {
                 let _portal = field();
-                self.commits.contains(field())
+                self.prepared.get(field()).cloned()
             }
-            _ => false,
+            _ => None,
         }
     }
 
@@ -113,17 +110,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prepared_commit_runs_with_its_bind() {
+    fn a_prepared_statement_runs_with_its_bind() {
         let mut client = Session::default();
-        let mut runs = |kind, body: &[u8]| client.runs_commit(&Frame::of(kind, body));
-        assert!(!runs(b'P', b"s1\0commit\0\0\0"));
-        assert!(!runs(b'P', b"\0select 1\0\0\0"));
-        assert!(!runs(b'B', b"\0\0\0\0"));
-        assert!(runs(b'B', b"portal\0s1\0\0\0"));
-        assert!(runs(b'B', b"\0s1\0\0\0"));
-        assert!(!runs(b'P', b"s1\0select 1\0\0\0"));
-        assert!(!runs(b'B', b"\0s1\0\0\0"));
-        assert!(!runs(b'd', b"commit\0"));
+        let mut runs = |kind, body: &[u8]| client.runs(&Frame::of(kind, body));
+        let text = |text: &str| Some(text.as_bytes().into());
+        assert_eq!(runs(b'Q', b"begin\0"), text("begin"));
+        assert_eq!(runs(b'P', b"s1\0commit\0\0\0"), None);
+        assert_eq!(runs(b'P', b"\0select 1\0\0\0"), None);
+        assert_eq!(runs(b'B', b"\0\0\0\0"), text("select 1"));
+        assert_eq!(runs(b'B', b"portal\0s1\0\0\0"), text("commit"));
+        assert_eq!(runs(b'B', b"\0s1\0\0\0"), text("commit"));
+        assert_eq!(runs(b'P', b"s1\0select 2\0\0\0"), None);
+        assert_eq!(runs(b'B', b"\0s1\0\0\0"), text("select 2"));
+        assert_eq!(runs(b'd', b"commit\0"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use futures_core::Stream as _;
 use ichido_test_servers::RabbitMq;
-use ichido_test_servers::proxy::{Cut, Proxy};
+use ichido_test_servers::proxy::{Cut, Proxy, Silence, Whom};
 use ichido_testkit::eventually;
 use lapin::message::Delivery;
 use lapin::options::{
@@ -128,6 +128,42 @@ async fn every_third_is_cut_on_one_connection_too() {
     }
     bench.proxy.all_cut().await;
     bench.settles_at(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_broker_has_the_message_or_not_and_the_publisher_learns_nothing() {
+    let cases = [(Silence::Answers, "publish", 1), (Silence::Both, "publish", 0), (Silence::Both, "confirm", 1)];
+    for (silence, step, arrives) in cases {
+        let bench = Bench::new().await;
+        let channel = connect(&bench.url).await.expect("a client");
+        bench.proxy.silence_at(silence, Whom::Everyone, step, 1);
+        let silenced = tokio::spawn(async move { publish(&channel).await });
+        bench.proxy.silenced().await;
+        bench.settles_at(arrives).await;
+        send(&bench.url).await.expect("a new one");
+        bench.settles_at(arrives + 1).await;
+        assert!(!silenced.is_finished(), "{silence:?} at {step}");
+        bench.proxy.sever_all();
+        silenced.await.expect("no panic").expect_err("severed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_into_silence_stays_with_its_consumer() {
+    for (step, reaches) in [("deliver", false), ("ack", true)] {
+        let bench = Bench::new().await;
+        send(&bench.url).await.expect("sent");
+        bench.proxy.silence_at(Silence::Both, Whom::Speaker, step, 1);
+        let mut deliveries = consume(&bench.url).await;
+        if reaches {
+            let delivery = deliveries.recv().await.expect("a delivery");
+            drop(delivery.acker.ack(BasicAckOptions::default()).await);
+        }
+        bench.proxy.silenced().await;
+        assert_eq!(bench.ready().await, 0, "the broker believes in its consumer");
+        bench.proxy.sever_all();
+        bench.settles_at(1).await;
+    }
 }
 
 async fn connect(url: &str) -> Result<Channel> {

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use ichido_test_servers::proxy::Proxy;
+use ichido_testkit::eventually;
 use sqlx::{Connection, Result};
 
 /// How often each fault is tried.
@@ -23,6 +24,12 @@ pub(crate) trait Database: 'static {
 
     /// How many effects there are.
     fn effects(client: &mut Self::Client) -> impl Future<Output = Result<i64>> + Send;
+
+    /// How many sessions the server has on this database, this one included.
+    fn sessions(client: &mut Self::Client) -> impl Future<Output = Result<i64>> + Send;
+
+    /// Ends all other sessions on this database.
+    fn end_others(client: &mut Self::Client) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// A database, watched past the proxy.
@@ -47,6 +54,27 @@ impl<D: Database> Bench<D> {
     pub(crate) async fn effects(&mut self) -> i64 {
         let count = D::effects(&mut self.observer).await;
         count.expect("a count")
+    }
+
+    /// How many sessions the server has for the clients.
+    pub(crate) async fn sessions(&mut self) -> i64 {
+        let count = D::sessions(&mut self.observer).await;
+        count.expect("a count") - 1
+    }
+
+    /// Ends them.
+    pub(crate) async fn end_other_sessions(&mut self) {
+        D::end_others(&mut self.observer).await.expect("ended");
+        self.sessions_settle_at(0).await;
+    }
+
+    /// Waits until there are so many.
+    pub(crate) async fn sessions_settle_at(&mut self, number: i64) {
+        let look = async || match self.sessions().await {
+            seen if seen == number => Ok(()),
+            seen => Err(seen),
+        };
+        eventually(format!("{number} sessions"), look).await;
     }
 
     /// The name of the database.

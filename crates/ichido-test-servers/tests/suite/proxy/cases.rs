@@ -1,7 +1,8 @@
 //! The cases that hold for every protocol. `cases!` makes a test of each of
 //! them for a database.
 
-use ichido_test_servers::proxy::Cut;
+use ichido_test_servers::proxy::{Cut, Silence, Whom};
+use ichido_testkit::eventually;
 use sqlx::Connection as _;
 use tokio::task::JoinSet;
 
@@ -19,6 +20,9 @@ macro_rules! cases {
             what_is_held_arrives_when_it_is_resumed,
             a_held_client_can_be_severed_and_a_new_one_is_held,
             new_clients_are_refused_and_old_ones_stay,
+            swallowed_answers_leave_the_effect_and_the_client_without_a_word,
+            in_full_silence_the_session_outlives_its_client,
+            everyone_falls_silent_and_new_clients_work,
             a_dropped_proxy_has_closed_its_connections,
         ]);
     };
@@ -168,6 +172,70 @@ pub(crate) async fn new_clients_are_refused_and_old_ones_stay<D: Database>() {
         D::insert(&mut old).await.expect("still connected");
         bench.proxy.refuse(false);
         bench.client().await.close().await.expect("no longer refused");
+    }
+}
+
+pub(crate) async fn swallowed_answers_leave_the_effect_and_the_client_without_a_word<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    let mut other = bench.client().await;
+    for (round, prepared) in [(1, false), (2, true)] {
+        bench.proxy.silence_at(Silence::Answers, Whom::Speaker, "COMMIT", 2);
+        let mut client = bench.client().await;
+        D::insert(&mut other).await.expect("the first COMMIT");
+        let silenced = tokio::spawn(async move {
+            if prepared { D::insert_prepared(&mut client).await } else { D::insert(&mut client).await }
+        });
+        bench.proxy.silenced().await;
+        eventually("the effect of the COMMIT", async || bench.effects().await == 2 * round).await;
+        assert!(!silenced.is_finished());
+        silenced.abort();
+        drop(silenced.await);
+        bench.sessions_settle_at(1).await;
+        assert_eq!(bench.effects().await, 2 * round);
+    }
+    D::insert(&mut other).await.expect("only the one that spoke is silent");
+}
+
+pub(crate) async fn in_full_silence_the_session_outlives_its_client<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    bench.proxy.silence_at(Silence::Both, Whom::Speaker, "commit", 1);
+    let mut client = bench.client().await;
+    let silenced = tokio::spawn(async move { D::insert(&mut client).await });
+    bench.proxy.silenced().await;
+    assert!(!silenced.is_finished());
+    silenced.abort();
+    drop(silenced.await);
+    for round in 1..=10 {
+        insert::<D>(&bench.url).await.expect("others go on");
+        assert_eq!(bench.effects().await, round, "the COMMIT has not arrived");
+        assert!(bench.sessions().await >= 1, "the session is there");
+    }
+    bench.proxy.sever_all();
+    bench.sessions_settle_at(0).await;
+    assert_eq!(bench.effects().await, 10);
+}
+
+pub(crate) async fn everyone_falls_silent_and_new_clients_work<D: Database>() {
+    for silence in [Silence::Answers, Silence::Both] {
+        let mut bench = Bench::<D>::new().await;
+        let mut clients: Vec<_> = [bench.client().await, bench.client().await].into();
+        bench.proxy.silence_at(silence, Whom::Everyone, "%into effect%", 1);
+        let mut old = JoinSet::new();
+        for mut client in clients.drain(..) {
+            old.spawn(async move { D::insert(&mut client).await });
+        }
+        bench.proxy.silenced().await;
+        insert::<D>(&bench.url).await.expect("a new one");
+        assert!(old.try_join_next().is_none(), "an old one has heard something");
+        // Nobody learns that the other side has hung up.
+        bench.end_other_sessions().await;
+        insert::<D>(&bench.url).await.expect("a new one");
+        assert!(old.try_join_next().is_none(), "an old one has heard something");
+        bench.proxy.sever_all();
+        while let Some(ended) = old.join_next().await {
+            ended.expect("no panic").expect_err("severed");
+        }
+        assert_eq!(bench.effects().await, 2, "{silence:?}");
     }
 }
 

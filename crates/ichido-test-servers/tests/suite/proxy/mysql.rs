@@ -42,6 +42,21 @@ impl Database for OnMariaDb {
     async fn effects(client: &mut MySqlConnection) -> Result<i64> {
         sqlx::query_scalar("select count(*) from effect").fetch_one(client).await
     }
+
+    async fn sessions(client: &mut MySqlConnection) -> Result<i64> {
+        let sessions = "select count(*) from information_schema.processlist where db = database()";
+        sqlx::query_scalar(sessions).fetch_one(client).await
+    }
+
+    async fn end_others(client: &mut MySqlConnection) -> Result<()> {
+        let others = "db = database() and id <> connection_id()";
+        let others = format!("select id from information_schema.processlist where {others}");
+        for id in sqlx::query_scalar::<_, i64>(AssertSqlSafe(others)).fetch_all(&mut *client).await? {
+            // One that has just ended by itself is as good.
+            drop(client.execute(AssertSqlSafe(format!("kill {id}"))).await);
+        }
+        Ok(())
+    }
 }
 
 cases!(OnMariaDb);

@@ -2,7 +2,7 @@
 
 use ichido_test_servers::Postgres;
 use ichido_test_servers::proxy::{Cut, Proxy};
-use sqlx::{Connection as _, PgConnection, Result};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -39,6 +39,17 @@ impl Database for OnPostgres {
 
     async fn effects(client: &mut PgConnection) -> Result<i64> {
         sqlx::query_scalar("select count(*) from effect").fetch_one(client).await
+    }
+
+    async fn sessions(client: &mut PgConnection) -> Result<i64> {
+        let sessions = "select count(*) from pg_stat_activity where datname = current_database()";
+        sqlx::query_scalar(sessions).fetch_one(client).await
+    }
+
+    async fn end_others(client: &mut PgConnection) -> Result<()> {
+        let others = "datname = current_database() and pid <> pg_backend_pid()";
+        let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {others}");
+        sqlx::query(AssertSqlSafe(end)).execute(client).await.map(drop)
     }
 }
 

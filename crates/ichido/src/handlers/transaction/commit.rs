@@ -25,6 +25,7 @@ pub(super) async fn complete_and_commit<S: Store>(cx: &mut Context<S>, failure: 
     let Some(tx) = cx.slot.take().await.filter(|_| !copies.is_empty()) else {
         return Err(Error::Setup("the handler `read` must come before `transaction`".into()));
     };
+    cx.watched.note(None);
     let (store, files) = (cx.store.clone(), cx.files.take());
     match run_to_completion(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
         Ending::Committed => {

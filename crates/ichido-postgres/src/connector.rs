@@ -1,0 +1,91 @@
+//! Opens connections: to the first server of the URL that answers and is fit, in the way that it is reached (`pooler`), with the settings that
+//! its users need. `ichido_sql::Connections` counts them.
+
+use std::{sync::Arc, time::Duration};
+
+use ichido::store::SessionId;
+use ichido_sql::{Connector, Deadline, deadline};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, PgConnection, Row, postgres::PgConnectOptions};
+use tokio::runtime::Handle;
+
+use crate::{
+    hosts::{Hosts, host},
+    pooler::{KEEPALIVES, Way},
+    quote,
+    session::Session,
+};
+
+/// Opens connections that are prepared for one kind of use.
+pub(crate) struct PgConnector {
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) settings: &'static [(&'static str, &'static str)],
+    pub(crate) way: Way,
+    pub(crate) deadline: Deadline,
+}
+
+impl Connector for PgConnector {
+    type Connection = Session;
+    type Error = sqlx::Error;
+
+    async fn connect(&self, timeout: Duration) -> sqlx::Result<Session> {
+        self.hosts.first(timeout, host, |options| self.open(options)).await
+    }
+
+    /// What it has locked must be free before its message can run again.
+    fn orphaned(&self, session: Session) {
+        let Some(id) = session.id.clone() else { return };
+        drop(session);
+        if let Ok(runtime) = Handle::try_current() {
+            let (hosts, timeout) = (self.hosts.clone(), self.deadline.timeout());
+            runtime.spawn(async move { end_session(&hosts, timeout, &id).await });
+        }
+    }
+}
+
+impl PgConnector {
+    async fn open(&self, options: &PgConnectOptions) -> sqlx::Result<Session> {
+        self.hosts.check(options).await?;
+        let connection = self.way.connect(&self.direct(options), &pooled(options)).await?;
+        Session::new(connection, self.way.is_pooled()).await
+    }
+
+    fn direct(&self, options: &PgConnectOptions) -> PgConnectOptions {
+        let mark = [("ichido.direct", self.way.mark())];
+        options.clone().options(KEEPALIVES.iter().chain(self.settings).chain(&mark).copied())
+    }
+}
+
+/// sqlx prepares under a name even what it does not keep; BEGIN makes the names free.
+fn pooled(options: &PgConnectOptions) -> PgConnectOptions {
+    options.clone().extra_float_digits(None).statement_cache_capacity(0)
+}
+
+/// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
+/// later.
+pub(crate) async fn end_session(hosts: &Hosts, timeout: Duration, id: &SessionId) {
+    let ended = deadline::<_, sqlx::Error>(timeout, async {
+        let since = quote::literal(&id.since).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
+        let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {}", is_session(id, &since));
+        let mut fresh: PgConnection = hosts.current().connect().await?;
+        Ok(!fresh.fetch_all(sqlx::raw_sql(AssertSqlSafe(end))).await?.is_empty())
+    });
+    match ended.await {
+        Ok(true) => tracing::debug!(session = id.number, "ended a session whose connection fell silent"),
+        Ok(false) => {}
+        Err(error) => tracing::debug!(%error, session = id.number, "cannot end the session of a silent connection"),
+    }
+}
+
+/// The session is known by when it began or, behind a pooler, by when its transaction did.
+pub(crate) fn is_session(id: &SessionId, since: &str) -> String {
+    format!(
+        "pid = {} and {since} in (extract(epoch from backend_start)::text, extract(epoch from xact_start)::text)",
+        id.number
+    )
+}
+
+/// What a session is called at the server, from a row with both parts.
+pub(crate) fn session_id(row: &sqlx::postgres::PgRow) -> sqlx::Result<Arc<SessionId>> {
+    let number: i32 = row.try_get_unchecked(0)?;
+    Ok(Arc::new(SessionId { number: i64::from(number), since: row.try_get_unchecked::<&str, _>(1)?.into() }))
+}
