@@ -91,16 +91,14 @@ impl Database for Postgres {
         Postgres::with(self.shared.clone(), 1, 1)
     }
 
-    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
+    /// Does the server answer? After a restart every connection that is kept is dead; that is not an answer yet.
     async fn ping(&self) -> Result<()> {
-        let mut last = Ok(());
-        for _ in 0..=OWN {
-            last = self.own.execute(sqlx::query("select 1")).await.map(|_| ());
-            if last.is_ok() {
-                break;
-            }
+        let mut answer = self.own.execute(sqlx::query("select 1")).await;
+        if answer.is_err() {
+            self.own.0.close_idle();
+            answer = self.own.execute(sqlx::query("select 1")).await;
         }
-        last.map_err(|error| self.unreachable(error))
+        answer.map(|_| ()).map_err(|error| self.unreachable(error))
     }
 }
 

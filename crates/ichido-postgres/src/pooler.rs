@@ -117,7 +117,8 @@ impl OwnTx {
     }
 
     pub(crate) async fn rollback(self) -> sqlx::Result<()> {
-        self.end("rollback").await
+        // Where the server was silent, closing the connection does it.
+        if self.0.is_suspect() { Ok(()) } else { self.end("rollback").await }
     }
 
     async fn end(mut self, word: &'static str) -> sqlx::Result<()> {

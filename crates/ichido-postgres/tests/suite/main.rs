@@ -1,6 +1,7 @@
 //! The tests of this crate, on a private `PostgreSQL`.
 
 mod conformance;
+mod connecting;
 mod dropped_passes;
 mod fixture;
 mod guards;
@@ -9,3 +10,4 @@ mod notify;
 mod pooler;
 mod races;
 mod sessions;
+mod silence;

@@ -10,7 +10,7 @@ use ichido::{
     stat::Stat,
     store::{
         Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Stats, Transactions, Wakeups,
+        Rescued, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
@@ -40,6 +40,22 @@ impl<S: Store> Database for FaultyStore<S> {
 
     fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
         S::is_fault(cause)
+    }
+
+    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+        S::is_own_fault(cause)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.inner.timeout()
+    }
+
+    fn silences(&self) -> u64 {
+        self.inner.silences()
+    }
+
+    fn hurry(&self, timeout: Duration) {
+        self.inner.hurry(timeout);
     }
 
     async fn prepare(&self) -> Result<()> {
@@ -78,6 +94,18 @@ impl<S: Store> Transactions for FaultyStore<S> {
 
     async fn rollback(&self, tx: S::Tx) -> Result<()> {
         self.faults.apply(Verb::Rollback, None, self.inner.rollback(tx)).await
+    }
+
+    fn session(tx: &S::Tx) -> Option<Arc<SessionId>> {
+        S::session(tx)
+    }
+
+    async fn session_state(&self, session: &SessionId) -> Result<SessionState> {
+        self.inner.session_state(session).await
+    }
+
+    async fn abandon(&self, tx: S::Tx) {
+        self.inner.abandon(tx).await;
     }
 
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {

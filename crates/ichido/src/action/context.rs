@@ -166,7 +166,11 @@ impl<S: Store> Context<S> {
     pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
         let store = self.store.clone();
         let routes = self.routes.clone();
-        let sent = routes.send(&store, self.tx().await?, queue, std::slice::from_ref(&message)).await?;
+        let watched = self.watched.clone();
+        let tx = self.tx().await?;
+        let waits = watched.wait();
+        let sent = routes.send(&store, tx, queue, std::slice::from_ref(&message)).await?;
+        drop(waits);
         let id = sent.ids.into_iter().next().ok_or("the store returned no message id")?;
         self.sent.extend(sent.queues);
         if let Some(noted) = &mut self.noted {

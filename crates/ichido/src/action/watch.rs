@@ -5,10 +5,10 @@
 use std::{
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context as Task, Poll},
+    task::{Context as Task, Poll, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -18,8 +18,8 @@ use crate::{
     store::{self, SessionId, SessionState},
 };
 
-/// An answer that the server sent this long before we were last awake may have been what woke us.
-const SLACK: Duration = Duration::from_millis(500);
+/// An answer that the server sent this shortly after we fell asleep may be one that we were awake for.
+const SLACK: Duration = Duration::from_millis(5);
 
 /// Whose session is to be watched, shared by who opens the transaction and who watches it.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,17 @@ pub(crate) struct Watched(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     session: Mutex<Option<Arc<SessionId>>>,
+    waits: AtomicBool,
     lost: AtomicBool,
+}
+
+/// Held by who waits for the answer to a statement in the transaction, and for nothing else.
+pub(crate) struct Waits(Watched);
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.0.waits.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Watched {
@@ -39,6 +49,12 @@ impl Watched {
 
     fn session(&self) -> Option<Arc<SessionId>> {
         self.0.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A statement begins whose answer is waited for.
+    pub(crate) fn wait(&self) -> Waits {
+        self.0.waits.store(true, Ordering::Relaxed);
+        Waits(self.clone())
     }
 
     /// Has its connection been given up? Nobody must wait for it then. Asked once.
@@ -54,7 +70,8 @@ pub(crate) async fn watch<S: Store, T>(
     run: impl Future<Output = Result<T>> + Send,
 ) -> Result<T> {
     let Some(timeout) = store.timeout() else { return run.await };
-    let mut run = Awake { run: pin!(run), last: Instant::now() };
+    let run = pin!(run);
+    let mut run = Awake::new(run);
     let (mut since, mut silences) = (run.last, store.silences());
     loop {
         tokio::select! {
@@ -68,13 +85,17 @@ pub(crate) async fn watch<S: Store, T>(
         }
         since = Instant::now();
         let Some(session) = watched.session() else { continue };
+        let (last, asleep) = (run.last, run.last.elapsed());
         let state = tokio::select! {
             biased;
             result = &mut run => return result,
             state = ask(store, &session) => state,
         };
-        let others = store.silences() != silences;
-        if let Some(how) = silence::<S>(state, run.last.elapsed(), timeout, others) {
+        if run.last > last {
+            continue; // what was asked about is over
+        }
+        let unheard = watched.0.waits.load(Ordering::Relaxed) || store.silences() != silences;
+        if let Some(how) = silence::<S>(state, timeout, asleep, unheard) {
             watched.0.lost.store(true, Ordering::Relaxed);
             return Err(Error::Failed(Fault(how.into()).into()));
         }
@@ -89,16 +110,23 @@ async fn ask<S: Store>(store: &S, session: &SessionId) -> Result<SessionState> {
     }
 }
 
-/// Why a session that has this state is given up; none if it may go on. An idle one may wait for an action that does something else: it is
-/// given up if the action was not awake since the server answered, or if the server was silent elsewhere in the meantime.
-fn silence<S: Store>(state: Result<SessionState>, asleep: Duration, timeout: Duration, others: bool) -> Option<String> {
+/// Why a session that has this state is given up; none if it may go on. An idle one may wait for an action that does something else. It is
+/// given up if we know that somebody waits for it, if the action was asleep before the server answered (and still is), or if
+/// the server was silent elsewhere in the meantime.
+fn silence<S: Store>(
+    state: Result<SessionState>,
+    timeout: Duration,
+    asleep: Duration,
+    unheard: bool,
+) -> Option<String> {
     match state {
         Ok(SessionState::Working) => None,
         Ok(SessionState::Gone) => Some("the server has ended the session of this transaction".into()),
         Ok(SessionState::Idle(idle)) => {
-            let unheard = asleep > idle + SLACK || others;
+            // Two clocks, which drift apart.
+            let unheard = unheard || asleep > idle + SLACK + idle / 1000;
             (idle >= timeout && unheard)
-                .then(|| format!("the server answered {idle:.1?} ago, and the answer did not arrive"))
+                .then(|| format!("a statement or its answer was lost: the session has been idle for {idle:.1?}"))
         }
         Err(error) if error.is_fault::<S>() => Some(format!("the server does not answer: {error}")),
         Err(error) => {
@@ -108,18 +136,95 @@ fn silence<S: Store>(state: Result<SessionState>, asleep: Duration, timeout: Dur
     }
 }
 
-/// A future that knows when it was last awake.
+/// A future that knows when it was last awake: it is polled only when somebody wakes it, not when we look at the time.
 struct Awake<'a, F> {
     run: Pin<&'a mut F>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
     last: Instant,
+}
+
+/// What wakes it, and the task that it is in.
+#[derive(Default)]
+struct Alarm {
+    rang: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Alarm {
+    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rang.store(true, Ordering::Release);
+        let task = self.task().clone();
+        task.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl<'a, F> Awake<'a, F> {
+    fn new(run: Pin<&'a mut F>) -> Self {
+        let alarm = Arc::new(Alarm { rang: AtomicBool::new(true), ..Alarm::default() });
+        let waker = Waker::from(alarm.clone());
+        Awake { run, alarm, waker, last: Instant::now() }
+    }
 }
 
 impl<F: Future> Future for Awake<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
-        let polled = self.run.as_mut().poll(task);
-        self.last = Instant::now();
+        let this = &mut *self;
+        let mut kept = this.alarm.task();
+        if !kept.as_ref().is_some_and(|kept| kept.will_wake(task.waker())) {
+            *kept = Some(task.waker().clone());
+        }
+        drop(kept);
+        if !this.alarm.rang.swap(false, Ordering::AcqRel) {
+            return Poll::Pending;
+        }
+        let polled = this.run.as_mut().poll(&mut Task::from_waker(&this.waker));
+        this.last = Instant::now();
         polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_who_is_woken_is_awake() {
+        let (polls, wake) = (AtomicUsize::new(0), tokio::sync::Notify::new());
+        let run = pin!(async {
+            let mut woken = pin!(wake.notified());
+            std::future::poll_fn(|task| {
+                polls.fetch_add(1, Ordering::SeqCst);
+                woken.as_mut().poll(task)
+            })
+            .await;
+        });
+        let mut run = Awake::new(run);
+        for _ in 0..5 {
+            tokio::select! {
+                biased;
+                () = &mut run => panic!("nobody has woken it"),
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+        assert_eq!(polls.load(Ordering::SeqCst), 1);
+        let asleep = run.last;
+        wake.notify_one();
+        (&mut run).await;
+        assert!(polls.load(Ordering::SeqCst) == 2 && run.last > asleep);
     }
 }

@@ -54,7 +54,10 @@ impl<S: RunSql> Action<S> for SqlAction {
     async fn handle(&self, cx: &mut Context<S>, fields: Fields) -> Result<Outcome> {
         let store = cx.store().clone();
         for statement in &*self.statements {
-            store.run_sql(cx.tx().await?, statement, &fields).await?;
+            let watched = cx.watched.clone();
+            let tx = cx.tx().await?;
+            let _waits = watched.wait();
+            store.run_sql(tx, statement, &fields).await?;
         }
         Ok(Outcome::Done)
     }
