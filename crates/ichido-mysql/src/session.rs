@@ -2,16 +2,24 @@
 //! the server when it was silent; `ichido_sql::Connections` counts and keeps them. `transaction` and `sql` begin and end what runs in them.
 
 use std::{
+    io::ErrorKind,
     ops::{Deref, DerefMut},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use ichido::store::{SessionId, SessionState};
 use ichido_sql::{Connector, Deadline, Lent, deadline};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection as _, Executor, MySqlConnection, Row, mysql::MySqlArguments};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection as _, Executor, MySqlConnection, Row,
+    mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow},
+};
 use tokio::runtime::Handle;
 
-use crate::connect::Shared;
+use crate::{
+    connect::Shared,
+    hosts::{check, host},
+};
 
 /// Nobody waits longer for a row that somebody else has locked, in seconds.
 const LOCK: u64 = 5;
