@@ -87,13 +87,10 @@ impl Database for MySql {
         MySql::with(&self.shared, 1, 1)
     }
 
-    /// Does the server answer? Also to a statement that it must prepare, which is a fault of its own.
+    /// Does the server answer? It must prepare the statement, and may refuse that to us as to the action that failed before.
     async fn ping(&self) -> Result<()> {
         match self.rows_alone(|| sqlx::query("select 1").persistent(false)).await {
-            Err(error) if fault::number(&error) == Some(fault::MOST_PREPARED) => {
-                self.prepare_no_more();
-                Ok(())
-            }
+            Err(error) if is_crowded(&error) => Ok(()),
             answer => answer.map(|_| ()).map_err(|error| self.unreachable(error)),
         }
     }
@@ -170,12 +167,22 @@ impl MySql {
 
     /// Waits for the answer to a statement of ours; silence is an error.
     pub(crate) async fn within<T>(&self, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-        self.shared.deadline.within(answer).await
+        let answer = self.shared.deadline.within(answer).await;
+        if answer.as_ref().is_err_and(is_crowded) {
+            self.prepare_no_more();
+        }
+        answer
     }
 
     /// Waits for what a few statements of ours answer, all together, and no longer than for one.
     async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
-        self.within(async { Ok(answers.await) }).await?
+        let answers = self.within(async { Ok(answers.await) }).await?;
+        if let Err(Error::Failed(cause)) = &answers
+            && cause.downcast_ref().is_some_and(is_crowded)
+        {
+            self.prepare_no_more();
+        }
+        answers
     }
 
     /// Reads, outside of any transaction.
@@ -249,6 +256,11 @@ impl MySql {
         }
         Ok(())
     }
+}
+
+/// Does the server refuse to keep one more prepared statement?
+fn is_crowded(error: &sqlx::Error) -> bool {
+    fault::number(error) == Some(fault::MOST_PREPARED)
 }
 
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.

@@ -107,7 +107,8 @@ impl MySql {
         }
         let time = limit.unwrap_or_default();
         let (seconds, ms) = (time.as_secs_f64(), time.as_millis());
-        let idle = limit.map_or(IDLE, |limit| (limit + self.shared.deadline.timeout()).as_secs() + 1);
+        // One action may end with a slow call, and the next one in the same transaction begin with another.
+        let idle = limit.map_or(IDLE, |limit| (2 * limit + self.shared.deadline.timeout()).as_secs() + 1);
         Some(format!(
             "set /*M!100101 max_statement_time = {seconds}, */ /*!50708 max_execution_time = {ms}, */ {}; ",
             idle_timeout(idle)

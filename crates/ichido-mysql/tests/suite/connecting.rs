@@ -209,7 +209,7 @@ async fn the_row_of_a_vanished_host_is_free_when_its_action_is_out_of_time() {
     };
     let (mut terms, free) = (Terms::default(), Terms::default());
     terms.limit = Some(Duration::from_secs(2));
-    for (terms, seconds) in [(free, 600), (terms, 4), (free, 600)] {
+    for (terms, seconds) in [(free, 600), (terms, 6), (free, 600)] {
         let mut tx = store.begin_on(terms).await.unwrap();
         assert_eq!(idle(&mut tx).await, seconds);
         store.rollback(tx).await.unwrap();
