@@ -95,7 +95,7 @@ impl Scene {
             in_time("somebody listens", proxy.silenced()).await;
         }
         let mut scene = Scene { env, proxy, processes, orders: 0, read: [0; 2] };
-        scene.round("LISTEN", Silence::Both, |_| ()).await;
+        scene.round("LISTEN, if there is one", Silence::Both, |_| ()).await;
         scene
     }
 
