@@ -53,7 +53,8 @@ impl MySql {
             "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
             self.shared.known.tables.message
         );
-        let mut insert = sqlx::query(AssertSqlSafe(insert));
+        // A text for each number of rows is not kept by the server: so many of them would exceed its limit.
+        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(messages.len() == 1);
         for message in messages {
             let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
             let payload = String::from_utf8_lossy(&message.payload).into_owned();
@@ -61,7 +62,7 @@ impl MySql {
             insert = insert.bind(&*queue.queue).bind(owner).bind(payload).bind(headers).bind(&message.group);
             insert = insert.bind(message.unique.as_ref().map(String::as_bytes));
         }
-        let first = insert.execute(&mut *connection).await?.last_insert_id();
+        let first = self.within(insert.execute(&mut *connection)).await?.last_insert_id();
         let step = if messages.len() == 1 { 1 } else { self.step(connection).await? };
         let id = |at: u64| Sent::new(Key::new([(first + at * step).to_string()]));
         Ok((0..messages.len() as u64).map(id).collect())
@@ -69,7 +70,8 @@ impl MySql {
 
     /// By how much the ids of rows that are inserted together differ: more than one where several servers count.
     async fn step(&self, connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
-        let step = sqlx::query("select cast(@@auto_increment_increment as unsigned)").fetch_one(connection).await?;
+        let step = sqlx::query("select cast(@@auto_increment_increment as unsigned)");
+        let step = self.within(step.fetch_one(connection)).await?;
         step.try_get(0)
     }
 
@@ -88,8 +90,9 @@ impl MySql {
         );
         // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
         for lock in ["", " lock in share mode"].into_iter().cycle().take(ichido_sql::UNIQUE_TRIES as usize) {
-            let first = sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue);
-            if let Some(row) = first.bind(unique.as_bytes()).fetch_optional(&mut *connection).await? {
+            let first =
+                sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue).bind(unique.as_bytes());
+            if let Some(row) = self.within(first.fetch_optional(&mut *connection)).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
             }
             match self.insert_messages(&mut *connection, queue, std::slice::from_ref(message)).await {
@@ -118,8 +121,62 @@ impl MySql {
         let (after, at) = due.millis();
         let microseconds = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1000));
         let park = sqlx::query(AssertSqlSafe(park)).bind(&*queue.queue).bind(key.to_string().into_bytes());
-        park.bind(microseconds(at)).bind(microseconds(after)).execute(connection).await?;
+        let park = park.bind(microseconds(at)).bind(microseconds(after));
+        self.within(park.execute(connection)).await?;
         Ok(())
+    }
+}
+
+impl MySql {
+    pub(crate) async fn send_rows(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Sent>> {
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            sent.push(self.send_row(&mut *connection, queue, message).await?);
+        }
+        Ok(sent)
+    }
+
+    /// Fields are columns; columns that the message does not name get their defaults.
+    async fn send_row(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        message: &NewMessage,
+    ) -> Result<Sent> {
+        let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
+        let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
+        let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
+            let columns = &queue.rows.columns;
+            let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+            let known = columns.iter().map(|column| column.name.as_str());
+            let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
+            Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
+        })?;
+        let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
+        for name in &row.bound {
+            insert = insert.bind(text(&fields.value(name)?));
+        }
+        let sent = self.within(insert.execute(&mut *connection)).await?;
+        let values = key_values(queue, &fields, &row.bound, sent.last_insert_id())?;
+        Ok(Sent::new(self.read_key(connection, queue, &values).await?))
+    }
+
+    /// The key as the server writes it, of the row with these values.
+    async fn read_key(&self, connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
+        let rows = &queue.rows;
+        let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
+        let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
+        let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
+        let mut read = sqlx::query(AssertSqlSafe(read));
+        for value in values {
+            read = read.bind(value);
+        }
+        key(queue, &self.within(read.fetch_one(connection)).await?)
     }
 }
 
@@ -137,38 +194,6 @@ pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Itera
     })
 }
 
-pub(crate) async fn send_rows(
-    connection: &mut MySqlConnection,
-    queue: &Statements,
-    messages: &[NewMessage],
-) -> Result<Vec<Sent>> {
-    let mut sent = Vec::with_capacity(messages.len());
-    for message in messages {
-        sent.push(send_row(&mut *connection, queue, message).await?);
-    }
-    Ok(sent)
-}
-
-/// Fields are columns; columns that the message does not name get their defaults.
-async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
-    let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
-    let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
-    let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
-        let columns = &queue.rows.columns;
-        let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
-        let known = columns.iter().map(|column| column.name.as_str());
-        let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
-        Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
-    })?;
-    let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
-    for name in &row.bound {
-        insert = insert.bind(text(&fields.value(name)?));
-    }
-    let sent = insert.execute(&mut *connection).await?;
-    let values = key_values(queue, &fields, &row.bound, sent.last_insert_id())?;
-    Ok(Sent::new(read_key(connection, queue, &values).await?))
-}
-
 /// What the key columns of a row that was just sent were given; the server counts some itself.
 fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64) -> Result<Vec<String>> {
     let value = |column: &Column| match bound.iter().find(|name| name.eq_ignore_ascii_case(&column.name)) {
@@ -180,19 +205,6 @@ fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64)
         }
     };
     queue.rows.key.iter().map(value).collect()
-}
-
-/// The key as the server writes it, of the row with these values.
-async fn read_key(connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
-    let rows = &queue.rows;
-    let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
-    let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
-    let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
-    let mut read = sqlx::query(AssertSqlSafe(read));
-    for value in values {
-        read = read.bind(value);
-    }
-    key(queue, &read.fetch_one(connection).await?)
 }
 
 /// A field as text, which the server reads as a value of the column's type.

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ichido_test_servers::proxy::{Proxy, Silence, Whom};
-use ichido_testkit::{in_time, size};
+use ichido_testkit::{eventually, in_time, size};
 
 use crate::{
     rabbitmq::world::{QUEUE, World},
@@ -95,7 +95,8 @@ async fn a_consumer_can_be_stopped_in_a_silence_of_the_broker(kind: Kind) {
             assert!(took < size(60, 1) * GRACE + Duration::from_secs(2), "{took:?}: {}", process.log());
             proxy.sever_all();
             proxy.resume();
-            world.settles_with(QUEUE, world.depth(QUEUE).ready, 0).await;
+            let is_free = async || world.depth(QUEUE).unacknowledged == 0;
+            eventually("what the consumer had is back", is_free).await;
         }
     }
     let [mut last] = world.start(["last"], &["--drain"]);
