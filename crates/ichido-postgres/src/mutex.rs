@@ -146,8 +146,8 @@ impl Postgres {
         let (id, key) = (quote::literal(id)?, quote::literal(&key.to_string())?);
         let mut tx = self.open_session().await?;
         let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
-        let begun = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token);
-        let found = match self.shared.deadline.within(begun).await {
+        let locked = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token);
+        let found = match self.shared.deadline.within(locked).await {
             Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
             Err(error) => {

@@ -64,7 +64,9 @@ impl Postgres {
                 // None: the connection was lost and is there again; what was sent meanwhile, polling finds.
                 Ok(heard) => heard?.iter().for_each(|heard| wake(heard.payload())),
                 // Nobody sends anything, or we do not hear it.
-                Err(_) => drop(deadline(timeout, listener.execute("select 1")).await?),
+                Err(_) => {
+                    deadline(timeout, listener.execute("select 'listening'")).await?;
+                }
             }
         }
     }

@@ -7,7 +7,10 @@ use ichido::{
     store::{Database, Transactions},
 };
 use ichido_postgres::Postgres;
-use ichido_test_servers as servers;
+use ichido_test_servers::{
+    self as servers,
+    proxy::{Proxy, Silence, Whom},
+};
 use ichido_testkit::{eventually, in_time};
 use sqlx::{
     ConnectOptions, Connection, PgConnection, Row,
@@ -73,6 +76,26 @@ async fn a_send_on_another_host_wakes_an_idle_process() {
     }
     stop.cancel();
     assert_eq!(ended.await.unwrap().unwrap(), 0);
+}
+
+/// Neither LISTEN nor the question whether the connection still is one is answered; it listens again through another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_that_falls_silent_listens_again() {
+    for pattern in ["listen%", "select 'listening'%"] {
+        let url = migrated().await;
+        let proxy = Proxy::start(servers::Postgres::shared().address());
+        proxy.silence_at(Silence::Both, Whom::Speaker, pattern, 1);
+        let (stop, ended, mut seen) = start(store(&proxy.url(&url)).timeout(Duration::from_secs(2)));
+        in_time("the listener falls silent", proxy.silenced()).await;
+        let elsewhere = store(&url);
+        eventually("it hears of what is sent", async || {
+            send(&elsewhere, 1).await;
+            seen.try_recv().is_ok()
+        })
+        .await;
+        stop.cancel();
+        assert_eq!(ended.await.unwrap().unwrap(), 0, "{pattern}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
