@@ -138,7 +138,7 @@ async fn whatever_is_dropped_on_its_way_leaves_no_transaction_behind() {
     let mine = "select count(*) from information_schema.innodb_trx t join information_schema.processlist p \
         on p.id = t.trx_mysql_thread_id where p.db = database()";
     eventually("no transaction is open", async || number(&url, mine).await == 0).await;
-    assert!(store.heartbeat(process.id).await.unwrap());
+    assert!(store.heartbeat(process.id, &[]).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

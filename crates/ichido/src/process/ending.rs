@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Outcome, Result, Store, process::Clock};
 
 /// After the grace: how long one statement may take then, and all that is left to do.
-const LEAVE: (Duration, Duration) = (Duration::from_millis(900), Duration::from_millis(1800));
+const LEAVE: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(1500));
 
 /// What the end of a process depends on.
 pub(super) struct Ending<S> {
