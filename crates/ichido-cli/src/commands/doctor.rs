@@ -42,7 +42,8 @@ impl OnStore for Doctor {
         for kept in brokers.iter() {
             let only = || brokers.clone().only(|name| name == kept.name());
             let fix = self.fix.then(|| Publishing::of(&store, &only(), config));
-            Exam::of(&store, kept, fix, &mut report).await?.run().await?;
+            let exam = Exam::of(&store, kept, fix, &mut report).await?;
+            Box::pin(exam.run()).await?;
         }
         for queue in config.queues.keys() {
             orphans(&store, queue, self.fix, &mut report).await?;

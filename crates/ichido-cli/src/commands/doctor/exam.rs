@@ -158,18 +158,14 @@ impl<'a, S: Backend> Exam<'a, S> {
         if self.fix.is_none() {
             return self.tell(finding, None);
         }
-        match row {
-            Some(row) => {
-                finding.done = self.mend(reading, letter, &row, &named, sighting.judge().verdict).await?;
-                let due = self.again.contains(&key).then_some((self.id(&key), true));
-                self.tell(finding, due)
-            }
-            None => {
-                let over = self.letters.is_over(&key, &named).await?;
-                let done = if over { deleted(reading.delete(letter).await) } else { Done::left_alone() };
-                self.tell(Finding { done: Some(done), ..finding }, None)
-            }
+        if let Some(row) = row {
+            finding.done = self.mend(reading, letter, &row, &named, sighting.judge().verdict).await?;
+            let due = self.again.contains(&key).then_some((self.id(&key), true));
+            return self.tell(finding, due);
         }
+        let over = self.letters.is_over(&key, &named).await?;
+        let done = if over { deleted(reading.delete(letter).await) } else { Done::left_alone() };
+        self.tell(Finding { done: Some(done), ..finding }, None)
     }
 
     /// What is done about a dead letter that has a row.
