@@ -3,10 +3,7 @@
 
 use std::{
     error::Error as StdError,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -21,7 +18,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     Tx, fault, hosts, schema,
-    session::{Opener, Statement, Use, give_back},
+    session::{Crowd, Opener, Statement, Use, give_back},
     sql_action::Rendered,
     statements::Statements,
 };
@@ -40,8 +37,6 @@ pub struct MySql {
 /// What all clones of a store share.
 pub(crate) struct Shared {
     pub(crate) hosts: Hosts<MySqlConnectOptions>,
-    /// Does the URL say how many statements a connection keeps prepared?
-    pub(crate) has_capacity: bool,
     single_writer: bool,
     pub(crate) deadline: Deadline,
     pub(crate) wake_ups: WakeUps,
@@ -50,14 +45,8 @@ pub(crate) struct Shared {
     pub(crate) rendered: Rendered,
     /// Has a session ever got a limit for its statements?
     pub(crate) limited: AtomicBool,
-    /// Has the server refused to keep one more prepared statement?
-    crowded: AtomicBool,
-}
-
-impl Shared {
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowded.load(Ordering::Relaxed)
-    }
+    /// Does the server refuse to keep one more prepared statement?
+    pub(crate) crowd: Crowd,
 }
 
 impl Database for MySql {
@@ -113,7 +102,6 @@ impl MySql {
         let wake_ups = WakeUps::at(&hosts::address(&hosts));
         let shared = Shared {
             hosts,
-            has_capacity: url.contains("statement-cache-capacity="),
             known: Known::new(queues, schema::tables(schema)?),
             single_writer,
             deadline: Deadline::default(),
@@ -121,7 +109,7 @@ impl MySql {
             mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
+            crowd: Crowd::default(),
         };
         Ok(MySql::with(&Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
     }
@@ -147,7 +135,7 @@ impl MySql {
     pub(crate) async fn take(&self, of: &Connections<Opener>) -> sqlx::Result<Lent<Opener>> {
         loop {
             let lent = of.take().await?;
-            if !lent.prepares || !self.shared.is_crowded() {
+            if lent.refusals == self.shared.crowd.refusals() {
                 return Ok(lent);
             }
         }
@@ -169,7 +157,7 @@ impl MySql {
     pub(crate) async fn within<T>(&self, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
         let answer = self.shared.deadline.within(answer).await;
         if answer.as_ref().is_err_and(is_crowded) {
-            self.prepare_no_more();
+            self.keep_fewer_prepared();
         }
         answer
     }
@@ -180,7 +168,7 @@ impl MySql {
         if let Err(Error::Failed(cause)) = &answers
             && cause.downcast_ref().is_some_and(is_crowded)
         {
-            self.prepare_no_more();
+            self.keep_fewer_prepared();
         }
         answers
     }
@@ -208,11 +196,11 @@ impl MySql {
         Ok(changed)
     }
 
-    /// The server keeps no more prepared statements: this process frees its own, and has each prepared when it runs.
-    fn prepare_no_more(&self) {
-        if !self.shared.crowded.swap(true, Ordering::Relaxed) {
+    /// The server keeps no more prepared statements: this process frees its own, and keeps fewer from now on.
+    fn keep_fewer_prepared(&self) {
+        if self.shared.crowd.note() {
             tracing::warn!(
-                "the server keeps no more prepared statements: this process has each prepared when it runs; raise max_prepared_stmt_count"
+                "the server keeps no more prepared statements (max_prepared_stmt_count): this process does with fewer, which is slower"
             );
         }
         self.business.close_idle();

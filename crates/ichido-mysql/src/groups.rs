@@ -12,6 +12,7 @@ use crate::{
     MySql, fault,
     messages::key,
     quote,
+    sending::powers,
     statements::{Rows, Statements, order},
 };
 
@@ -162,20 +163,21 @@ impl MySql {
         owner: ProcessId,
         found: &[Delivery],
     ) -> Result<bool> {
-        if found.is_empty() {
-            return Ok(true);
+        for some in powers(found) {
+            let places = vec!["(?, ?, ?)"; some.len()].join(", ");
+            let hold =
+                format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
+            let mut hold = sqlx::query(AssertSqlSafe(hold));
+            for delivery in some {
+                let group = group_of(delivery).map(String::as_bytes);
+                hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());
+            }
+            match self.within(hold.execute(&mut *tx)).await {
+                Err(error) if fault::is_unique(&error) => return Ok(false),
+                done => done?,
+            };
         }
-        let places = vec!["(?, ?, ?)"; found.len()].join(", ");
-        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
-        let mut hold = sqlx::query(AssertSqlSafe(hold)).persistent(found.len() == 1);
-        for delivery in found {
-            let group = group_of(delivery).map(String::as_bytes);
-            hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());
-        }
-        match self.within(hold.execute(tx)).await {
-            Err(error) if fault::is_unique(&error) => Ok(false),
-            done => Ok(done.map(|_| true)?),
-        }
+        Ok(true)
     }
 }
 

@@ -26,7 +26,7 @@ impl Outbox for MySql {
                 "insert into {} (id, queue, exchange, routing_key, headers, payload, created_at, due_at) values {rows}",
                 self.shared.known.tables.outbox
             );
-            let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(part.len() == 1);
+            let mut insert = sqlx::query(AssertSqlSafe(insert));
             for (message, id) in part.iter().zip(&mut left) {
                 insert = insert.bind(id).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
                 insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
@@ -98,7 +98,7 @@ impl MySql {
     ) -> Result<()> {
         let rows = vec!["(?, ?, ?)"; ids.len()].join(", ");
         let insert = format!("insert into {} (id, queue, owner) values {rows}", self.shared.known.tables.mutex);
-        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(ids.len() == 1);
+        let mut insert = sqlx::query(AssertSqlSafe(insert));
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(&*queue.queue).bind(message.due.map(|_| ProcessId::NOBODY.to_string()));
         }
@@ -117,12 +117,14 @@ impl MySql {
         let now = "(?, ?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6), null)";
         let later = "(?, ?, ?, ?, ?, ?, ?, utc_timestamp(6), null, utc_timestamp(6))";
         let rows: Vec<_> = messages.iter().map(|message| if message.due.is_some() { later } else { now }).collect();
+        // There are too many mixtures to keep each.
+        let same = rows.iter().all(|row| *row == rows[0]);
         let insert = format!(
             "insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, due_at, published_at) values {}",
             self.shared.known.tables.outbox,
             rows.join(", ")
         );
-        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(ids.len() == 1);
+        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(same);
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(id).bind(&*queue.queue).bind(&rules.exchange).bind(&rules.routing_key);
             insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);

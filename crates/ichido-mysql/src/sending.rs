@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Messages per statement.
-const ROWS: usize = 500;
+const ROWS: usize = 512;
 
 /// Bytes per statement, a message more or less: servers take packets of 16 MiB.
 const BYTES: usize = 4 << 20;
@@ -53,8 +53,7 @@ impl MySql {
             "insert into {} (queue, owner, payload, headers, group_key, unique_key) values {places}",
             self.shared.known.tables.message
         );
-        // A text for each number of rows is not kept by the server: so many of them would exceed its limit.
-        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(messages.len() == 1);
+        let mut insert = sqlx::query(AssertSqlSafe(insert));
         for message in messages {
             let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
             let payload = String::from_utf8_lossy(&message.payload).into_owned();
@@ -180,10 +179,10 @@ impl MySql {
     }
 }
 
-/// The messages in parts that one statement can carry.
+/// The messages in parts that one statement can carry, each of [`powers`] of them.
 pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     let (mut rows, mut bytes) = (0, 0);
-    messages.chunk_by(move |one, _| {
+    let parts = messages.chunk_by(move |one, _| {
         rows += 1;
         bytes += size(one);
         let fits = rows < ROWS && bytes < BYTES;
@@ -191,6 +190,16 @@ pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Itera
             (rows, bytes) = (0, 0);
         }
         fits
+    });
+    parts.flat_map(powers)
+}
+
+/// In parts whose lengths are powers of two: the text of an insert depends on the number of its rows, and the server keeps each.
+pub(crate) fn powers<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let (part, rest) = rows.split_at(1 << rows.len().checked_ilog2()?);
+        rows = rest;
+        Some(part)
     })
 }
 
@@ -212,5 +221,21 @@ pub(crate) fn text(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Bool(value) => Some(u8::from(*value).to_string()),
         other => other.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_inserted_in_powers_of_two_and_in_order() {
+        let rows: Vec<_> = (0..1235).collect();
+        let lengths: Vec<_> = parts(&rows, |_| 1).map(<[_]>::len).collect();
+        assert_eq!(lengths, [512, 512, 128, 64, 16, 2, 1]);
+        assert_eq!(parts(&rows, |_| 1).collect::<Vec<_>>().concat(), rows);
+        let lengths: Vec<_> = parts(&rows[..7], |_| BYTES / 2).map(<[_]>::len).collect();
+        assert_eq!(lengths, [2, 2, 2, 1]);
+        assert_eq!(powers::<u8>(&[]).count(), 0);
     }
 }

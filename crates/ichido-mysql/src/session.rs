@@ -4,8 +4,8 @@
 use std::{
     io::ErrorKind,
     ops::{Deref, DerefMut},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use ichido::store::{SessionId, SessionState};
@@ -31,8 +31,9 @@ pub(crate) const IDLE: u64 = 600;
 /// Between two of our own statements nobody makes calls.
 const IDLE_OWN: u64 = 60;
 
-/// So many of ichido's own statements are kept prepared in each connection; the server counts those of all processes.
-const PREPARED: usize = 16;
+/// How many statements a connection keeps prepared when the server has refused to keep one more, and when it has done so again. One that is
+/// not kept costs more than a round trip: nothing answers to its end, so that TCP holds back what comes next for 40 ms.
+const PREPARED: [usize; 2] = [8, 0];
 
 /// A statement with its parameters.
 pub(crate) type Statement<'q> = sqlx::query::Query<'q, sqlx::MySql, MySqlArguments>;
@@ -45,8 +46,8 @@ pub(crate) struct Session {
     pub(crate) id: Arc<SessionId>,
     /// Has somebody used it before? The server may have closed it since.
     pub(crate) kept: bool,
-    /// Does it keep statements prepared?
-    pub(crate) prepares: bool,
+    /// How often the server had refused to keep one more statement prepared when it was opened.
+    pub(crate) refusals: usize,
 }
 
 impl Deref for Session {
@@ -96,11 +97,10 @@ impl Connector for Opener {
 
 impl Opener {
     async fn open(&self, options: &MySqlConnectOptions) -> sqlx::Result<Session> {
-        let prepares = !self.shared.is_crowded();
-        let options = match self.purpose {
-            _ if !prepares => options.clone().statement_cache_capacity(0),
-            Use::Own if !self.shared.has_capacity => options.clone().statement_cache_capacity(PREPARED),
-            _ => options.clone(),
+        let refusals = self.shared.crowd.refusals();
+        let options = match refusals {
+            0 => options.clone(),
+            times => options.clone().statement_cache_capacity(PREPARED[times.min(PREPARED.len()) - 1]),
         };
         let mut connection = options.connect().await?;
         check(&mut connection, self.shared.hosts.wanted()).await?;
@@ -114,7 +114,7 @@ impl Opener {
             connection.execute(AssertSqlSafe(settings)).await?;
         }
         let id = who(&mut connection).await?;
-        Ok(Session { connection, purpose: self.purpose, id, kept: false, prepares })
+        Ok(Session { connection, purpose: self.purpose, id, kept: false, refusals })
     }
 }
 
@@ -225,6 +225,29 @@ impl Shared {
         let id = lent.id.clone();
         lent.close();
         self.end_session(&id).await;
+    }
+}
+
+/// How often the server has refused to keep one more prepared statement; those of the same moment are one.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd(Mutex<(usize, Option<Instant>)>);
+
+/// Statements that were refused within this time belong together.
+const MOMENT: Duration = Duration::from_secs(5);
+
+impl Crowd {
+    pub(crate) fn refusals(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// One more; is it the first?
+    pub(crate) fn note(&self) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.1.is_none_or(|last| last.elapsed() > MOMENT) {
+            *known = (known.0 + 1, Some(Instant::now()));
+            return known.0 == 1;
+        }
+        false
     }
 }
 
