@@ -22,8 +22,8 @@ pub(crate) fn code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
-/// What SQLite says if a value does not fit its place: the same values never will. TOOBIG, MISMATCH, and a strict table's
-/// CONSTRAINT_DATATYPE.
+/// What SQLite says if a value does not fit its place: the same values never will. Too big, a mismatch, or the wrong type for a
+/// strict table.
 pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
     let is_unfit = matches!(code(error)?, 18 | 20 | 3091);
     is_unfit.then_some(format!("SQLite: {}", error.as_database_error()?.message()))
