@@ -15,9 +15,12 @@ use ichido_rabbitmq::{
 
 use crate::{
     config::{self, Config, RabbitMqType, Url},
-    failure::{DUPLICATE, Failure, UNREACHABLE},
+    failure::{Failure, UNREACHABLE},
     open::Backend,
 };
+
+/// Another one does the same now.
+pub(crate) const DUPLICATE: u8 = 14;
 
 /// How long a start waits for a broker; who is not there by then comes later.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -10,9 +10,6 @@ pub(crate) const USAGE: u8 = 127;
 /// The database or the broker is unreachable.
 pub(crate) const UNREACHABLE: u8 = 20;
 
-/// Another one does the same now.
-pub(crate) const DUPLICATE: u8 = 14;
-
 /// The command completed and found problems.
 pub(crate) const FOUND: u8 = 1;
 

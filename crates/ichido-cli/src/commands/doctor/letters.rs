@@ -14,9 +14,9 @@ use ichido::{
 use ichido_rabbitmq::{DeadLetters, Delivery, Error};
 
 use crate::{
-    brokers::{Brokers, Kept},
+    brokers::{Brokers, DUPLICATE, Kept},
     config::Config,
-    failure::{DUPLICATE, Failure},
+    failure::Failure,
     open::Backend,
 };
 
