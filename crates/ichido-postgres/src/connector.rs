@@ -1,7 +1,7 @@
 //! Opens connections: to the first server of the URL that answers and is fit, in the way that it is reached (`pooler`), with the settings that
 //! its users need. `ichido_sql::Connections` counts them.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ichido::store::SessionId;
 use ichido_sql::{Connector, Deadline, deadline};
@@ -27,21 +27,8 @@ impl Connector for PgConnector {
     type Connection = Session;
     type Error = sqlx::Error;
 
-    /// The time is for all servers together, in equal shares: one that is silent must not keep us from the next.
     async fn connect(&self, timeout: Duration) -> sqlx::Result<Session> {
-        let count = u32::try_from(self.hosts.count()).unwrap_or(u32::MAX);
-        let mut causes = Vec::new();
-        for (at, options) in self.hosts.in_order() {
-            match deadline(timeout / count, self.open(options)).await {
-                Ok(session) => {
-                    self.hosts.note(at);
-                    return Ok(session);
-                }
-                Err(error) if count == 1 => return Err(error),
-                Err(error) => causes.push(format!("{}: {error}", host(options))),
-            }
-        }
-        Err(io::Error::other(causes.join("; ")).into())
+        self.hosts.first(timeout, host, |options| self.open(options)).await
     }
 
     /// What it has locked must be free before its message can run again.

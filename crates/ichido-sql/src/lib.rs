@@ -12,6 +12,7 @@ mod deadline;
 mod dialect;
 mod drained;
 mod groups;
+mod hosts;
 mod implement;
 mod known;
 mod mapping;
@@ -40,12 +41,13 @@ pub use self::{
     dialect::Dialect,
     drained::{backlog, drained},
     groups::{Heads, QueueGroups, Walk},
+    hosts::{Hosts, Wanted},
     known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
     past::{Owned, Past, by_claim, by_owner},
-    query::{Bind, Cell, FromCell, Query, Row},
+    query::{Bind, Cell, FromCell, Query, Row, padded, padded_len},
     queue::{Kind, MOST_OWNERS, SqlQueue},
     refuse::{
         not_columns, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit, unknown_column, unknown_field,

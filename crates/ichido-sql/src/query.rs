@@ -91,18 +91,31 @@ impl Query {
     }
 }
 
+/// These, and the last of them again until they are a power of two: where each element of a list is a parameter, the statement's text
+/// depends on how many there are, and the server keeps every text that was prepared.
+pub fn padded<T>(list: &[T]) -> impl Iterator<Item = &T> {
+    let missing = padded_len(list.len()) - list.len();
+    list.iter().chain(list.last().into_iter().cycle().take(missing))
+}
+
+/// How many [`padded`] gives.
+#[must_use]
+pub fn padded_len(len: usize) -> usize {
+    if len == 0 { 0 } else { len.next_power_of_two() }
+}
+
 /// Writes one parameter; where parameters have no numbers, it is bound once more for each place.
 fn write_parameter<D: Dialect>(text: &mut String, bound: &mut Vec<Bind>, at: usize, bind: &Bind) {
     if let Bind::Texts(texts) | Bind::Exacts(texts) = bind {
         text.truncate(text.trim_end_matches("in ").len());
-        text.push_str(&D::is_in(at, texts.len()));
+        text.push_str(&D::is_in(at, if D::NUMBERED { texts.len() } else { padded_len(texts.len()) }));
     } else {
         text.push_str(&D::parameter(at, bind));
     }
     match bind {
         _ if D::NUMBERED => {}
-        Bind::Texts(texts) => bound.extend(texts.iter().map(|text| Bind::Text(Some(text.clone())))),
-        Bind::Exacts(texts) => bound.extend(texts.iter().map(|text| Bind::Exact(Some(text.clone())))),
+        Bind::Texts(texts) => bound.extend(padded(texts).map(|text| Bind::Text(Some(text.clone())))),
+        Bind::Exacts(texts) => bound.extend(padded(texts).map(|text| Bind::Exact(Some(text.clone())))),
         bind => bound.push(bind.clone()),
     }
 }
@@ -294,6 +307,22 @@ mod tests {
         let (text, binds) = query().write::<Plain>();
         assert_eq!(text, "q = ? and k in (?, ?) and z");
         assert_eq!(binds, ["x".into(), "a".into(), "b".into()]);
+    }
+
+    #[test]
+    fn lists_of_similar_lengths_share_a_text() {
+        let letters = |count: usize| {
+            Bind::Exacts(vec!["a".into(), "b".into(), "c".into(), "d".into(), "e".into()][..count].into())
+        };
+        let query = |count| Query::new("k in ?1").bind(letters(count)).write::<Plain>();
+        assert_eq!(query(3).0, query(4).0);
+        assert_eq!(query(3).1, [Bind::Exact(Some("a".into())), "b".into(), "c".into(), "c".into()].map(exact));
+        assert_eq!((query(5).0, query(5).1.len()), ("k in (?, ?, ?, ?, ?, ?, ?, ?)".to_owned(), 8));
+        assert_eq!((query(0).1, padded_len(0), padded_len(1), padded_len(500)), (Vec::new(), 0, 1, 512));
+    }
+
+    fn exact(bind: Bind) -> Bind {
+        if let Bind::Text(text) = bind { Bind::Exact(text) } else { bind }
     }
 
     #[test]
