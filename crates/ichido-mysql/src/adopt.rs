@@ -9,13 +9,14 @@ use ichido::{
     },
 };
 use ichido_sql::{ClaimIndex, Conditions, Sample};
-use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, Transaction, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
     MySql,
     catalog::{self, full_name},
     connect::setup_error,
     quote,
+    session::Own,
     statements::{self, Rows, Statements},
 };
 
@@ -105,18 +106,21 @@ impl Adopt for MySql {
 
     /// DDL commits by itself here. The connection is not used again: its timeout is its own.
     async fn apply(&self, statements: &[String]) -> Result<()> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?.detach();
+        let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
         connection.execute(AssertSqlSafe(format!("set session lock_wait_timeout = {TIMEOUT}"))).await?;
         for statement in statements {
-            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut connection).await.map_err(setup_error)?;
+            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut **connection).await.map_err(setup_error)?;
         }
         Ok(())
     }
 }
 
 impl MySql {
-    async fn read_only(&self) -> Result<Transaction<'static, sqlx::MySql>> {
-        self.own.begin_with("start transaction read only").await.map_err(|error| self.unreachable(error))
+    /// Ends when it is dropped, with its connection.
+    async fn read_only(&self) -> Result<Own> {
+        let begun = self.begin_with(&self.own, "start transaction read only").await;
+        let lent = begun.map_err(|error| self.unreachable(error))?;
+        Ok(Own { lent, shared: self.shared.clone() })
     }
 }
 

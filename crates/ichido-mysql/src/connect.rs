@@ -1,7 +1,8 @@
-//! Connections. Business transactions and ichido's own work have pools of their own: a worker that holds its transaction
-//! never waits for a claim, and a claim never waits for the workers.
+//! The store and its connections. Business transactions and ichido's own work have connections of their own: a worker that holds its
+//! transaction never waits for a claim, and a claim never waits for the workers. `session` opens and ends them.
 
 use std::{
+    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -11,48 +12,41 @@ use ichido::{
     process::WakeUps,
     store::{Database, Wakeups},
 };
-use ichido_sql::Known;
-use sqlx::{
-    AssertSqlSafe, Executor, MySqlConnection, MySqlPool, Row,
-    mysql::{MySqlConnectOptions, MySqlPoolOptions},
+use ichido_sql::{Connections, Deadline, Hosts, Known, Lent};
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
+use tokio::sync::OnceCell;
+
+use crate::{
+    Tx, fault, hosts, schema,
+    session::{Crowd, Opener, Statement, Use, give_back},
+    sql_action::Rendered,
+    statements::Statements,
 };
-use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{Tx, fault, schema, sql_action::Rendered, statements::Statements};
-
-/// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
+/// Of the connections, this many are ichido's own: one claims, one parks and releases.
 const OWN: u32 = 2;
-
-/// Nobody waits longer than this for a connection.
-const ACQUIRE: Duration = Duration::from_secs(5);
-
-/// Nor for a row that somebody else has locked, in seconds.
-const LOCK: u32 = 5;
-
-/// A session that idles in its transaction this many seconds is ended by the server, and its rows can be rescued.
-const IDLE: u32 = 600;
 
 /// A MariaDB or MySQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
 pub struct MySql {
-    pub(crate) business: MySqlPool,
-    /// As many as the business pool has connections: who waits for other transactions waits here, for as long as it takes,
-    /// and the pool's timeout is for connecting only.
-    pub(crate) free: Arc<Semaphore>,
-    pub(crate) own: MySqlPool,
+    pub(crate) business: Connections<Opener>,
+    pub(crate) own: Connections<Opener>,
     pub(crate) shared: Arc<Shared>,
 }
 
 /// What all clones of a store share.
 pub(crate) struct Shared {
-    options: MySqlConnectOptions,
+    pub(crate) hosts: Hosts<MySqlConnectOptions>,
     single_writer: bool,
+    pub(crate) deadline: Deadline,
     pub(crate) wake_ups: WakeUps,
     pub(crate) known: Known<Statements>,
     pub(crate) mariadb: OnceCell<bool>,
     pub(crate) rendered: Rendered,
     /// Has a session ever got a limit for its statements?
     pub(crate) limited: AtomicBool,
+    /// Does the server refuse to keep one more prepared statement?
+    pub(crate) crowd: Crowd,
 }
 
 impl Database for MySql {
@@ -61,21 +55,33 @@ impl Database for MySql {
 
     ichido_sql::database!(fault::is_fault);
 
-    /// The same database and queues through one connection of its own.
-    fn apart(&self) -> Self {
-        MySql::with(self.shared.clone(), 1, 1)
+    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+        fault::is_own_fault(cause)
     }
 
-    /// Does the server answer? After a restart every pooled connection is dead once; that is not an answer yet.
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.shared.deadline.timeout())
+    }
+
+    fn silences(&self) -> u64 {
+        self.shared.deadline.silences()
+    }
+
+    fn hurry(&self, timeout: Duration) {
+        self.shared.deadline.hurry(timeout);
+    }
+
+    /// The same database and queues through one connection of its own.
+    fn apart(&self) -> Self {
+        MySql::with(&self.shared, 1, 1)
+    }
+
+    /// Does the server answer? It must prepare the statement, and may refuse that to us as to the action that failed before.
     async fn ping(&self) -> Result<()> {
-        let mut last = Ok(());
-        for _ in 0..=OWN {
-            last = sqlx::query("select 1").execute(&self.own).await.map(|_| ());
-            if last.is_ok() {
-                break;
-            }
+        match self.rows_alone(|| sqlx::query("select 1").persistent(false)).await {
+            Err(error) if is_crowded(&error) => Ok(()),
+            answer => answer.map(|_| ()).map_err(|error| self.unreachable(error)),
         }
-        last.map_err(|error| self.unreachable(error))
     }
 }
 
@@ -92,40 +98,118 @@ impl MySql {
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, single_writer: bool, queues: Vec<Queue>) -> Result<Self> {
-        let url = url.replacen("mariadb://", "mysql://", 1);
-        let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| {
-            Error::Setup(format!(
-                "the database URL is invalid ({error}); write one like mysql://user:password@host:3306/name"
-            ))
-        })?;
-        if options.get_database().is_none() {
-            return Err(Error::Setup(
-                "the database URL names no database; write one like mysql://user:password@host:3306/name".into(),
-            ));
-        }
-        let wake_ups = WakeUps::at(&address(&options));
+        let hosts = hosts::hosts(url)?;
+        let wake_ups = WakeUps::at(&hosts::address(&hosts));
         let shared = Shared {
-            options,
+            hosts,
             known: Known::new(queues, schema::tables(schema)?),
             single_writer,
+            deadline: Deadline::default(),
             wake_ups,
             mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
+            crowd: Crowd::default(),
         };
-        Ok(MySql::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
+        Ok(MySql::with(&Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
     }
 
-    fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
-        // Without autocommit nothing that an action writes after its transaction has ended can commit by itself: a
-        // ROLLBACK takes it back (docs/invariants.md, "A COMMIT that returns Ok proves nothing").
-        let free = Arc::new(Semaphore::new(business as usize));
-        MySql { business: pool(business, &shared, false), free, own: pool(own, &shared, true), shared }
+    /// How long a statement of ichido's own, COMMIT or ROLLBACK may stay unanswered: 15 s if nothing else is said.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.shared.deadline.set(timeout);
+        self
+    }
+
+    fn with(shared: &Arc<Shared>, business: u32, own: u32) -> Self {
+        let connections =
+            |size, purpose| Connections::new(size, Opener { shared: shared.clone(), purpose }, shared.deadline.clone());
+        MySql {
+            business: connections(business, Use::Business),
+            own: connections(own, Use::Own),
+            shared: shared.clone(),
+        }
+    }
+
+    /// A connection in which nothing has begun.
+    pub(crate) async fn take(&self, of: &Connections<Opener>) -> sqlx::Result<Lent<Opener>> {
+        loop {
+            let lent = of.take().await?;
+            if lent.refusals == self.shared.crowd.refusals() {
+                return Ok(lent);
+            }
+        }
+    }
+
+    /// A connection in which a transaction has begun with these words. One that the server has closed meanwhile costs nothing but the next.
+    pub(crate) async fn begin_with(&self, of: &Connections<Opener>, words: &str) -> sqlx::Result<Lent<Opener>> {
+        loop {
+            let mut lent = self.take(of).await?;
+            match self.within(lent.execute(AssertSqlSafe(words.to_owned()))).await {
+                Ok(_) => return Ok(lent),
+                Err(error) if lent.kept && fault::is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for the answer to a statement of ours; silence is an error.
+    pub(crate) async fn within<T>(&self, answer: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        let answer = self.shared.deadline.within(answer).await;
+        if answer.as_ref().is_err_and(is_crowded) {
+            self.keep_fewer_prepared();
+        }
+        answer
+    }
+
+    /// Waits for what a few statements of ours answer, all together, and no longer than for one.
+    async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
+        let answers = self.within(async { Ok(answers.await) }).await?;
+        if let Err(Error::Failed(cause)) = &answers
+            && cause.downcast_ref().is_some_and(is_crowded)
+        {
+            self.keep_fewer_prepared();
+        }
+        answers
+    }
+
+    /// Reads, outside of any transaction.
+    pub(crate) async fn rows_alone(&self, read: impl Fn() -> Statement<'static>) -> sqlx::Result<Vec<MySqlRow>> {
+        loop {
+            let mut lent = self.take(&self.own).await?;
+            match self.within(read().fetch_all(&mut **lent)).await {
+                Ok(rows) => {
+                    give_back(lent);
+                    return Ok(rows);
+                }
+                Err(error) if lent.kept && fault::is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Runs one statement as a transaction of its own; how many rows it changed.
+    pub(crate) async fn run_alone(&self, statement: Statement<'_>) -> sqlx::Result<u64> {
+        let mut lent = self.take(&self.own).await?;
+        let changed = self.within(statement.execute(&mut **lent)).await?.rows_affected();
+        give_back(lent);
+        Ok(changed)
+    }
+
+    /// The server keeps no more prepared statements: this process frees its own, and keeps fewer from now on.
+    fn keep_fewer_prepared(&self) {
+        if self.shared.crowd.note() {
+            tracing::warn!(
+                "the server keeps no more prepared statements (max_prepared_stmt_count): this process does with fewer, which is slower"
+            );
+        }
+        self.business.close_idle();
+        self.own.close_idle();
     }
 
     /// Where the database is, without the password.
     pub(crate) fn address(&self) -> String {
-        address(&self.shared.options)
+        hosts::address(&self.shared.hosts)
     }
 
     /// An error of connecting or beginning, which is never a message's.
@@ -135,16 +219,18 @@ impl MySql {
 
     pub(crate) async fn make_statements(&self) -> Result<Vec<Statements>> {
         let Known { configured, tables, .. } = &self.shared.known;
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+        let mut lent = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
         // The second one is opened now too, before the workers take the last that the server admits.
-        let spare = if self.own.options().get_max_connections() > 1 { Some(self.own.acquire().await) } else { None };
-        drop(spare.transpose().map_err(|error| self.unreachable(error))?);
-        self.refuse_cluster(&mut connection).await?;
-        schema::check(&mut connection, tables).await?;
+        if self.own.size() > 1 {
+            give_back(self.take(&self.own).await.map_err(|error| self.unreachable(error))?);
+        }
+        self.timed(self.refuse_cluster(&mut lent)).await?;
+        self.timed(schema::check(&mut lent, tables)).await?;
         let mut made = Vec::new();
         for queue in configured {
-            made.push(crate::catalog::look(&mut connection, tables, queue).await?);
+            made.push(self.timed(crate::catalog::look(&mut lent, tables, queue)).await?);
         }
+        give_back(lent);
         Ok(made)
     }
 
@@ -160,40 +246,12 @@ impl MySql {
     }
 }
 
-fn pool(size: u32, shared: &Shared, autocommit: bool) -> MySqlPool {
-    // Connections are kept: one that was given up may not be had again. No test before use: a dead connection shows at BEGIN, where it costs nobody an attempt, and the test a round trip.
-    MySqlPoolOptions::new()
-        .max_connections(size)
-        .acquire_timeout(ACQUIRE)
-        .test_before_acquire(false)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .after_connect(move |connection, _| Box::pin(set_up(connection, autocommit)))
-        .connect_lazy_with(shared.options.clone())
-}
-
-/// Every transaction is READ COMMITTED: at REPEATABLE READ a claim holds up inserts.
-async fn set_up(connection: &mut MySqlConnection, autocommit: bool) -> Result<(), sqlx::Error> {
-    connection.execute("set session transaction isolation level read committed").await?;
-    if autocommit {
-        let wait = format!("set session innodb_lock_wait_timeout = {LOCK}");
-        connection.execute(AssertSqlSafe(wait)).await?;
-    } else {
-        connection.execute("set session autocommit = 0").await?;
-        // MySQL has no such setting.
-        let idle = format!("set session idle_transaction_timeout = {IDLE}");
-        if let Err(error) = connection.execute(AssertSqlSafe(idle)).await {
-            tracing::debug!(%error, "cannot limit idle transactions");
-        }
-    }
-    Ok(())
+/// Does the server refuse to keep one more prepared statement?
+fn is_crowded(error: &sqlx::Error) -> bool {
+    fault::number(error) == Some(fault::MOST_PREPARED)
 }
 
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
     if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
-}
-
-fn address(options: &MySqlConnectOptions) -> String {
-    format!("{}:{}/{}", options.get_host(), options.get_port(), options.get_database().unwrap_or_default())
 }

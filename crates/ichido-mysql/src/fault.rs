@@ -14,8 +14,19 @@ pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
     }
 }
 
-/// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space or connections; the
-/// server shuts down, is read-only or has ended our session.
+/// The server keeps no more prepared statements.
+pub(crate) const MOST_PREPARED: u16 = 1461;
+
+/// Does this error say that the connection is no more?
+pub(crate) fn is_gone(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        error => number(error).is_some_and(|number| matches!(number, 1053 | 1927 | 2006 | 2013 | 4031)),
+    }
+}
+
+/// Deadlock 1213, lock wait 1205 and 3572, changed since read 1020; out of disk, memory, table space, connections or prepared statements
+/// (1461); the server shuts down, is read-only or has ended our session.
 fn is_fault_number(number: u16) -> bool {
     matches!(
         number,
@@ -35,6 +46,7 @@ fn is_fault_number(number: u16) -> bool {
             | 1203
             | 1226
             | 1290
+            | MOST_PREPARED
             | 1792
             | 1836
             | 1927
@@ -44,6 +56,12 @@ fn is_fault_number(number: u16) -> bool {
             | 28
             | 4031
     )
+}
+
+/// In a statement of ichido's own: has somebody ended it (1317), or a limit of time on MariaDB (1969) or MySQL (3024)? An action's statement
+/// fails by it.
+pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
+    cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
 }
 
 /// The server's number of an error, if it sent one.
@@ -62,10 +80,10 @@ mod tests {
 
     #[test]
     fn conflicts_and_outages_are_faults_and_violations_are_not() {
-        for number in [1213, 1205, 1020, 1040, 1021, 1114, 2006, 2013, 1927] {
+        for number in [1213, 1205, 1020, 1040, 1021, 1114, 1461, 2006, 2013, 1927] {
             assert!(is_fault_number(number), "{number}");
         }
-        for number in [1062, 1048, 1064, 1146, 1305, 1406, 1452, 1364] {
+        for number in [1062, 1048, 1064, 1146, 1305, 1317, 1364, 1406, 1452, 1969, 3024] {
             assert!(!is_fault_number(number), "{number}");
         }
     }

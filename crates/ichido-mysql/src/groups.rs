@@ -5,12 +5,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{Delivery, Key, Result, store::ProcessId};
-use ichido_sql::{Conditions, Grouping, Heads, Kind, Tables};
+use ichido_sql::{Conditions, Grouping, Heads, Kind, SqlStore, Tables, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
     MySql, fault,
     messages::key,
+    quote,
+    sending::powers,
     statements::{Rows, Statements, order},
 };
 
@@ -90,19 +92,19 @@ impl Grouping for MySql {
         if queue.rows.kind == Kind::Table {
             lock = lock.bind(process.to_string());
         }
-        for column in heads.iter().flat_map(Key::columns) {
+        for column in padded(&heads).flat_map(Key::columns) {
             lock = lock.bind(column);
         }
-        let picked = lock.fetch_all(&mut *tx).await?;
+        let picked = self.within(lock.fetch_all(&mut *tx)).await?;
         let mut found = self.deliveries(&mut tx, queue, process, &picked).await?;
         let held = self.held(&mut tx, queue, &found).await?;
         found.retain(|delivery| group_of(delivery).is_some_and(|group| !held.contains(group)));
         if !self.hold_all(&mut tx, queue, process, &found).await? {
-            tx.rollback().await?;
+            Self::rollback_own(tx).await?;
             return Ok(Vec::new());
         }
         self.claim_picked(&mut tx, queue, process, &found).await?;
-        tx.commit().await?;
+        Self::commit_own(tx).await?;
         Ok(found)
     }
 }
@@ -118,9 +120,12 @@ impl MySql {
         let (mut heads, width) = (Vec::new(), queue.rows.key.len());
         let mut walk = known.walk();
         loop {
-            let look = sqlx::query(AssertSqlSafe(groups.look.clone())).bind(walk.after()).bind(walk.after());
-            let look = look.bind(Heads::window()).bind(&*queue.queue);
-            let rows = look.bind(i64::try_from(count - heads.len()).unwrap_or(i64::MAX)).fetch_all(&self.own).await?;
+            let (after, most) = (walk.after(), i64::try_from(count - heads.len()).unwrap_or(i64::MAX));
+            let look = || {
+                let look = sqlx::query(AssertSqlSafe(groups.look.clone())).bind(after.clone()).bind(after.clone());
+                look.bind(Heads::window()).bind(queue.queue.to_string()).bind(most)
+            };
+            let rows = self.rows_alone(look).await?;
             for row in rows.iter().filter(|row| row.try_get::<Option<String>, _>(0).is_ok_and(|key| key.is_some())) {
                 heads.push(key(queue, row)?);
             }
@@ -137,16 +142,16 @@ impl MySql {
         if found.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let places = vec!["?"; found.len()].join(", ");
+        let places = quote::places(found);
         let held = format!(
             "select convert(group_key using utf8mb4) from {} where queue = ? and group_key in ({places})",
             self.shared.known.tables.group
         );
         let mut held = sqlx::query(AssertSqlSafe(held)).bind(&*queue.queue);
-        for delivery in found {
+        for delivery in padded(found) {
             held = held.bind(group_of(delivery).map(String::as_bytes));
         }
-        let held = held.fetch_all(tx).await?;
+        let held = self.within(held.fetch_all(tx)).await?;
         held.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
@@ -158,20 +163,21 @@ impl MySql {
         owner: ProcessId,
         found: &[Delivery],
     ) -> Result<bool> {
-        if found.is_empty() {
-            return Ok(true);
+        for some in powers(found) {
+            let places = vec!["(?, ?, ?)"; some.len()].join(", ");
+            let hold =
+                format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
+            let mut hold = sqlx::query(AssertSqlSafe(hold));
+            for delivery in some {
+                let group = group_of(delivery).map(String::as_bytes);
+                hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());
+            }
+            match self.within(hold.execute(&mut *tx)).await {
+                Err(error) if fault::is_unique(&error) => return Ok(false),
+                done => done?,
+            };
         }
-        let places = vec!["(?, ?, ?)"; found.len()].join(", ");
-        let hold = format!("insert into {} (queue, group_key, owner) values {places}", self.shared.known.tables.group);
-        let mut hold = sqlx::query(AssertSqlSafe(hold));
-        for delivery in found {
-            let group = group_of(delivery).map(String::as_bytes);
-            hold = hold.bind(&*queue.queue).bind(group).bind(owner.to_string());
-        }
-        match hold.execute(tx).await {
-            Err(error) if fault::is_unique(&error) => Ok(false),
-            done => Ok(done.map(|_| true)?),
-        }
+        Ok(true)
     }
 }
 

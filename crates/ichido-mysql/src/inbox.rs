@@ -6,10 +6,12 @@
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
 use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
-use ichido_sql::{Guarding, SqlStore, payload_hash};
+use ichido_sql::{Guarding, SqlStore, padded, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, fault, mutex::is_locked, statements::Statements, transaction::Tx};
+use crate::{
+    MySql, fault, mutex::is_locked, quote::places, session::Statement, statements::Statements, transaction::Tx,
+};
 
 /// Nobody waits for whoever has the same id: MariaDB can say so of any statement. MySQL cannot, and looks first.
 const NOWAIT: &str = "/*M!100300 set statement innodb_lock_wait_timeout = 0 for */";
@@ -41,13 +43,14 @@ impl Guarding for MySql {
         let (owner, nobody) = (claim.in_row(), ProcessId::NOBODY.to_string());
         let row = format!("update {} set t.owner = ? where t.id = ? and t.owner <=> ?", queue.rows.by_key());
         let row = sqlx::query(AssertSqlSafe(row)).bind(&nobody).bind(id(delivery));
-        let changed = row.bind(owner.map(|owner| owner.to_string())).execute(&mut *tx).await?.rows_affected();
+        let row = row.bind(owner.map(|owner| owner.to_string()));
+        let changed = self.within(row.execute(&mut *tx)).await?.rows_affected();
         if changed == 1 || owner.is_some() {
             return Ok(changed == 1);
         }
         let row = format!("insert into {} (id, queue, owner) values (?, ?, ?)", self.shared.known.tables.mutex);
         let row = sqlx::query(AssertSqlSafe(row)).bind(id(delivery)).bind(&*queue.queue).bind(&nobody);
-        match row.execute(tx).await {
+        match self.within(row.execute(tx)).await {
             Err(error) if fault::is_unique(&error) => Ok(false),
             made => Ok(made?.rows_affected() == 1),
         }
@@ -60,9 +63,10 @@ impl Guarding for MySql {
             "select done_at is not null from {} where id = ? lock in share mode",
             self.shared.known.tables.inbox
         );
-        let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes()).fetch_optional(&mut *tx).await?;
+        let done = sqlx::query(AssertSqlSafe(done)).bind(key.columns()[0].as_bytes());
+        let done = self.within(done.fetch_optional(&mut *tx)).await?;
         let done = done.map(|row| row.try_get::<i64, _>(0)).transpose()?;
-        tx.rollback().await?;
+        Self::rollback_own(tx).await?;
         Ok(done != Some(1))
     }
 }
@@ -90,14 +94,14 @@ impl MySql {
         let inbox = &self.shared.known.tables.inbox;
         if !self.is_mariadb(&mut *tx).await? {
             let look = format!("select 1 from {inbox} where id = ? for update nowait");
-            match sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).execute(&mut *tx).await {
+            match self.within(sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).execute(&mut *tx)).await {
                 Err(error) if is_locked(&error) => return Ok(Entry::Busy),
                 looked => looked?,
             };
         }
         let enter = format!("{NOWAIT} insert into {inbox} (id, queue, hash) values (?, ?, ?)");
         let enter = sqlx::query(AssertSqlSafe(enter)).bind(id.as_bytes()).bind(&*queue.queue).bind(hash);
-        match enter.execute(&mut *tx).await {
+        match self.within(enter.execute(&mut *tx)).await {
             Ok(_) => Ok(Entry::Made),
             Err(error) if is_locked(&error) => Ok(Entry::Busy),
             Err(error) if fault::is_unique(&error) => self.look_in(tx, id, hash).await,
@@ -109,13 +113,14 @@ impl MySql {
     async fn look_in(&self, tx: &mut MySqlConnection, id: &str, hash: &[u8]) -> Result<Entry> {
         let inbox = &self.shared.known.tables.inbox;
         let look = format!("select hash, done_at is not null from {inbox} where id = ? lock in share mode");
-        let there = sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes()).fetch_optional(&mut *tx).await?;
+        let look = sqlx::query(AssertSqlSafe(look)).bind(id.as_bytes());
+        let there = self.within(look.fetch_optional(&mut *tx)).await?;
         let Some(there) = there else { return Ok(Entry::Busy) };
         if there.try_get::<i64, _>(1)? == 1 {
             return Ok(Entry::Done(there.try_get(0)?));
         }
         let take = format!("{NOWAIT} update {inbox} set hash = ? where id = ? and done_at is null");
-        match sqlx::query(AssertSqlSafe(take)).bind(hash).bind(id.as_bytes()).execute(tx).await {
+        match self.within(sqlx::query(AssertSqlSafe(take)).bind(hash).bind(id.as_bytes()).execute(tx)).await {
             Ok(taken) => Ok(if taken.rows_affected() == 1 { Entry::Made } else { Entry::Busy }),
             Err(error) if is_locked(&error) => Ok(Entry::Busy),
             Err(error) => Err(error.into()),
@@ -124,7 +129,7 @@ impl MySql {
 
     async fn is_mariadb(&self, tx: &mut MySqlConnection) -> Result<bool> {
         let read = || async {
-            let version = sqlx::query("select version()").fetch_one(tx).await?;
+            let version = self.within(sqlx::query("select version()").fetch_one(tx)).await?;
             Ok::<_, ichido::Error>(version.try_get::<String, _>(0)?.contains("MariaDB"))
         };
         self.shared.mariadb.get_or_try_init(read).await.copied()
@@ -134,7 +139,7 @@ impl MySql {
     async fn leave_inbox(&self, tx: &mut MySqlConnection, ids: &[&str]) -> Result<()> {
         if !ids.is_empty() {
             let leave = format!("delete from {} where id in ({})", self.shared.known.tables.inbox, places(ids));
-            bind_ids(sqlx::query(AssertSqlSafe(leave)), ids).execute(tx).await?;
+            self.within(bind_ids(sqlx::query(AssertSqlSafe(leave)), ids).execute(tx)).await?;
         }
         Ok(())
     }
@@ -166,15 +171,15 @@ impl MySql {
         let (places, all) = (places(&ids), some.len() as u64);
         let forget = format!("delete t from {} where t.owner <=> ? and t.id in ({places})", queue.rows.by_key());
         let forget = sqlx::query(AssertSqlSafe(forget)).bind(owner.map(|owner| owner.to_string()));
-        let forget = ids.iter().fold(forget, |forget, id| forget.bind(*id));
-        let forgotten = forget.execute(&mut *tx.inner).await?.rows_affected();
+        let forget = padded(&ids).fold(forget, |forget, id| forget.bind(*id));
+        let forgotten = self.within(forget.execute(&mut **tx.lent)).await?.rows_affected();
         if owner.is_some() {
             if forgotten != all {
                 return Ok(false);
             }
             for delivery in some {
                 let hash = payload_hash(&delivery.message.payload);
-                if !matches!(self.try_enter(&mut tx.inner, queue, id(delivery), &hash).await?, Entry::Made) {
+                if !matches!(self.try_enter(&mut tx.lent, queue, id(delivery), &hash).await?, Entry::Made) {
                     return Ok(false);
                 }
             }
@@ -183,7 +188,8 @@ impl MySql {
             "update {} set done_at = utc_timestamp(6) where done_at is null and id in ({places})",
             self.shared.known.tables.inbox
         );
-        let pass = bind_ids(sqlx::query(AssertSqlSafe(pass)), &ids).execute(&mut *tx.inner).await?;
+        let pass = bind_ids(sqlx::query(AssertSqlSafe(pass)), &ids);
+        let pass = self.within(pass.execute(&mut **tx.lent)).await?;
         Ok(pass.rows_affected() == all)
     }
 
@@ -216,7 +222,8 @@ impl MySql {
                 "insert into {mutex} (id, queue) select ?, ? from (select 1) one where not exists (select 1 from {mutex} where id = ?)",
                 mutex = self.shared.known.tables.mutex
             );
-            sqlx::query(AssertSqlSafe(make)).bind(*id).bind(&*queue.queue).bind(*id).execute(&mut *tx).await?;
+            let make = sqlx::query(AssertSqlSafe(make)).bind(*id).bind(&*queue.queue).bind(*id);
+            self.within(make.execute(&mut *tx)).await?;
         }
         self.leave_inbox(tx, &alone).await?;
         Ok(found)
@@ -234,7 +241,8 @@ impl MySql {
             "{NOWAIT} delete t from {} where t.id = ? and (t.owner is null or t.owner = ?)",
             queue.rows.by_key()
         );
-        match sqlx::query(AssertSqlSafe(forget)).bind(id).bind(process.to_string()).execute(tx).await {
+        let forget = sqlx::query(AssertSqlSafe(forget)).bind(id).bind(process.to_string());
+        match self.within(forget.execute(tx)).await {
             Err(error) if !is_locked(&error) => Err(error.into()),
             _ => Ok(()),
         }
@@ -245,13 +253,7 @@ fn id(delivery: &Delivery) -> &str {
     &delivery.message.key.columns()[0]
 }
 
-fn places<T>(some: &[T]) -> String {
-    vec!["?"; some.len()].join(", ")
-}
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::MySql, sqlx::mysql::MySqlArguments>;
-
 /// As bytes: so they are compared.
-fn bind_ids<'q>(query: Query<'q>, ids: &[&'q str]) -> Query<'q> {
-    ids.iter().fold(query, |query, id| query.bind(id.as_bytes()))
+fn bind_ids<'q>(query: Statement<'q>, ids: &[&'q str]) -> Statement<'q> {
+    padded(ids).fold(query, |query, id| query.bind(id.as_bytes()))
 }

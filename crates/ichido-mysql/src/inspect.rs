@@ -16,9 +16,9 @@ impl Inspect for MySql {
 
     async fn warnings(&self, lease: Duration) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
-        let flush =
-            sqlx::query("show variables like 'innodb_flush_log_at_trx_commit'").fetch_optional(&self.own).await?;
-        let flush = flush.map(|row| row.try_get::<String, _>(1)).transpose()?;
+        let flush = || sqlx::query("show variables like 'innodb_flush_log_at_trx_commit'");
+        let flush = self.rows_alone(flush).await?;
+        let flush = flush.first().map(|row| row.try_get::<String, _>(1)).transpose()?;
         if flush.is_some_and(|value| value != "1") {
             warnings.push(
                 "innodb_flush_log_at_trx_commit is not 1: a crash of the server can lose the last commits".into(),
@@ -45,13 +45,12 @@ impl Inspect for MySql {
 impl MySql {
     /// Is the column one of the first two of an index, alone or behind the status?
     async fn is_indexed(&self, queue: &Statements, column: &str) -> Result<bool> {
-        let indexed = sqlx::query(
-            "select count(*) from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? \
-             and seq_in_index <= 2 and column_name = ?",
-        );
+        let look = "select count(*) from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? \
+             and seq_in_index <= 2 and column_name = ?";
         let Some((schema, table)) = self.table_of(&queue.queue) else { return Ok(true) };
-        let indexed = indexed.bind(schema).bind(table).bind(column).fetch_one(&self.own).await?;
-        Ok(indexed.try_get::<i64, _>(0)? > 0)
+        let indexed = || sqlx::query(look).bind(schema.clone()).bind(table.clone()).bind(column.to_owned());
+        let indexed = self.rows_alone(indexed).await?;
+        Ok(indexed.first().map(|row| row.try_get::<i64, _>(0)).transpose()?.is_some_and(|count| count > 0))
     }
 
     /// The schema and the table of a table queue, as the configuration names them.
@@ -67,13 +66,11 @@ impl MySql {
     /// for whoever may see other sessions.
     async fn oldest_snapshot(&self) -> Result<Option<(String, i64)>> {
         // The server tells that time in its own zone, whatever the session's is.
-        let oldest = sqlx::query(
-            "select cast(trx_mysql_thread_id as char), timestampdiff(second, convert_tz(trx_started, 'SYSTEM', '+00:00'), utc_timestamp()) from information_schema.innodb_trx \
-             where trx_mysql_thread_id <> connection_id() order by trx_started limit 1",
-        );
-        match oldest.fetch_optional(&self.own).await {
-            Ok(Some(row)) => Ok(Some((row.try_get(0)?, row.try_get(1)?))),
-            Ok(None) => Ok(None),
+        let oldest = "select cast(trx_mysql_thread_id as char), timestampdiff(second, convert_tz(trx_started, 'SYSTEM', '+00:00'), utc_timestamp()) from information_schema.innodb_trx \
+             where trx_mysql_thread_id <> connection_id() order by trx_started limit 1";
+        match self.rows_alone(|| sqlx::query(oldest)).await.as_deref() {
+            Ok([row, ..]) => Ok(Some((row.try_get(0)?, row.try_get(1)?))),
+            Ok([]) => Ok(None),
             Err(error) => {
                 tracing::debug!(%error, "cannot see other sessions");
                 Ok(None)

@@ -3,7 +3,9 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `connect` | pools: one for business transactions, one for ichido's own work |
+//! | `connect` | the store, and which connections it uses for what |
+//! | `hosts` | the servers that the URL names |
+//! | `session` | connections: opened, set up, and ended on a silent server |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
 //! | `migrate` | from one version of them to the next, while others are at work |
 //! | `catalog` | looks at a queue's table and refuses what cannot work |
@@ -27,6 +29,7 @@ mod catalog;
 mod connect;
 mod fault;
 mod groups;
+mod hosts;
 mod inbox;
 mod inspect;
 mod messages;
@@ -36,6 +39,7 @@ mod outbox;
 mod quote;
 mod schema;
 mod sending;
+mod session;
 mod sql;
 mod sql_action;
 mod statements;

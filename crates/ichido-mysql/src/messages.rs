@@ -7,10 +7,14 @@ use ichido::{
     Delivery, Error, Key, Message, MessageId, NewMessage, Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
-use sqlx::{AssertSqlSafe, MySqlConnection, Row, Transaction, mysql::MySqlRow};
+use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, padded, verbs};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{MySql, sending::send_rows, statements::Statements};
+use crate::{
+    MySql,
+    session::{Own, give_back},
+    statements::Statements,
+};
 
 impl Queues for MySql {
     async fn send(
@@ -24,7 +28,7 @@ impl Queues for MySql {
         let sent = match queue.rows.kind {
             Kind::Managed => self.send_managed(connection, queue, messages).await?,
             Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
-            Kind::Table => send_rows(connection, queue, messages).await?,
+            Kind::Table => self.send_rows(connection, queue, messages).await?,
         };
         for (key, due) in ichido_sql::delayed(&sent, messages) {
             self.delay(connection, queue, key, due).await?;
@@ -34,10 +38,12 @@ impl Queues for MySql {
 
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
-        let mut connection = self.own.acquire().await?;
+        let mut lent = self.take(&self.own).await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
-        let own = own.fetch_all(&mut *connection).await?;
-        self.deliveries(&mut connection, queue, process, &own).await
+        let own = self.within(own.fetch_all(&mut **lent)).await?;
+        let deliveries = self.deliveries(&mut lent, queue, process, &own).await?;
+        give_back(lent);
+        Ok(deliveries)
     }
 
     ichido_sql::queues!();
@@ -65,11 +71,12 @@ impl Claiming for MySql {
         if let Start::At(values) = start {
             pick = pick.bind(&values[0]);
         }
-        let picked = pick.bind(i64::try_from(count).unwrap_or(i64::MAX)).fetch_all(&mut *tx).await?;
+        let pick = pick.bind(i64::try_from(count).unwrap_or(i64::MAX));
+        let picked = self.within(pick.fetch_all(&mut *tx)).await?;
         let took = began.elapsed();
         let deliveries = self.deliveries(&mut tx, queue, process, &picked).await?;
         self.claim_picked(&mut tx, queue, process, &deliveries).await?;
-        tx.commit().await?;
+        Self::commit_own(tx).await?;
         let last = picked.last().and_then(|row| row.try_get::<Option<String>, _>("ichido_bound").ok()?);
         queue.bound.note(start, last.map(|value| vec![value]), (picked.len(), count), took);
         Ok((deliveries, there))
@@ -79,20 +86,17 @@ impl Claiming for MySql {
 impl MySql {
     /// Begins a claim: the own process row is locked first, so that a rescuer leaves us alone meanwhile and a process that
     /// counts as dead gets nothing. Tells whether there are messages in groups.
-    pub(crate) async fn begin_claim(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-    ) -> Result<(Transaction<'static, sqlx::MySql>, bool)> {
+    pub(crate) async fn begin_claim(&self, process: ProcessId, queue: &Statements) -> Result<(Own, bool)> {
         let mut tx = self.begin_own().await?;
         let there = queue.groups.as_ref().map_or("0", |groups| &groups.there);
         let alive = format!(
             "select {there} from {} where id = ? and heartbeat_at > utc_timestamp(6) - interval lease_us microsecond lock in share mode",
             self.shared.known.tables.process
         );
-        let alive = sqlx::query(AssertSqlSafe(alive)).bind(process.to_string()).fetch_optional(&mut *tx).await?;
+        let alive = sqlx::query(AssertSqlSafe(alive)).bind(process.to_string());
+        let alive = self.within(alive.fetch_optional(&mut *tx)).await?;
         let Some(alive) = alive else {
-            tx.rollback().await?;
+            Self::rollback_own(tx).await?;
             return Err(Error::LostClaim);
         };
         Ok((tx, alive.try_get::<i64, _>(0)? == 1))
@@ -111,10 +115,10 @@ impl MySql {
         }
         let claim = queue.of_many(&queue.claim, picked.len(), "");
         let mut claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-        for column in picked.iter().flat_map(|delivery| delivery.message.key.columns()) {
+        for column in padded(picked).flat_map(|delivery| delivery.message.key.columns()) {
             claim = claim.bind(column);
         }
-        let claimed = claim.execute(tx).await?.rows_affected();
+        let claimed = self.within(claim.execute(tx)).await?.rows_affected();
         if claimed != picked.len() as u64 {
             let text = format!("queue `{}`: {claimed} rows match {} keys", queue.queue, picked.len());
             return Err(Error::Setup(text));

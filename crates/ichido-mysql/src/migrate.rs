@@ -9,9 +9,9 @@ use ichido::{
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Step, Waiting};
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, connect::setup_error, fault, schema};
+use crate::{MySql, connect::setup_error, fault, schema, session::give_back};
 
 /// One migration at a time; MySQL's names of locks have at most 64 characters.
 const LOCK: &str = "select coalesce(get_lock(if(char_length(name) > 64, md5(name), name), ?), 0) \
@@ -20,7 +20,7 @@ const LOCK: &str = "select coalesce(get_lock(if(char_length(name) > 64, md5(name
 impl MySql {
     /// What [`MySql::migrate_schema`] would do.
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
+        let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
         let (from, _) = schema::version(&mut connection, &self.shared.known.tables).await?;
         let migrations = schema::migrations(&self.shared.known.tables);
         let mut left = Vec::new();
@@ -29,17 +29,15 @@ impl MySql {
                 left.push(step);
             }
         }
+        give_back(connection);
         Ok(migrations.migration(from, &left))
     }
 
-    /// Creates or upgrades ichido's tables, one process at a time. The connection is not used again: the lock is its own, and it
-    /// has settings that others must not have.
+    /// Creates or upgrades ichido's tables, one process at a time, for as long as it takes. The connection is closed then: the lock is its own,
+    /// and it has settings that others must not have.
     pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?.detach();
-        let migrated = self.migrate_on(&mut connection, options).await;
-        // The server frees the lock anyway.
-        let _ = connection.close().await;
-        migrated
+        let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
+        self.migrate_on(&mut connection, options).await
     }
 
     async fn migrate_on(&self, connection: &mut MySqlConnection, options: &MigrateOptions) -> Result<Migration> {

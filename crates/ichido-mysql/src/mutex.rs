@@ -12,7 +12,7 @@ use ichido::{
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore, Tables};
+use ichido_sql::{Past, SqlStore, Tables, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -62,7 +62,7 @@ impl Mutexes for MySql {
     ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.guard_in(&mut tx.inner, delivery).await
+        self.guard_in(&mut tx.lent, delivery).await
     }
 
     async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
@@ -80,7 +80,7 @@ impl Mutexes for MySql {
         };
         let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
         let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
-        tx.commit().await?;
+        Self::commit_own(tx).await?;
         // Only the inbox says that something is done; a row that went meanwhile does not.
         let sure = |found| if queue.has_inbox() && found == Found::Nothing { Found::Busy } else { found };
         let mut claimed = claimed.into_iter().map(sure);
@@ -95,7 +95,7 @@ impl MySql {
         queue.refuse_key(key)?;
         let id = &key.columns()[0];
         let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(key.to_string().into_bytes()).bind(id);
-        match lock.fetch_optional(tx).await {
+        match self.within(lock.fetch_optional(tx)).await {
             // To the server an id with spaces behind it is the same one.
             Ok(Some(row)) if row.try_get::<&str, _>(0)? == id => {
                 let owner = owner(&row)?;
@@ -134,16 +134,19 @@ impl MySql {
         let ids: Vec<&str> = keys.iter().map(|key| &*key.columns()[0]).collect();
         let free = queue.of_many(&mutex.free, keys.len(), " for update skip locked");
         let free = sqlx::query(AssertSqlSafe(free)).bind(process.to_string());
-        let free = ids.iter().fold(free, |free, id| free.bind(*id)).fetch_all(&mut *tx).await?;
+        let free = padded(&ids).fold(free, |free, id| free.bind(*id));
+        let free = self.within(free.fetch_all(&mut *tx)).await?;
         let mut ours: Vec<String> = free.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         ours.retain(|id| ids.contains(&id.as_str()));
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
-            ours.iter().fold(claim, sqlx::query::Query::bind).execute(&mut *tx).await?;
+            let claim = padded(&ours).fold(claim, sqlx::query::Query::bind);
+            self.within(claim.execute(&mut *tx)).await?;
         }
         let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
-        let there = ids.iter().fold(look, |look, id| look.bind(*id)).fetch_all(&mut *tx).await?;
+        let look = padded(&ids).fold(look, |look, id| look.bind(*id));
+        let there = self.within(look.fetch_all(&mut *tx)).await?;
         let there: BTreeMap<String, Option<ProcessId>> =
             there.iter().map(|row| Ok((row.try_get(0)?, owner(row)?))).collect::<Result<_>>()?;
         let known = self.known(tx, queue, keys).await?;
@@ -164,15 +167,15 @@ impl MySql {
         queue: &Statements,
         keys: &[Key],
     ) -> Result<BTreeMap<String, Known>> {
-        let places = vec!["?"; keys.len()].join(", ");
+        let places = quote::places(keys);
         let known = format!(
             "select convert(`key` using utf8mb4), concat_ws(' ', state, attempts, suspect) from {} where queue = ? and `key` in ({places})",
             self.shared.known.tables.parked
         );
         let known = sqlx::query(AssertSqlSafe(known)).bind(&*queue.queue);
-        let known = keys.iter().fold(known, |known, key| known.bind(key.to_string().into_bytes()));
+        let known = padded(keys).fold(known, |known, key| known.bind(key.to_string().into_bytes()));
         let mut all = BTreeMap::new();
-        for row in known.fetch_all(tx).await? {
+        for row in self.within(known.fetch_all(tx)).await? {
             if let Some(known) = read_known(row.try_get(1)?) {
                 all.insert(row.try_get(0)?, known);
             }

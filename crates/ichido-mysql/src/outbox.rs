@@ -5,10 +5,10 @@ use ichido::{
     broker::{Publication, Unsent},
     store::{Outbox, ProcessId},
 };
-use ichido_sql::{Sent, SqlStore, verbs};
+use ichido_sql::{Sent, SqlStore, padded, padded_len, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, sending::parts, statements::Statements};
+use crate::{MySql, quote, sending::parts, statements::Statements};
 
 impl Outbox for MySql {
     async fn publish(
@@ -31,7 +31,7 @@ impl Outbox for MySql {
                 insert = insert.bind(id).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
                 insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
             }
-            insert.execute(&mut *connection).await?;
+            self.within(insert.execute(&mut *connection)).await?;
         }
         Ok(ids)
     }
@@ -40,32 +40,31 @@ impl Outbox for MySql {
     async fn note_published(&self, _: &str, published: &[&Unsent]) -> Result<()> {
         let (kept, gone): (Vec<&Unsent>, Vec<_>) = published.iter().partition(|unsent| unsent.message.queue.is_some());
         let outbox = format!("{} o force index (primary)", self.shared.known.tables.outbox);
-        let numbers = |count: usize| format!("o.number in ({})", vec!["?"; count].join(", "));
+        let numbers = |places: String| format!("o.number in ({places})");
         if !gone.is_empty() {
-            let delete = format!("delete o from {outbox} where o.mutex is null and {}", numbers(gone.len()));
+            let delete = format!("delete o from {outbox} where o.mutex is null and {}", numbers(quote::places(&gone)));
             let delete = sqlx::query(AssertSqlSafe(delete));
-            gone.iter().fold(delete, |delete, unsent| delete.bind(unsent.number)).execute(&self.own).await?;
+            self.run_alone(padded(&gone).fold(delete, |delete, unsent| delete.bind(unsent.number))).await?;
         }
         if kept.is_empty() {
             return Ok(());
         }
         let mut tx = self.begin_own().await?;
-        let editions = vec!["(o.number = ? and o.edition = ?)"; kept.len()].join(" or ");
+        let editions = vec!["(o.number = ? and o.edition = ?)"; padded_len(kept.len())].join(" or ");
         let there = format!("select o.number from {outbox} where {editions} for update skip locked");
         let there = sqlx::query(AssertSqlSafe(there));
-        let there = kept.iter().fold(there, |there, unsent| there.bind(unsent.number).bind(unsent.edition));
-        let there = there.fetch_all(&mut *tx).await?;
+        let there = padded(&kept).fold(there, |there, unsent| there.bind(unsent.number).bind(unsent.edition));
+        let there = self.within(there.fetch_all(&mut *tx)).await?;
         let there: Vec<i64> = there.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         if !there.is_empty() {
             let note = format!(
                 "update {outbox} set o.published_at = utc_timestamp(6), o.attempts = 0, o.error = null where {}",
-                numbers(there.len())
+                numbers(quote::places(&there))
             );
             let note = sqlx::query(AssertSqlSafe(note));
-            there.iter().fold(note, sqlx::query::Query::bind).execute(&mut *tx).await?;
+            self.within(padded(&there).fold(note, sqlx::query::Query::bind).execute(&mut *tx)).await?;
         }
-        tx.commit().await?;
-        Ok(())
+        Self::commit_own(tx).await
     }
 
     ichido_sql::outbox!();
@@ -103,7 +102,7 @@ impl MySql {
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(&*queue.queue).bind(message.due.map(|_| ProcessId::NOBODY.to_string()));
         }
-        insert.execute(connection).await?;
+        self.within(insert.execute(connection)).await?;
         Ok(())
     }
 
@@ -118,17 +117,19 @@ impl MySql {
         let now = "(?, ?, ?, ?, ?, ?, ?, utc_timestamp(6), utc_timestamp(6), null)";
         let later = "(?, ?, ?, ?, ?, ?, ?, utc_timestamp(6), null, utc_timestamp(6))";
         let rows: Vec<_> = messages.iter().map(|message| if message.due.is_some() { later } else { now }).collect();
+        // There are too many mixtures to keep each.
+        let same = rows.iter().all(|row| *row == rows[0]);
         let insert = format!(
             "insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, created_at, due_at, published_at) values {}",
             self.shared.known.tables.outbox,
             rows.join(", ")
         );
-        let mut insert = sqlx::query(AssertSqlSafe(insert));
+        let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(same);
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(id).bind(&*queue.queue).bind(&rules.exchange).bind(&rules.routing_key);
             insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
         }
-        insert.execute(connection).await?;
+        self.within(insert.execute(connection)).await?;
         Ok(())
     }
 }

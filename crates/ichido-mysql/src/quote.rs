@@ -32,6 +32,11 @@ pub(crate) fn literal(text: &str) -> Result<String> {
     Ok(format!("_utf8mb4 x'{hex}'"))
 }
 
+/// The parameters of a list; they are bound [`padded`](ichido_sql::padded).
+pub(crate) fn places<T>(list: &[T]) -> String {
+    vec!["?"; ichido_sql::padded_len(list.len())].join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

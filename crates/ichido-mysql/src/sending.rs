@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Messages per statement.
-const ROWS: usize = 500;
+const ROWS: usize = 512;
 
 /// Bytes per statement, a message more or less: servers take packets of 16 MiB.
 const BYTES: usize = 4 << 20;
@@ -61,7 +61,7 @@ impl MySql {
             insert = insert.bind(&*queue.queue).bind(owner).bind(payload).bind(headers).bind(&message.group);
             insert = insert.bind(message.unique.as_ref().map(String::as_bytes));
         }
-        let first = insert.execute(&mut *connection).await?.last_insert_id();
+        let first = self.within(insert.execute(&mut *connection)).await?.last_insert_id();
         let step = if messages.len() == 1 { 1 } else { self.step(connection).await? };
         let id = |at: u64| Sent::new(Key::new([(first + at * step).to_string()]));
         Ok((0..messages.len() as u64).map(id).collect())
@@ -69,7 +69,8 @@ impl MySql {
 
     /// By how much the ids of rows that are inserted together differ: more than one where several servers count.
     async fn step(&self, connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
-        let step = sqlx::query("select cast(@@auto_increment_increment as unsigned)").fetch_one(connection).await?;
+        let step = sqlx::query("select cast(@@auto_increment_increment as unsigned)");
+        let step = self.within(step.fetch_one(connection)).await?;
         step.try_get(0)
     }
 
@@ -88,8 +89,9 @@ impl MySql {
         );
         // A snapshot of the caller's may not see what was sent meanwhile; a locking read does.
         for lock in ["", " lock in share mode"].into_iter().cycle().take(ichido_sql::UNIQUE_TRIES as usize) {
-            let first = sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue);
-            if let Some(row) = first.bind(unique.as_bytes()).fetch_optional(&mut *connection).await? {
+            let first =
+                sqlx::query(AssertSqlSafe(format!("{first}{lock}"))).bind(&*queue.queue).bind(unique.as_bytes());
+            if let Some(row) = self.within(first.fetch_optional(&mut *connection)).await? {
                 return Ok(Sent::before(Key::new([row.try_get::<String, _>(0)?])));
             }
             match self.insert_messages(&mut *connection, queue, std::slice::from_ref(message)).await {
@@ -118,15 +120,69 @@ impl MySql {
         let (after, at) = due.millis();
         let microseconds = |ms: Option<i64>| ms.map(|ms| ms.saturating_mul(1000));
         let park = sqlx::query(AssertSqlSafe(park)).bind(&*queue.queue).bind(key.to_string().into_bytes());
-        park.bind(microseconds(at)).bind(microseconds(after)).execute(connection).await?;
+        let park = park.bind(microseconds(at)).bind(microseconds(after));
+        self.within(park.execute(connection)).await?;
         Ok(())
     }
 }
 
-/// The messages in parts that one statement can carry.
+impl MySql {
+    pub(crate) async fn send_rows(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Sent>> {
+        let mut sent = Vec::with_capacity(messages.len());
+        for message in messages {
+            sent.push(self.send_row(&mut *connection, queue, message).await?);
+        }
+        Ok(sent)
+    }
+
+    /// Fields are columns; columns that the message does not name get their defaults.
+    async fn send_row(
+        &self,
+        connection: &mut MySqlConnection,
+        queue: &Statements,
+        message: &NewMessage,
+    ) -> Result<Sent> {
+        let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
+        let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
+        let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
+            let columns = &queue.rows.columns;
+            let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
+            let known = columns.iter().map(|column| column.name.as_str());
+            let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
+            Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
+        })?;
+        let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
+        for name in &row.bound {
+            insert = insert.bind(text(&fields.value(name)?));
+        }
+        let sent = self.within(insert.execute(&mut *connection)).await?;
+        let values = key_values(queue, &fields, &row.bound, sent.last_insert_id())?;
+        Ok(Sent::new(self.read_key(connection, queue, &values).await?))
+    }
+
+    /// The key as the server writes it, of the row with these values.
+    async fn read_key(&self, connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
+        let rows = &queue.rows;
+        let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
+        let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
+        let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
+        let mut read = sqlx::query(AssertSqlSafe(read));
+        for value in values {
+            read = read.bind(value);
+        }
+        key(queue, &self.within(read.fetch_one(connection)).await?)
+    }
+}
+
+/// The messages in parts that one statement can carry, each of [`powers`] of them.
 pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
     let (mut rows, mut bytes) = (0, 0);
-    messages.chunk_by(move |one, _| {
+    let parts = messages.chunk_by(move |one, _| {
         rows += 1;
         bytes += size(one);
         let fits = rows < ROWS && bytes < BYTES;
@@ -134,39 +190,17 @@ pub(crate) fn parts<T>(messages: &[T], size: impl Fn(&T) -> usize) -> impl Itera
             (rows, bytes) = (0, 0);
         }
         fits
+    });
+    parts.flat_map(powers)
+}
+
+/// In parts whose lengths are powers of two: the text of an insert depends on the number of its rows, and the server keeps each.
+pub(crate) fn powers<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let (part, rest) = rows.split_at(1 << rows.len().checked_ilog2()?);
+        rows = rest;
+        Some(part)
     })
-}
-
-pub(crate) async fn send_rows(
-    connection: &mut MySqlConnection,
-    queue: &Statements,
-    messages: &[NewMessage],
-) -> Result<Vec<Sent>> {
-    let mut sent = Vec::with_capacity(messages.len());
-    for message in messages {
-        sent.push(send_row(&mut *connection, queue, message).await?);
-    }
-    Ok(sent)
-}
-
-/// Fields are columns; columns that the message does not name get their defaults.
-async fn send_row(connection: &mut MySqlConnection, queue: &Statements, message: &NewMessage) -> Result<Sent> {
-    let whole = Message::new(queue.queue.clone(), Key::new([""]), message.payload.clone());
-    let fields = Fields::decode(&whole).map_err(|_| ichido_sql::not_columns(&queue.queue))?;
-    let row = NewRow::new(&queue.rows.mapping, fields.names(), message.due.is_some(), quote::literal, |name| {
-        let columns = &queue.rows.columns;
-        let found = columns.iter().find(|column| column.name.eq_ignore_ascii_case(name));
-        let known = columns.iter().map(|column| column.name.as_str());
-        let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
-        Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
-    })?;
-    let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
-    for name in &row.bound {
-        insert = insert.bind(text(&fields.value(name)?));
-    }
-    let sent = insert.execute(&mut *connection).await?;
-    let values = key_values(queue, &fields, &row.bound, sent.last_insert_id())?;
-    Ok(Sent::new(read_key(connection, queue, &values).await?))
 }
 
 /// What the key columns of a row that was just sent were given; the server counts some itself.
@@ -182,23 +216,26 @@ fn key_values(queue: &Statements, fields: &Fields, bound: &[&str], counted: u64)
     queue.rows.key.iter().map(value).collect()
 }
 
-/// The key as the server writes it, of the row with these values.
-async fn read_key(connection: &mut MySqlConnection, queue: &Statements, values: &[String]) -> Result<Key> {
-    let rows = &queue.rows;
-    let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
-    let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
-    let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
-    let mut read = sqlx::query(AssertSqlSafe(read));
-    for value in values {
-        read = read.bind(value);
-    }
-    key(queue, &read.fetch_one(connection).await?)
-}
-
 /// A field as text, which the server reads as a value of the column's type.
 pub(crate) fn text(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Bool(value) => Some(u8::from(*value).to_string()),
         other => other.text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_inserted_in_powers_of_two_and_in_order() {
+        let rows: Vec<_> = (0..1235).collect();
+        let lengths: Vec<_> = parts(&rows, |_| 1).map(<[_]>::len).collect();
+        assert_eq!(lengths, [512, 512, 128, 64, 16, 2, 1]);
+        assert_eq!(parts(&rows, |_| 1).collect::<Vec<_>>().concat(), rows);
+        let lengths: Vec<_> = parts(&rows[..7], |_| BYTES / 2).map(<[_]>::len).collect();
+        assert_eq!(lengths, [2, 2, 2, 1]);
+        assert_eq!(powers::<u8>(&[]).count(), 0);
     }
 }

@@ -4,13 +4,15 @@ use ichido::{
     Error, Key, Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
-use sqlx::{
-    AssertSqlSafe, Column as _, MySqlConnection, Row as _, Transaction, TypeInfo, ValueRef,
-    mysql::{MySqlArguments, MySqlRow},
-};
+use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, padded};
+use sqlx::{AssertSqlSafe, Column as _, MySqlConnection, Row as _, TypeInfo, ValueRef, mysql::MySqlRow};
 
-use crate::{MySql, fault, statements::Statements, transaction::broken};
+use crate::{
+    MySql, fault,
+    session::{Own, Statement},
+    statements::Statements,
+    transaction::broken,
+};
 
 /// How MariaDB and MySQL write SQL. Times are UTC; texts that are compared byte by byte are bytes.
 pub struct MySqlDialect;
@@ -76,7 +78,7 @@ impl Dialect for MySqlDialect {
 impl SqlStore for MySql {
     type Dialect = MySqlDialect;
     type Queue = Statements;
-    type Own = Transaction<'static, sqlx::MySql>;
+    type Own = Own;
 
     fn known(&self) -> &Known<Statements> {
         &self.shared.known
@@ -89,31 +91,32 @@ impl SqlStore for MySql {
     async fn begin_own(&self) -> Result<Self::Own> {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
-        self.own.begin().await.map_err(|error| self.unreachable(error))
+        let lent = self.begin_with(&self.own, "start transaction").await.map_err(|error| self.unreachable(error))?;
+        Ok(Own { lent, shared: self.shared.clone() })
     }
 
     async fn commit_own(own: Self::Own) -> Result<()> {
-        Ok(own.commit().await?)
+        Ok(own.end("COMMIT").await?)
     }
 
     async fn rollback_own(own: Self::Own) -> Result<()> {
-        Ok(own.rollback().await?)
+        Ok(own.end("ROLLBACK").await?)
     }
 
     async fn execute(&self, connection: &mut MySqlConnection, query: Query) -> Result<u64> {
-        Ok(bound(query).execute(connection).await?.rows_affected())
+        Ok(self.within(bound(query).execute(connection)).await?.rows_affected())
     }
 
     async fn fetch(&self, connection: &mut MySqlConnection, query: Query) -> Result<Vec<Row>> {
-        bound(query).fetch_all(connection).await?.iter().map(read).collect()
+        self.within(bound(query).fetch_all(connection)).await?.iter().map(read).collect()
     }
 
     async fn look(&self, query: Query) -> Result<Vec<Row>> {
-        bound(query).fetch_all(&self.own).await?.iter().map(read).collect()
+        self.rows_alone(|| bound(query.clone())).await?.iter().map(read).collect()
     }
 
     async fn write(&self, query: Query) -> Result<u64> {
-        Ok(bound(query).execute(&self.own).await?.rows_affected())
+        Ok(self.run_alone(bound(query)).await?)
     }
 }
 
@@ -124,7 +127,7 @@ impl SqlRows for MySql {
     fn of_keys(queue: &Statements, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query {
         let query = Query::written(queue.of_many(statement, keys.len(), end));
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
-        keys.iter().fold(query, Query::key)
+        padded(keys).fold(query, Query::key)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
@@ -152,7 +155,7 @@ impl Processes for MySql {
     ichido_sql::processes!();
 }
 
-fn bound(query: Query) -> sqlx::query::Query<'static, sqlx::MySql, MySqlArguments> {
+fn bound(query: Query) -> Statement<'static> {
     let (text, binds) = query.write::<MySqlDialect>();
     binds.into_iter().fold(sqlx::query(AssertSqlSafe(text)), |query, bind| match bind {
         Bind::Text(text) => query.bind(text),

@@ -19,7 +19,7 @@ use sqlx::{
 };
 use tokio::sync::OnceCell;
 
-use crate::{MySql, connect::setup_error};
+use crate::{MySql, connect::setup_error, session::give_back};
 
 /// Digits of a decimal that every server takes: so many in all, so many after the point.
 const DECIMAL: (usize, usize) = (65, 30);
@@ -60,8 +60,11 @@ impl RunSql for MySql {
 
     async fn check_sql(&self, statement: &Template) -> Result<()> {
         let sql = self.shared.rendered.get(statement);
-        let mut connection = self.own.acquire().await.map_err(|error| self.unreachable(error))?;
-        let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await;
+        let mut lent = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
+        let prepared = self.within(lent.prepare(AssertSqlSafe(sql).into_sql_str())).await;
+        if prepared.is_ok() {
+            give_back(lent);
+        }
         prepared.map(|_| ()).map_err(|error| match setup_error(error) {
             Error::Setup(text) => Error::Setup(format!("the statement `{}`: {text}", statement.text())),
             fault => fault,

@@ -13,7 +13,7 @@ use ichido::{
     message::{FieldKind, Kinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables, padded_len};
 use sqlx::{Row, mysql::MySqlRow};
 
 use crate::{groups::Groups, mutex::Mutex, quote};
@@ -355,9 +355,9 @@ impl Statements {
         })
     }
 
-    /// A statement about so many rows; the keys are bound column by column, row by row.
+    /// A statement about so many rows; the keys are bound column by column, row by row, [`padded`](ichido_sql::padded).
     pub(crate) fn of_many(&self, statement: &str, rows: usize, end: &str) -> String {
-        let keys = vec![format!("({})", self.rows.key_is()); rows];
+        let keys = vec![format!("({})", self.rows.key_is()); padded_len(rows)];
         format!("{statement}({}){end}", keys.join(" or "))
     }
 

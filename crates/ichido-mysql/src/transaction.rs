@@ -1,49 +1,53 @@
 //! Business transactions: begin, complete, commit, roll back. They run on connections without autocommit and begin with a
 //! savepoint: when it is gone at completion, so is the transaction that was begun, and ROLLBACK takes back what came after.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use ichido::{
     Delivery, Error, Result,
     action::{Isolation, Terms},
-    store::{Failure, MOST_KEYS, ProcessId, Transactions},
+    store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
 };
-use ichido_sql::{SqlStore, by_claim, verbs};
-use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Transaction};
-use tokio::sync::OwnedSemaphorePermit;
+use ichido_sql::{Lent, SqlStore, by_claim, padded, verbs};
+use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
 
-use crate::{MySql, fault, statements::Statements};
+use crate::{
+    MySql, fault,
+    session::{IDLE, Opener, idle_timeout},
+    statements::Statements,
+};
 
 /// There is no such savepoint.
 const NO_SAVEPOINT: u16 = 1305;
 
 /// An open business transaction.
 pub struct Tx {
-    pub(crate) inner: Transaction<'static, sqlx::MySql>,
-    _place: OwnedSemaphorePermit,
+    pub(crate) lent: Lent<Opener>,
 }
 
 impl Tx {
     pub(crate) fn connection(&mut self) -> &mut MySqlConnection {
-        &mut self.inner
+        &mut self.lent
     }
 }
 
 impl Transactions for MySql {
     async fn begin_on(&self, terms: Terms) -> Result<Tx> {
-        let place = self.free.clone().acquire_owned().await?;
         let words = format!(
             "{}{}start transaction; savepoint ichido_guard",
             self.limit(terms.limit).unwrap_or_default(),
             isolation(terms.isolation)
         );
         // A BEGIN that fails is never a message's fault, whatever the server says.
-        let inner = self.begin_with(words).await.map_err(|error| self.unreachable(error))?;
-        Ok(Tx { inner, _place: place })
+        let lent = self.begin_with(&self.business, &words).await.map_err(|error| self.unreachable(error))?;
+        Ok(Tx { lent })
     }
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
+        self.within(tx.lent.execute("release savepoint ichido_guard")).await.map_err(broken)?;
         for ((queue, owner), claimed) in by_claim(done) {
             let queue = self.queue(queue).await?;
             for some in claimed.chunks(MOST_KEYS) {
@@ -54,8 +58,8 @@ impl Transactions for MySql {
     }
 
     async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
-        tx.inner.execute("release savepoint ichido_guard").await.map_err(broken)?;
-        if verbs::parked::park_in(self, &mut tx.inner, delivery, failure).await? {
+        self.within(tx.lent.execute("release savepoint ichido_guard")).await.map_err(broken)?;
+        if verbs::parked::park_in(self, &mut tx.lent, delivery, failure).await? {
             Ok(())
         } else {
             Err(Error::LostClaim)
@@ -63,11 +67,27 @@ impl Transactions for MySql {
     }
 
     async fn commit(&self, tx: Tx) -> Result<()> {
-        Ok(tx.inner.commit().await?)
+        Ok(self.shared.end(tx.lent, "COMMIT").await?)
     }
 
     async fn rollback(&self, tx: Tx) -> Result<()> {
-        Ok(tx.inner.rollback().await?)
+        if tx.lent.is_suspect() {
+            self.abandon(tx).await;
+            return Ok(());
+        }
+        Ok(self.shared.end(tx.lent, "ROLLBACK").await?)
+    }
+
+    fn session(tx: &Tx) -> Option<Arc<SessionId>> {
+        Some(tx.lent.id.clone())
+    }
+
+    async fn session_state(&self, session: &SessionId) -> Result<SessionState> {
+        Ok(self.shared.session_state(session).await?)
+    }
+
+    async fn abandon(&self, tx: Tx) {
+        self.shared.abandon(tx.lent).await;
     }
 
     async fn is_claimed(&self, delivery: &Delivery) -> Result<bool> {
@@ -76,16 +96,9 @@ impl Transactions for MySql {
 }
 
 impl MySql {
-    async fn begin_with(&self, words: String) -> sqlx::Result<Transaction<'static, sqlx::MySql>> {
-        match self.business.try_begin_with(AssertSqlSafe(words.clone())).await? {
-            Some(begun) => Ok(begun),
-            // In a box: it is large, and whoever begins is moved with it for each message.
-            None => Box::pin(self.business.begin_with(AssertSqlSafe(words))).await,
-        }
-    }
-
-    /// The server ends a statement that takes longer than this, so that a rollback need not wait for it. It is the session's,
-    /// and must be taken back for those without a limit. MySQL knows it for queries only, under another name.
+    /// The server ends a statement that takes longer than this, so that a rollback need not wait for it, and a session that idles for longer: its
+    /// process is gone. Both are the session's, and must be taken back for those without a limit. MySQL knows the first for queries only,
+    /// under another name.
     fn limit(&self, limit: Option<Duration>) -> Option<String> {
         if limit.is_some() {
             self.shared.limited.store(true, Ordering::SeqCst);
@@ -94,8 +107,11 @@ impl MySql {
         }
         let time = limit.unwrap_or_default();
         let (seconds, ms) = (time.as_secs_f64(), time.as_millis());
+        // One action may end with a slow call, and the next one in the same transaction begin with another.
+        let idle = limit.map_or(IDLE, |limit| (2 * limit + self.shared.deadline.timeout()).as_secs() + 1);
         Some(format!(
-            "set /*M!100101 max_statement_time = {seconds}, */ /*!50708 max_execution_time = {ms}, */ @ichido_limit = {ms}; "
+            "set /*M!100101 max_statement_time = {seconds}, */ /*!50708 max_execution_time = {ms}, */ {}; ",
+            idle_timeout(idle)
         ))
     }
 
@@ -111,10 +127,11 @@ impl MySql {
             if claim.parked {
                 let forget = format!("delete from {} where queue = ? and `key` = ?", self.shared.known.tables.parked);
                 let key = delivery.message.key.to_string().into_bytes();
-                sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key).execute(&mut *tx.inner).await?;
+                let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(key);
+                self.within(forget.execute(&mut **tx.lent)).await?;
             }
             let held = claim.group.clone().into_iter().collect();
-            verbs::groups::free(self, &mut tx.inner, queue, claim.owner, held).await?;
+            verbs::groups::free(self, &mut tx.lent, queue, claim.owner, held).await?;
         }
         if queue.has_inbox() {
             return if self.pass_inbox(tx, queue, owner, some).await? { Ok(()) } else { Err(Error::LostClaim) };
@@ -124,10 +141,10 @@ impl MySql {
             many => sqlx::query(AssertSqlSafe(queue.of_many(&queue.complete_many, many, ""))),
         };
         let mut complete = complete.bind(owner.map(|owner| owner.to_string()));
-        for column in some.iter().flat_map(|delivery| delivery.message.key.columns()) {
+        for column in padded(some).flat_map(|delivery| delivery.message.key.columns()) {
             complete = complete.bind(column);
         }
-        match complete.execute(&mut *tx.inner).await?.rows_affected() {
+        match self.within(complete.execute(&mut **tx.lent)).await?.rows_affected() {
             passed if passed == some.len() as u64 => Ok(()),
             _ => Err(Error::LostClaim),
         }

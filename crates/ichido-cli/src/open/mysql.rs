@@ -10,5 +10,6 @@ pub(super) async fn run(config: &Config, queues: Vec<Queue>, command: impl OnSto
     let database = &config.database;
     let (url, schema) = (database.url.as_str(), database.schema.as_deref());
     let store = MySql::new(url, schema, config.pool(), database.single_writer, queues);
-    command.run(store.map_err(|error| Failure::of::<MySql>(&error))?, config).await
+    let store = store.map_err(|error| Failure::of::<MySql>(&error))?;
+    command.run(store.timeout(database.timeout), config).await
 }

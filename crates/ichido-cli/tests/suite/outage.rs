@@ -31,13 +31,36 @@ async fn fifty_workers_make_progress_with_ten_connections(kind: Kind) {
     assert_eq!(env.number("select count(*) from ichido_parked").await, 0, "no attempt was spent");
 }
 
+/// The server keeps fewer prepared statements than two processes would like to have, and then hardly any.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_make_do_with_few_prepared_statements() {
+    for most in ["150", "30"] {
+        let server = servers::MariaDb::start(&[("max_prepared_stmt_count", most)]);
+        let env = Env::with_url(Kind::MariaDb, server.fresh_database()).await;
+        env.ok(&["migrate"]).await;
+        let orders = size(1000, 5000);
+        env.send_orders(1..=orders).await;
+        let mut processes = ["one", "two"].map(|name| env.start(name, &["run", "ProjectCreation/R1", "--drain"]));
+        for process in &mut processes {
+            assert_eq!(process.exit_code().await, 0, "{most}: {}", process.log());
+        }
+        env.assert_exact(orders.into()).await;
+        let parked = env.number("select count(*) from ichido_parked").await;
+        assert_eq!(parked, 0, "{most}: an attempt was spent: {}", processes[0].log());
+        println!("at most {most} prepared statements, two processes, {orders} orders: exact, no attempt spent");
+    }
+}
+
 async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
     let server = Database::start(kind);
     let env = Env::with_url(kind, server.fresh_database()).await;
     env.ok(&["migrate"]).await;
     // Whoever has not come back a lease after the others would be rescued, as it should be; a slow machine takes its time.
     let lease = size(4, 2);
-    env.configure(|config| config.replace("lease = \"1s\"", &format!("lease = \"{lease}s\"")));
+    // A refused connection is an error at once: twenty tries are over before the server is back.
+    env.configure(|config| {
+        config.replace("lease = \"1s\"", &format!("lease = \"{lease}s\"")).replace("count = 20", "count = 500")
+    });
     let rounds = size(2, 6);
     let orders = rounds * size(1200, 2000);
     env.send_orders(1..=orders).await;

@@ -1,8 +1,10 @@
 //! The tests of this crate, on a private MariaDB.
 
 mod conformance;
+mod connecting;
 mod fixture;
 mod guards;
 mod large;
 mod locks;
 mod races;
+mod silence;

@@ -333,6 +333,35 @@ async fn a_claim_whose_reply_was_lost_is_found_long_before_the_lease() {
     assert_eq!(done, 3);
 }
 
+/// An operator ends whatever runs for long, or a limit of the server does: the process goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_is_killed_is_a_fault_and_not_the_end() {
+    let scene = Scene::new(3).await;
+    let trigger = "create trigger halt before update on received_order for each row set @halted = if(new.status = '0', get_lock(database(), 30) + release_lock(database()), 0)";
+    scene.sql(trigger.into()).await;
+    let mut other = scene.connection().await;
+    sqlx::query("select get_lock(database(), 0)").execute(&mut other).await.unwrap();
+    let process = Process::new(scene.store.clone()).poll(Duration::from_millis(20)).drain();
+    let process = process.action_fn(Pool::new("Killed").from("orders"), nothing_to_write);
+    let running = tokio::spawn(process.run());
+    let halted =
+        "select cast(id as signed) from information_schema.processlist where db = database() and state = 'User lock'";
+    for _ in 0..2 {
+        let claim = eventually("a claim that halts", async || {
+            let found = sqlx::query(halted).fetch_optional(&mut other).await.unwrap();
+            found.map(|row| row.get::<i64, _>(0))
+        });
+        let kill = format!("kill query {}", claim.await);
+        sqlx::raw_sql(AssertSqlSafe(kill)).execute(&mut other).await.unwrap();
+    }
+    sqlx::query("select release_lock(database())").execute(&mut other).await.unwrap();
+    assert_eq!(in_time("it drains", running).await.unwrap().unwrap(), 0);
+    let done = "select count(*) from received_order where status = '1'";
+    assert_eq!(sqlx::query(done).fetch_one(&mut other).await.unwrap().get::<i64, _>(0), 3);
+    let parked = "select count(*) from ichido_parked";
+    assert_eq!(sqlx::query(parked).fetch_one(&mut other).await.unwrap().get::<i64, _>(0), 0);
+}
+
 async fn nothing_to_write(_: &mut Context<MySql>, _: serde_json::Value) -> ichido::Result<Outcome> {
     Ok(Outcome::Done)
 }
