@@ -159,7 +159,7 @@ impl<C: Connector> Drop for Lent<C> {
     }
 }
 
-const TAKEN: &str = "a connection is there until it is given back";
+const TAKEN: &str = "a connection is there until it is returned";
 
 impl<C: Connector> Deref for Lent<C> {
     type Target = C::Connection;

@@ -139,6 +139,7 @@ impl<S: Store> Relay<S> {
                 relay: ProcessId::random(),
                 wake,
                 ours: false,
+                goes_on: false,
                 troubled: 0,
                 put_off: None,
                 reconciler: Reconciler::new(self.clock.now()),
@@ -193,6 +194,8 @@ struct QueueRelay<S: Store> {
     wake: Arc<Notify>,
     /// We had the lease in the last round.
     ours: bool,
+    /// The last round published, and this one comes at once: nobody else can have had the lease in between.
+    goes_on: bool,
     /// So many rounds in a row nothing could be published.
     troubled: u32,
     /// Why a message was put off, last.
@@ -270,11 +273,12 @@ impl<S: Store> QueueRelay<S> {
 
     /// Takes what is due and publishes it, if we have the lease.
     async fn round(&mut self) -> Result<Round> {
+        let goes_on = std::mem::replace(&mut self.goes_on, false);
         let mut unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
         if unsent.is_empty() {
             return Ok(Round::Nothing);
         }
-        let before = std::mem::replace(&mut self.ours, false);
+        let before = std::mem::replace(&mut self.ours, false) && goes_on;
         self.ours = store::take_relay_lease(&self.store, self.relay, &self.queue).await?;
         if !self.ours {
             return Ok(Round::NotOurs);
@@ -309,7 +313,7 @@ impl<S: Store> QueueRelay<S> {
         Ok(match trouble {
             Some(why) if arrived.is_empty() => Round::Trouble(why),
             _ => {
-                self.troubled = 0;
+                (self.troubled, self.goes_on) = (0, true);
                 Round::Some(arrived.len())
             }
         })
