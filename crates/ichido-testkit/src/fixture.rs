@@ -222,7 +222,12 @@ pub async fn effects<F: Fixture>(fixture: &F) -> i64 {
 
 /// What has failed for good: id, attempts, error.
 pub async fn failed<F: Fixture>(fixture: &F) -> Vec<(String, i64, String)> {
-    let failed = fixture.store().parked(&ParkedFilter::default()).await.expect("what has failed can be listed");
+    failed_in(&fixture.store()).await
+}
+
+/// The same of the queues of a store.
+pub async fn failed_in<S: Inspect>(store: &S) -> Vec<(String, i64, String)> {
+    let failed = store.parked(&ParkedFilter::default()).await.expect("what has failed can be listed");
     let mut failed: Vec<_> = failed.into_iter().map(|parked| (parked.id, parked.attempts, parked.error)).collect();
     failed.sort_unstable();
     failed

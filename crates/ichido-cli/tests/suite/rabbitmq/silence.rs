@@ -40,18 +40,21 @@ async fn all_is_done_once_after_a_silence_of_the_broker(kind: Kind) {
     for (step, nth) in [("deliver", 7), ("ack", 5), ("publish", 9), ("confirm", 1)] {
         for silence in [Silence::Answers, Silence::Both] {
             let since = Instant::now();
+            let begins = async || in_time(format!("silence at {step}"), proxy.silenced()).await;
+            let messages = sent + 1..=sent + orders;
             if matches!(step, "deliver" | "ack") {
                 proxy.silence_at(silence, Whom::Everyone, step, nth);
-                world.send(sent + 1..=sent + orders).await;
+                world.send(messages).await;
             } else {
-                // So that the relays of the processes publish them, and not who sends.
+                // So that the relays of the processes publish them, and not who sends, and none of them before it is silent.
                 proxy.refuse(true);
-                world.send(sent + 1..=sent + orders).await;
+                proxy.sever_all();
+                world.send(messages).await;
                 proxy.silence_at(silence, Whom::Everyone, step, nth);
                 proxy.refuse(false);
             }
+            begins().await;
             sent += orders;
-            in_time(format!("silence at {step}"), proxy.silenced()).await;
             world.shipped(sent).await;
             for rows in ["ichido_outbox", "ichido_mutex"] {
                 world.env.until_none(rows).await;

@@ -11,7 +11,7 @@ use ichido::{
 
 use crate::{
     cases::broker_rows::{held, join, leased, publish_all, rows, send_all, send_one, unsent},
-    fixture::{Fixture, Player, assert_lost, effects, failed},
+    fixture::{Fixture, Player, assert_lost, effects, failed_in},
 };
 
 const FREE: Found = Found::Free(Standing { failures: 0, suspect: false, parked: false });
@@ -125,7 +125,7 @@ pub async fn what_has_failed_is_published_again_when_an_operator_wants_it<F: Fix
     publish_all(store, "paid").await;
     let delivery = process.take("paid", &key).await;
     assert!(store.park(&delivery, &Failure::dead("never", 3)).await.unwrap());
-    assert_eq!(failed(&fixture).await, [(format!("paid/{key}"), 3, "never".to_owned())]);
+    assert_eq!(failed_in(store).await, [(format!("paid/{key}"), 3, "never".to_owned())]);
     assert_eq!(process.find("paid", std::slice::from_ref(&key)).await, [Found::Failed]);
     let id = MessageId { queue: "paid".into(), key: key.clone() };
     assert_eq!(store.payload(&id).await.unwrap().as_deref(), Some(r#"{"id":1}"#));
