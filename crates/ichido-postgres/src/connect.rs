@@ -207,5 +207,5 @@ impl Postgres {
 
 /// An error of the schema or the catalog: what the server refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
-    if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+    if fault::is_fault(&error) { error.into() } else { Error::Setup(Error::from(error).to_string()) }
 }

@@ -129,13 +129,15 @@ impl Postgres {
         let mut by = vec![By::Default; places.own.len()];
         let mut last = None;
         loop {
-            let mut starts = vec![0; by.len()];
+            let (mut starts, mut number) = (vec![0; by.len()], 0);
             let sql = places.render(|at, before| {
                 starts[at] = before.chars().count() + 1;
+                // Without gaps: the server wants to know a type for every number up to the highest.
+                number += usize::from(by[at] != By::Default);
                 match by[at] {
                     By::Default => "default".to_owned(),
-                    By::Own => places.own[at].cast(at + 1),
-                    By::Server => format!("${}", at + 1),
+                    By::Own => places.own[at].cast(number),
+                    By::Server => format!("${number}"),
                 }
             });
             let Err(error) = self.prepared(sql).await? else { break };

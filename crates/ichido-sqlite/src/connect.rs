@@ -193,7 +193,7 @@ fn one_path(path: &Path) -> PathBuf {
 
 /// An error of the schema or the catalog: what SQLite refuses there, somebody must change.
 pub(crate) fn setup_error(error: sqlx::Error) -> Error {
-    if fault::is_fault(&error) { error.into() } else { Error::Setup(error.to_string()) }
+    if fault::is_fault(&error) { error.into() } else { Error::Setup(Error::from(error).to_string()) }
 }
 
 /// Beside the database, where its lock files are; a path that is too long for a socket's name has its place elsewhere.

@@ -39,6 +39,7 @@ async fn columns_keep_their_types_in_expressions_of_postgresql() {
     let env = Env::new(Kind::Postgres).await;
     env.sql("create type mood as enum ('low', 'high'); create domain doc as jsonb").await;
     let columns: &[Computed<'_>] = &[
+        ("whole", "bigint", "42", ":whole", "bigint", "$r = 42"),
         ("data", "jsonb", "'{\"x\": \"it''s\", \"n\": [1, 2]}'", ":data ->> 'x'", "text", "$r = 'it''s'"),
         ("more", "jsonb", "'{\"a\": 1}'", ":more || '{\"b\": 2}'", "jsonb", "$r = '{\"a\": 1, \"b\": 2}'"),
         ("deep", "jsonb", "'{\"a\": {\"b\": [5]}}'", "(:deep #>> '{a,b,0}')::int + 1", "int", "$r = 6"),
