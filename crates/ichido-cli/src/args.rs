@@ -188,6 +188,9 @@ pub(crate) struct Check {
     /// Print the SQL statements of each queue
     #[arg(long)]
     pub(crate) sql: bool,
+    /// Exit with 1 after a warning
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -251,6 +254,10 @@ pub(crate) struct Status {
     /// Refresh every two seconds, until Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Exit with 1 if one of these conditions holds for a queue, like failed>0,oldest>5m,backlog>1000; also claimed, waiting,
+    /// unpublished, and processes<2 for all live processes together
+    #[arg(long, value_name = "CONDITIONS", value_delimiter = ',', conflicts_with = "watch")]
+    pub(crate) fail_if: Vec<crate::commands::Limit>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,7 +16,7 @@ use crate::{
     args::Check,
     brokers::{Brokers, Kept},
     config::{Action, ActionKind, Config},
-    failure::Failure,
+    failure::{FOUND, Failure},
     open::{Backend, OnStore},
     output, program,
 };
@@ -87,6 +87,13 @@ impl OnStore for With<Check> {
             output::json(&report)?;
         } else {
             print(&report, self.args.sql)?;
+        }
+        if self.args.strict && !report.warnings.is_empty() {
+            output::talk("check failed: there are warnings, and --strict was given");
+            return Ok(FOUND);
+        }
+        if !self.args.json {
+            output::talk("check passed");
         }
         Ok(0)
     }
@@ -171,6 +178,5 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    output::talk("check passed");
     Ok(())
 }

@@ -24,6 +24,7 @@ mod status;
 use ichido::process::Flag;
 
 use self::flags::SetFlag;
+pub(crate) use self::status::fail_if::Limit;
 use crate::{
     args::{Cli, Command, Lanes},
     config::Config,

@@ -1,4 +1,7 @@
-//! `ichido status`: queues, processes, what they run and request ids, what was measured in the last minutes, and what to tune.
+//! `ichido status`: queues, processes, what they run and request ids, what was measured in the last minutes, and what to tune. For
+//! monitors: whether one of the conditions of `--fail-if` holds.
+
+pub(crate) mod fail_if;
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -10,10 +13,11 @@ use ichido::{
 };
 use serde::Serialize;
 
+use self::fail_if::Exceeded;
 use crate::{
     args::Status,
     config::{Config, LaneSet},
-    failure::Failure,
+    failure::{FOUND, Failure},
     open::{Backend, OnStore},
     output,
 };
@@ -30,11 +34,14 @@ const WIPE: &str = "\x1b[H\x1b[2J";
 impl OnStore for Status {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         loop {
-            let view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
+            let mut view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
+            view.exceeded = fail_if::exceeded(&self.fail_if, &view.overview);
             let text = if self.json { output::as_json(&view)? } else { view.text() };
             let wipe = if self.watch && !self.json && std::io::stdout().is_terminal() { WIPE } else { "" };
-            if !output::show(&format!("{wipe}{text}"))? || !self.watch {
-                return Ok(0);
+            let read = output::show(&format!("{wipe}{text}"))?;
+            view.exceeded.iter().for_each(|limit| eprintln!("{limit}"));
+            if !read || !self.watch {
+                return Ok(if view.exceeded.is_empty() { 0 } else { FOUND });
             }
             tokio::select! {
                 () = tokio::time::sleep(AGAIN) => {}
@@ -51,6 +58,8 @@ struct View {
     overview: Overview,
     measured: Vec<Summary>,
     advice: Vec<Advice>,
+    /// The conditions of `--fail-if` that hold.
+    exceeded: Vec<Exceeded>,
     #[serde(skip)]
     loads: Vec<Load>,
 }
@@ -63,7 +72,7 @@ impl View {
             name_level(load, config);
         }
         let measured = loads.iter().map(Load::summary).collect();
-        Ok(View { measured, advice: stat::advise(&loads), overview, loads })
+        Ok(View { measured, advice: stat::advise(&loads), exceeded: Vec::new(), overview, loads })
     }
 
     fn text(&self) -> String {

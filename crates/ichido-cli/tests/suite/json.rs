@@ -83,7 +83,7 @@ async fn every_key_of_json_output_is_promised_and_printed() {
     let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
     env.until("select count(*) from ichido_parked where state = 'dead'", 2).await;
     env.until("select count(*) from ichido_stat", 1).await;
-    assert_promised("status", &env.ok(&["status", "--json"]).await);
+    assert_promised("status", &env.run(&["status", "--json", "--fail-if", "failed>0"]).await.stdout);
     assert_promised("health", &env.ok(&["health", "R1", "--json"]).await);
     process.stop().await;
     assert_promised("failed list", &env.ok(&["failed", "list", "--json"]).await);

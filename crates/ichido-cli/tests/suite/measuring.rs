@@ -10,6 +10,8 @@ on_all!(
     status_tells_what_processes_have_done,
     what_a_killed_process_had_told_is_kept,
     a_backlog_that_nobody_works_on_is_told,
+    a_monitor_is_told_by_the_exit_code_which_conditions_hold,
+    a_strict_check_fails_after_a_warning,
     status_looks_again_until_nobody_reads
 );
 
@@ -76,4 +78,29 @@ async fn status_looks_again_until_nobody_reads(kind: Kind) {
     }
     drop(lines);
     assert!(watch.wait().await.unwrap().success());
+}
+
+async fn a_monitor_is_told_by_the_exit_code_which_conditions_hold(kind: Kind) {
+    let env = Env::new(kind).await;
+    env.send_orders(1..=3).await;
+    let within = ["status", "--fail-if", "failed>0,backlog>3,oldest>5m,processes<0"];
+    assert_eq!(env.run(&within).await.code, Some(0));
+    let beyond = env.run(&["status", "--fail-if", "failed>0,backlog>2,processes<1"]).await;
+    assert_eq!(beyond.code, Some(1), "{}", beyond.stderr);
+    assert_eq!(beyond.stderr.trim(), "backlog>2: 3 in the queue `orders`\nprocesses<1: 0");
+    let json: Value = serde_json::from_str(&env.run(&["status", "--json", "--fail-if", "backlog>2"]).await.stdout).unwrap();
+    let expected = serde_json::json!([{ "limit": "backlog>2", "queue": "orders", "value": 3 }]);
+    assert_eq!(json["exceeded"], expected);
+    let wrong = env.run(&["status", "--fail-if", "faild>0"]).await;
+    assert!(wrong.code == Some(127) && wrong.stderr.contains("failed"), "{}", wrong.stderr);
+}
+
+async fn a_strict_check_fails_after_a_warning(kind: Kind) {
+    let env = Env::new(kind).await;
+    assert_eq!(env.run(&["check"]).await.code, Some(0));
+    env.configure(|config| config + "\n[log]\nmask = [\"id\"]\n");
+    let loose = env.run(&["check"]).await;
+    assert!(loose.code == Some(0) && loose.stderr.contains("warning:"), "{}", loose.stderr);
+    let strict = env.run(&["check", "--strict"]).await;
+    assert!(strict.code == Some(1) && !strict.stderr.contains("check passed"), "{}", strict.stderr);
 }
