@@ -1,6 +1,7 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::LazyLock,
     time::{Duration, SystemTime},
@@ -216,6 +217,9 @@ pub(crate) struct Run {
     /// Exit after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_messages: Option<u64>,
+    /// Answer this process's own probes here, like 127.0.0.1:8081: /livez (its loops move) and /readyz (it claims)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) health: Option<SocketAddr>,
     /// Arguments for handlers and Rust actions: `-- --name value …`
     #[arg(last = true, value_name = "--name value")]
     pub(crate) arguments: Vec<String>,

@@ -21,6 +21,7 @@ mod logging;
 mod open;
 mod output;
 mod own;
+mod probes;
 mod program;
 mod warnings;
 

@@ -13,7 +13,7 @@ use crate::{
     failure::Failure,
     in_force,
     open::{Backend, OnStore},
-    program,
+    probes, program,
 };
 
 impl OnStore for With<Run> {
@@ -30,6 +30,7 @@ impl OnStore for With<Run> {
         }
         let arguments = arguments(self.args.arguments.clone())?;
         process = process.in_force(in_force::settings(config, &program::masks(config), &arguments));
+        probes::start(process.probe(), self.args.health)?;
         let request = request(self.args, arguments);
         stop_on_signals(stop, "finishing running messages and releasing the rest")?;
         let warnings = program::few_connections(config).into_iter().chain(program::masked_keys(config));

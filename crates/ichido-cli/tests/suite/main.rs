@@ -30,6 +30,7 @@ mod migrating;
 mod outage;
 mod papers;
 mod pooler;
+mod probes;
 mod programs;
 mod rabbitmq;
 mod readme;

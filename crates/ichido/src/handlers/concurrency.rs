@@ -52,6 +52,7 @@ impl Concurrency {
         // A stop of its own, so that `retry` can run the rest again after a fault stopped the workers.
         let stop = cx.stop.child_token();
         let _stop_if_dropped = stop.clone().drop_guard();
+        let life = cx.life.clone();
         let mut workers: Vec<_> = (0..cx.work()?.pool.workers())
             .map(|_| {
                 let (mut cx, rest) = (cx.fork(stop.clone()), next.detach());
@@ -65,7 +66,10 @@ impl Concurrency {
                     }
                     result
                 };
-                tokio::spawn(work.in_current_span())
+                match &life {
+                    Some(life) => tokio::spawn(life.signs.worker(work).in_current_span()),
+                    None => tokio::spawn(work.in_current_span()),
+                }
             })
             .collect();
         let mut out_of_time = pin!(async {

@@ -182,6 +182,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         }
         let guards = self.guards(&cx.store, &served).await?;
         let (life, upkeep) = self.begin(cx, &served).await?;
+        let _running = cx.probe.begin(life.clone(), self.settings.lease);
         let allowance = self.settings.max_messages.map(Allowance::new);
         let works: Vec<_> = served
             .into_iter()

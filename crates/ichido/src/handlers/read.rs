@@ -146,7 +146,8 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
     cx.next_execution();
     let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
     let span = message_span(cx)?;
-    let running = cx.life.as_ref().map(|life| life.passes.begin(cx.batch.window(), begun));
+    let limit = cx.work()?.pool.timeout;
+    let running = cx.life.as_ref().map(|life| life.passes.begin(cx.batch.window(), limit, begun));
     let result = run(cx, next).instrument(span).await;
     drop(running);
     let time = cx.clock.now() - begun;

@@ -16,7 +16,7 @@ use tracing::Span;
 use crate::{
     Error,
     observe::journal::{Journal, named},
-    process::{Flags, flags::Following, running::Passes},
+    process::{Flags, flags::Following, probe::Signs, running::Passes},
     stat::{Flush, Meters},
     store::{ProcessId, Registration},
 };
@@ -44,6 +44,8 @@ pub(crate) struct Life {
     waiting: Mutex<Vec<Arc<Notify>>>,
     /// What runs now.
     pub(crate) passes: Arc<Passes>,
+    /// Whether its loops move.
+    pub(crate) signs: Arc<Signs>,
     executions: AtomicU64,
     /// The longest time that a message of each queue has taken, and whether it has been told.
     longest: Mutex<BTreeMap<Arc<str>, (Duration, bool)>>,
@@ -74,6 +76,7 @@ impl Life {
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             passes: Arc::default(),
+            signs: Arc::new(Signs::new()),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),
             meters: Meters::new(now),
@@ -146,6 +149,16 @@ impl Life {
             self.set_claiming(false);
             self.expired.notify_one();
         }
+    }
+
+    /// Is every pool on its way out?
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.following.iter().all(|pool| pool.stop.is_cancelled())
+    }
+
+    /// Is every pool that goes on paused?
+    pub(crate) fn is_paused(&self) -> bool {
+        self.following.iter().filter(|pool| !pool.stop.is_cancelled()).all(Following::is_paused)
     }
 
     /// Has a drain come to its end?

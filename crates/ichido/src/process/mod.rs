@@ -10,6 +10,7 @@ pub(crate) mod life;
 pub(crate) mod panics;
 pub(crate) mod path;
 pub(crate) mod pool;
+pub(crate) mod probe;
 pub(crate) mod record;
 pub(crate) mod running;
 pub(crate) mod served;
@@ -22,6 +23,7 @@ pub use self::{
     panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
+    probe::Probe,
     wake_ups::WakeUps,
 };
 
@@ -65,6 +67,7 @@ pub struct Process<S: Store> {
     brokers: Brokers,
     masks: Masks,
     in_force: Option<String>,
+    probe: Probe,
 }
 
 impl<S: Store> Process<S> {
@@ -85,6 +88,7 @@ impl<S: Store> Process<S> {
             brokers: Brokers::new(),
             masks: Masks::default(),
             in_force: None,
+            probe: Probe::default(),
         }
     }
 
@@ -226,6 +230,12 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// What answers the probes of an orchestrator, before, while and after the process runs.
+    #[must_use]
+    pub fn probe(&self) -> Probe {
+        self.probe.clone()
+    }
+
     /// Which action a request path means.
     #[must_use]
     pub fn paths(mut self, paths: Paths) -> Self {
@@ -291,6 +301,8 @@ impl<S: Store> Process<S> {
         let journal = Arc::new(Journal::new(self.masks.clone(), settings, clock.now()));
         let mut cx = Context::new(store, clock.clone(), std::mem::take(&mut self.stop), request, journal.clone());
         cx.routes = std::mem::take(&mut self.routes);
+        let probe = self.probe.clone();
+        cx.probe = probe.clone();
         self.actions.values().filter_map(|(pool, _)| pool.lanes()).for_each(|set| cx.routes.add(set.clone()));
         let HandlerQueues { common, mut own } = self.handler_queues()?;
         let queue = if let Some(action) = single {
@@ -304,6 +316,7 @@ impl<S: Store> Process<S> {
             Ok(_) => Ok(0),
             Err(error) => Err(error),
         };
+        probe.end();
         journal.end(code.as_ref().ok().copied(), clock.now());
         code
     }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{Delivery, MessageId, store::Running};
@@ -17,28 +17,39 @@ pub(crate) struct Passes(Mutex<Begun>);
 struct Begun {
     next: u64,
     /// In the order in which they began.
-    passes: BTreeMap<u64, (Instant, Vec<MessageId>)>,
+    passes: BTreeMap<u64, (Instant, Option<Duration>, Vec<MessageId>)>,
 }
 
 impl Passes {
-    /// A pass about these messages begins; it ends when the answer is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, window: &[Delivery], now: Instant) -> Pass {
+    /// A pass about these messages begins, with as much time for each; it ends when the answer is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, window: &[Delivery], each: Option<Duration>, now: Instant) -> Pass {
+        let time = each.map(|each| each.saturating_mul(u32::try_from(window.len()).unwrap_or(u32::MAX)));
         let messages = window.iter().map(|delivery| delivery.message.id()).collect();
         let mut begun = self.begun();
         let number = begun.next;
         begun.next += 1;
-        begun.passes.insert(number, (now, messages));
+        begun.passes.insert(number, (now, time, messages));
         Pass { passes: self.clone(), number }
     }
 
     /// What runs now, the longest first.
     pub(crate) fn list(&self, now: Instant) -> Vec<Running> {
         let begun = self.begun();
-        let each = begun.passes.values().flat_map(|(since, messages)| {
+        let each = begun.passes.values().flat_map(|(since, _, messages)| {
             let time = now.saturating_duration_since(*since);
             messages.iter().map(move |id| Running::new(id, time))
         });
         each.collect()
+    }
+
+    /// A message whose pass should have ended so long ago.
+    pub(crate) fn overdue(&self, now: Instant, by: Duration) -> Option<MessageId> {
+        let begun = self.begun();
+        let mut passes = begun.passes.values();
+        let (_, _, messages) = passes.find(|(since, time, _)| {
+            time.is_some_and(|time| now.saturating_duration_since(*since) > time.saturating_add(by))
+        })?;
+        messages.first().cloned()
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -60,8 +71,6 @@ impl Drop for Pass {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{Key, Message};
 
@@ -69,14 +78,16 @@ mod tests {
     fn what_has_run_longest_comes_first_and_what_has_ended_is_gone() {
         let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
         let (passes, start) = (Arc::new(Passes::default()), Instant::now());
-        let first = passes.begin(&[delivery("1")], start);
-        let _second = passes.begin(&[delivery("2"), delivery("3")], start + Duration::from_secs(1));
+        let first = passes.begin(&[delivery("1")], Some(Duration::from_secs(1)), start);
+        let _second = passes.begin(&[delivery("2"), delivery("3")], None, start + Duration::from_secs(1));
         let list = |passes: &Passes| {
             let list = passes.list(start + Duration::from_secs(3));
             list.into_iter().map(|running| (running.id, running.ms)).collect::<Vec<_>>()
         };
         let later = [("orders/2".to_owned(), 2000), ("orders/3".to_owned(), 2000)];
         assert_eq!(list(&passes), [&[("orders/1".to_owned(), 3000)], &later[..]].concat());
+        let overdue = |by| passes.overdue(start + Duration::from_secs(3), Duration::from_millis(by)).map(|id| id.to_string());
+        assert_eq!((overdue(1999).as_deref(), overdue(2000)), (Some("orders/1"), None));
         drop(first);
         assert_eq!(list(&passes), later);
     }

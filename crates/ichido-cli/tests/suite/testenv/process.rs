@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub(super) fn new(child: Child, log: PathBuf) -> Self {
+    pub fn new(child: Child, log: PathBuf) -> Self {
         Process { child, log }
     }
 

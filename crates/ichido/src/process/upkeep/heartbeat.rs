@@ -33,6 +33,7 @@ impl<S: Store> Heartbeat<S> {
     pub(super) async fn run(mut self) {
         let (tick, end, life) = (self.common.tick(), self.common.end.clone(), self.common.life.clone());
         loop {
+            life.signs.heartbeat_moves();
             let mut doubted = false;
             tokio::select! {
                 () = end.cancelled() => return,
