@@ -50,7 +50,11 @@ pub(crate) fn migrations(tables: &Tables) -> Migrations {
     let (mut session, mut table) = (vec!["set lock_timeout = '1s'".to_owned()], Vec::new());
     if let Some(schema) = &tables.schema_name {
         session.push(format!("set search_path to {schema}"));
-        table.push(format!("create schema if not exists {schema}"));
+        // `if not exists` alone asks for the right to create one, also where it is there already.
+        let name = schema.replace('\'', "''");
+        table.push(format!(
+            "do $ichido$ begin if to_regnamespace('{name}') is null then create schema if not exists {schema}; end if; end $ichido$"
+        ));
     }
     table.push(format!(
         "create table if not exists {version} (version integer primary key, oldest integer not null, applied_at timestamptz not null default now())"

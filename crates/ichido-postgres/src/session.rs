@@ -11,9 +11,10 @@ use crate::{connector::session_id, pooler::LOOK};
 /// More answers than anybody leaves unread.
 const MOST_UNREAD: usize = 20;
 
-/// Who we are at the server, and the end of the transaction that sqlx takes for an open one.
-const WHO: &str =
-    "select pid, extract(epoch from backend_start)::text from pg_stat_activity where pid = pg_backend_pid(); rollback";
+/// Who we are at the server, and the end of the transaction that sqlx takes for an open one. No row for a user whose default role may
+/// not look at his sessions: such a session cannot be asked about.
+const WHO: &str = "select pid, extract(epoch from backend_start)::text from pg_stat_activity \
+                   where pid = pg_backend_pid() and backend_start is not null; rollback";
 
 /// A connection that stays with us.
 pub(crate) struct Session {

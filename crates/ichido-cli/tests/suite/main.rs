@@ -34,6 +34,7 @@ mod probes;
 mod programs;
 mod rabbitmq;
 mod readme;
+mod roles;
 mod rolling;
 mod schemas;
 mod sending;
