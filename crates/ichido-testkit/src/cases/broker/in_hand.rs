@@ -59,6 +59,11 @@ pub async fn a_drain_ends_when_every_mutex_is_gone<F: Fixture, B: BrokerFixture>
     }
 }
 
+/// Sixteen wait at the broker, at least: on a slow machine the relay publishes some twice. So many are in hand.
+fn is_back((ready, in_hand): (u32, u32), expected: u32) -> bool {
+    ready >= 16 && in_hand == expected
+}
+
 pub async fn a_pause_gives_everything_back_and_a_resume_takes_it_again<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await;
@@ -69,12 +74,12 @@ pub async fn a_pause_gives_everything_back_and_a_resume_takes_it_again<F: Fixtur
             script.entered().await;
         }
         stage.store().set_flag("Work", Flag::Pause, true).await.unwrap();
-        stage.until("the rest is back", async || stage.orders().await == (16, 4)).await;
+        stage.until("the rest is back", async || is_back(stage.orders().await, 4)).await;
         let owned = stage.db.number("select count(*) from ichido_mutex where owner is not null").await;
         assert!(owned <= 4, "{owned} rows are still marked");
         script.open(1000);
         stage.until_effects(4).await;
-        stage.until("the four are done", async || stage.orders().await == (16, 0)).await;
+        stage.until("the four are done", async || is_back(stage.orders().await, 0)).await;
         stage.store().set_flag("Work", Flag::Pause, false).await.unwrap();
         stage.until_effects(20).await;
         stage.ends_empty().await;
@@ -95,7 +100,7 @@ pub async fn a_stop_gives_back_what_is_not_begun<F: Fixture, B: BrokerFixture>()
         process.stop.cancel();
         script.open(1000);
         process.end().await;
-        stage.until("the rest is back", async || stage.orders().await == (16, 0)).await;
+        stage.until("the rest is back", async || is_back(stage.orders().await, 0)).await;
         assert_eq!(stage.db.number("select count(*) from ichido_mutex where owner is not null").await, 0);
         let process = stage.process(Work::plain());
         stage.until_effects(20).await;
