@@ -9,6 +9,7 @@ use ichido::{
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
+use ichido_testkit::eventually;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 /// More than the pages that sixteen claimed rows need, and far fewer than the table has.
