@@ -40,7 +40,7 @@ use crate::{
 /// ```
 ///
 /// A message of an unknown kind, or of none, is parked at once with the kinds that are known. The field is part of what an action
-/// decodes; serde ignores it unless the type has it.
+/// decodes; serde ignores it unless the type has it, or denies unknown fields.
 pub struct Kinds<S: Store> {
     field: String,
     actions: BTreeMap<String, Arc<dyn DynAction<S>>>,
@@ -105,7 +105,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// The action for this message.
-    fn find(&self, message: &Message) -> Result<&Arc<dyn DynAction<S>>> {
+    fn find(&self, message: &Message) -> Result<&Arc<dyn DynAction<S>>, Error> {
         let known = || self.actions.keys().map(String::as_str);
         let listed = || known().collect::<Vec<_>>().join(", ");
         let Some(kind) = kind::read(&self.field, &message.payload)? else {
@@ -138,7 +138,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Can it work in this pool?
-    fn check(&self, cx: &Context<S>) -> Result<()> {
+    fn check(&self, cx: &Context<S>) -> Result<(), Error> {
         if let Some(misfit) = &self.misfit {
             return Err(Error::Setup(misfit.clone()));
         }
@@ -159,7 +159,7 @@ impl<S: Store> Kinds<S> {
 pub struct OfAnyKind;
 
 impl Payload for OfAnyKind {
-    fn decode(_: &Message) -> Result<Self> {
+    fn decode(_: &Message) -> Result<Self, Error> {
         Ok(OfAnyKind)
     }
 }
