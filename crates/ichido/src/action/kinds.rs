@@ -52,30 +52,25 @@ pub struct Kinds<S: Store> {
 
 /// What names a kind: a text, or a [`KindOf`].
 pub trait KindName<T> {
-    /// The kind.
-    fn kind(&self) -> &str;
-
-    /// Its queue, and the field that says the kind, where they are known.
-    fn place(&self) -> Option<(&'static str, &'static str)>;
+    /// The kind; where they are known, also its queue and the field that says it.
+    fn named(self) -> (String, Option<(&'static str, &'static str)>);
 }
 
 impl<T> KindName<T> for &str {
-    fn kind(&self) -> &str {
-        self
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self.to_owned(), None)
     }
+}
 
-    fn place(&self) -> Option<(&'static str, &'static str)> {
-        None
+impl<T> KindName<T> for String {
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self, None)
     }
 }
 
 impl<T> KindName<T> for &KindOf<T> {
-    fn kind(&self) -> &str {
-        KindOf::kind(self)
-    }
-
-    fn place(&self) -> Option<(&'static str, &'static str)> {
-        Some((self.queue(), self.field()))
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self.kind().to_owned(), Some((self.queue(), self.field())))
     }
 }
 
@@ -89,8 +84,8 @@ impl<S: Store> Kinds<S> {
     /// The action for a kind: a text or a [`KindOf`], and a type that implements [`Action`] or an async function.
     #[must_use]
     pub fn on<T, How>(mut self, kind: impl KindName<T>, action: impl IntoAction<S, T, How>) -> Self {
-        let name = kind.kind().to_owned();
-        if let Some((queue, field)) = kind.place() {
+        let (name, place) = kind.named();
+        if let Some((queue, field)) = place {
             self.queues.push(queue);
             if field != self.field {
                 let by = &self.field;

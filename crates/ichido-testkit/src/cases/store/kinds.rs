@@ -100,7 +100,7 @@ pub async fn eighty_kinds_share_a_pool<F: Fixture>() {
     send(&fixture, "mail", &messages.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let kinds = (0..80).fold(Kinds::by("about"), |kinds, kind| {
         let name = format!("kind {kind}");
-        kinds.on(name.as_str(), scribe::<F>(name.clone()))
+        kinds.on(name.clone(), scribe::<F>(name))
     });
     assert_eq!(ends(fixture.store(), "mail", kinds).await, 0);
     assert_eq!(fixture.number("select count(distinct who) from ledger where message = 'handle'").await, 80);
