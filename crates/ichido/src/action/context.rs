@@ -28,7 +28,7 @@ use crate::{
     handlers::Rest,
     lanes::Routes,
     observe::journal::Journal,
-    process::{Clock, Probe, life::Life, pool::Work},
+    process::{Clock, life::Life, pool::Work},
     store::{self, ProcessId},
     testing::Sent,
 };
@@ -62,8 +62,6 @@ pub struct Context<S: Store> {
     pub(crate) sent: BTreeSet<Arc<str>>,
     /// The lane sets that can be sent to.
     pub(crate) routes: Routes,
-    /// What asks whether the process is live and ready.
-    pub(crate) probe: Probe,
     /// What was sent, where a test wants to know.
     pub(crate) noted: Option<Vec<Sent>>,
     /// Where files are kept until the transaction is committed, and those of the open one.
@@ -102,7 +100,6 @@ impl<S: Store> Context<S> {
             watched: Watched::default(),
             sent: BTreeSet::new(),
             routes: Routes::default(),
-            probe: Probe::default(),
             noted: None,
             stage: None,
             files: None,
@@ -120,7 +117,6 @@ impl<S: Store> Context<S> {
             values: self.values.clone(),
             request: self.request.clone(),
             routes: self.routes.clone(),
-            probe: self.probe.clone(),
             in_worker: self.in_worker,
             ..Context::new(self.store.clone(), self.clock.clone(), stop, Request::default(), self.journal.clone())
         }

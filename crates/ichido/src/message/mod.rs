@@ -4,17 +4,20 @@
 
 pub(crate) mod client;
 pub(crate) mod delivery;
+pub(crate) mod kind;
 pub(crate) mod new_message;
 pub(crate) mod outcome;
 pub(crate) mod queue;
+pub(crate) mod queue_of;
 pub(crate) mod whole;
 
 pub use self::{
-    client::{Client, Sender},
+    client::{Anything, Client, Only, Sender},
     delivery::{Claim, Delivery, Mark},
     new_message::{Due, NewMessage, wait_ms},
     outcome::Outcome,
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    queue_of::{Destination, KindOf, QueueOf, Tag},
     whole::Whole,
 };
 
@@ -40,11 +43,11 @@ pub struct Message {
     /// Texts beside the payload.
     pub headers: Headers,
     /// What fields of the payload are, where their JSON alone does not say it; the built-in action `sql` binds them by it.
-    pub kinds: Kinds,
+    pub kinds: FieldKinds,
 }
 
 /// What fields are, by name.
-pub type Kinds = Arc<BTreeMap<String, FieldKind>>;
+pub type FieldKinds = Arc<BTreeMap<String, FieldKind>>;
 
 /// What a field of a row is, where its JSON alone does not say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,13 @@ pub enum FieldKind {
 impl Message {
     /// A message of a queue.
     pub fn new(queue: impl Into<Arc<str>>, key: Key, payload: impl Into<Arc<[u8]>>) -> Self {
-        Message { queue: queue.into(), key, payload: payload.into(), headers: Headers::new(), kinds: Kinds::default() }
+        Message {
+            queue: queue.into(),
+            key,
+            payload: payload.into(),
+            headers: Headers::new(),
+            kinds: FieldKinds::default(),
+        }
     }
 
     /// The same name in logs, in `ichido failed` and as idempotency key: `orders/42`.

@@ -15,6 +15,15 @@ use std::{
 use super::life::Life;
 
 /// Answers a program's own probes about the [`Process`](crate::Process) that it came from. Clones are of the same process.
+///
+/// ```
+/// # fn probe<S: ichido::Store>(process: ichido::Process<S>) {
+/// let probe = process.probe();
+/// tokio::spawn(process.run());
+/// // and in the handler of GET /readyz:
+/// let status = if probe.ready().is_ok() { 200 } else { 503 };
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Probe(Arc<Mutex<Stage>>);
 
@@ -72,7 +81,9 @@ pub(crate) struct Began(Probe);
 
 impl Drop for Began {
     fn drop(&mut self) {
-        *self.0.stage() = Stage::Starting;
+        let mut stage = self.0.stage();
+        let stops = matches!(&*stage, Stage::Running(life, _) if life.is_stopping());
+        *stage = if stops { Stage::Ended } else { Stage::Starting };
     }
 }
 
