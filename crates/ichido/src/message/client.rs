@@ -1,12 +1,11 @@
-//! Sending from outside an action, in a transaction of the caller's own.
-
-use std::time::{Duration, SystemTime};
+//! Sending from outside an action: in a transaction of the caller's own, or in one that `alone` begins and commits.
 
 use serde::Serialize;
 
 use crate::{
     MessageId, NewMessage, Result, Store,
     lanes::{LaneSet, Routes},
+    message::{alone, new_message::treatment},
 };
 
 /// Sends messages to the queues of a store.
@@ -45,40 +44,7 @@ pub struct Sender<'a, S: Store> {
 }
 
 impl<S: Store> Sender<'_, S> {
-    /// What is sent goes to this level of the lane set, whatever the message says.
-    #[must_use]
-    pub fn level(mut self, level: impl Into<String>) -> Self {
-        self.like = self.like.level(level);
-        self
-    }
-
-    /// What is sent may run only after this time.
-    #[must_use]
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.like = self.like.delay(delay);
-        self
-    }
-
-    /// What is sent may run only from this time on.
-    #[must_use]
-    pub fn at(mut self, time: SystemTime) -> Self {
-        self.like = self.like.at(time);
-        self
-    }
-
-    /// While a message with this key is neither done nor failed, no second one is sent: the first one's id is returned.
-    #[must_use]
-    pub fn unique(mut self, key: impl Into<String>) -> Self {
-        self.like = self.like.unique(key);
-        self
-    }
-
-    /// Messages of a group run one at a time and in order.
-    #[must_use]
-    pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.like = self.like.group(group);
-        self
-    }
+    treatment!();
 
     /// Sends one message in the caller's transaction: committed with it, gone if it is rolled back.
     ///
@@ -94,12 +60,40 @@ impl<S: Store> Sender<'_, S> {
     /// # Errors
     /// When a message cannot be encoded or is refused, or the database fails.
     pub async fn send_all(&self, tx: &mut S::Connection, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
-        let encoded = messages
-            .iter()
-            .map(|message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() }));
-        let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
+        let encoded = self.encode(messages)?;
         let sent = self.routes.send(self.store, tx, self.to, &encoded).await?;
         sent.queues.iter().for_each(|queue| self.store.wake_ups().sent(self.store, queue, false));
         Ok(sent.ids)
+    }
+
+    /// Sends one message in a transaction of its own, which is committed when this returns. Where there is a transaction, use
+    /// [`Sender::send`]: then the message is sent if and only if that is committed.
+    ///
+    /// ```
+    /// # async fn welcome(client: ichido::Client<ichido_sqlite::Sqlite>) -> ichido::Result<()> {
+    /// client.queue("mail").unique("welcome/42").send_and_commit(&"anna").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the message cannot be encoded or is refused, or the database fails. If the answer to COMMIT is lost, the message was sent
+    /// or not: the error says so ([`UnknownCommit`](crate::message::UnknownCommit) is among its sources), and is transient. With
+    /// [`Sender::unique`] it is safe to send it again.
+    pub async fn send_and_commit(&self, message: &(impl Serialize + Sync)) -> Result<MessageId> {
+        let ids = self.send_all_and_commit(std::slice::from_ref(message)).await?;
+        ids.into_iter().next().ok_or_else(|| "the store returned no message id".into())
+    }
+
+    /// Sends many messages in a transaction of their own: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`Sender::send_and_commit`].
+    pub async fn send_all_and_commit(&self, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
+        alone::send_and_commit(self.store, self.routes, self.to, self.encode(messages)?).await
+    }
+
+    fn encode(&self, messages: &[impl Serialize]) -> Result<Vec<NewMessage>> {
+        let encode = |message| Ok(NewMessage { payload: serde_json::to_vec(message)?, ..self.like.clone() });
+        messages.iter().map(encode).collect()
     }
 }

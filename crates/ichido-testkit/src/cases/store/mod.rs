@@ -1,5 +1,6 @@
 //! What a store must do.
 
+pub mod attempts;
 pub mod batches;
 pub mod callbacks;
 pub mod chores;
@@ -29,6 +30,7 @@ pub mod rescue;
 pub mod retries;
 pub mod running;
 pub mod sending;
+pub mod sending_alone;
 pub mod stats;
 pub mod stop;
 pub mod testing;
