@@ -3,7 +3,10 @@
 
 use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
 
-use ichido::{Action, ActionFn, Handler, HandlerQueue, Payload, Pool, Process, Registry, Result, handlers::Options};
+use ichido::{
+    Action, ActionFn, BatchAction, Handler, HandlerQueue, Payload, Pool, Process, QueueOf, Registry, Result,
+    action::IntoAction, handlers::Options,
+};
 
 use crate::{failure::Failure, open::Backend};
 
@@ -29,9 +32,27 @@ type Change<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Se
 ///
 /// `[actions.Greet]` in `ichido.toml`, without `sql`, says where its messages come from and how many workers it has.
 pub struct Program<S: Backend> {
-    pub(crate) actions: BTreeMap<String, AddAction<S>>,
+    pub(crate) actions: BTreeMap<String, OwnAction<S>>,
     pub(crate) registry: Registry<S>,
     pub(crate) changes: Vec<Change<S>>,
+}
+
+/// An action in Rust, and the typed queue that it is for.
+pub(crate) struct OwnAction<S: Backend> {
+    add: AddAction<S>,
+    queue: Option<&'static str>,
+}
+
+impl<S: Backend> OwnAction<S> {
+    /// The process with this action, whose messages come `from` this queue or lane set.
+    pub(crate) fn join(self, process: Process<S>, pool: Pool, from: &str) -> Result<Process<S>, String> {
+        match self.queue {
+            Some(queue) if queue != from => {
+                Err(format!("this program's action is for messages of `{queue}`, not of `{from}`"))
+            }
+            _ => Ok((self.add)(process, pool)),
+        }
+    }
 }
 
 impl<S: Backend> Default for Program<S> {
@@ -49,15 +70,42 @@ impl<S: Backend> Program<S> {
 
     /// The action of `[actions.NAME]` is a type.
     #[must_use]
-    pub fn action(mut self, name: &str, action: impl Action<S>) -> Self {
-        self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action(pool, action)));
-        self
+    pub fn action(self, name: &str, action: impl Action<S>) -> Self {
+        self.add(name, None, |process, pool| process.action(pool, action))
+    }
+
+    /// The action of `[actions.NAME]` gets all messages of a transaction together; its `commit_interval` says how many at most.
+    #[must_use]
+    pub fn batch_action(self, name: &str, action: impl BatchAction<S>) -> Self {
+        self.add(name, None, |process, pool| process.batch_action(pool, action))
     }
 
     /// The action of `[actions.NAME]` is an async function `fn(&mut Context<S>, T) -> Result<Outcome>`.
     #[must_use]
-    pub fn action_fn<T: Payload, F: for<'a> ActionFn<'a, S, T>>(mut self, name: &str, function: F) -> Self {
-        self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action_fn(pool, function)));
+    pub fn action_fn<T: Payload, F: for<'a> ActionFn<'a, S, T>>(self, name: &str, function: F) -> Self {
+        self.add(name, None, |process, pool| process.action_fn(pool, function))
+    }
+
+    /// The action of `[actions.NAME]`, a type or an async function, is for the messages of this typed queue: one for other messages
+    /// does not compile, and another queue or lane set in `from` is refused.
+    #[must_use]
+    pub fn on<T: 'static, How>(
+        self,
+        queue: &QueueOf<T>,
+        name: &str,
+        action: impl IntoAction<S, T, How> + Send + 'static,
+    ) -> Self {
+        let queue = *queue;
+        self.add(name, Some(queue.name()), move |process, pool| process.on(&queue, pool, action))
+    }
+
+    fn add(
+        mut self,
+        name: &str,
+        queue: Option<&'static str>,
+        add: impl FnOnce(Process<S>, Pool) -> Process<S> + Send + 'static,
+    ) -> Self {
+        self.actions.insert(name.to_owned(), OwnAction { add: Box::new(add), queue });
         self
     }
 

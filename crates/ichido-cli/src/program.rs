@@ -42,7 +42,7 @@ pub(crate) fn process<S: Backend>(
             (ActionKind::Exec(argv), _) => {
                 process.action(pool, ExecAction::new(argv).map_err(|why| refused("exec", &why))?)
             }
-            (_, Some(add)) => add(process, pool),
+            (_, Some(own)) => own.join(process, pool, &action.from).map_err(|why| refused("from", &why))?,
             (_, None) => return Err(no_rust_action(name, &registered)),
         };
     }

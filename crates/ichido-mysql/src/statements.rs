@@ -10,7 +10,7 @@ use std::{ops::Deref, sync::Arc};
 use ichido::{
     Queue, Result,
     inspect::MOST_COUNTED,
-    message::{FieldKind, Kinds, Place},
+    message::{FieldKind, FieldKinds, Place},
     stat::WINDOW,
 };
 use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables, padded_len};
@@ -305,9 +305,9 @@ impl Rows {
     }
 
     /// What the columns are, where their JSON does not say it.
-    fn kinds(&self) -> Kinds {
+    fn kinds(&self) -> FieldKinds {
         let kinds = self.columns.iter().filter_map(|column| Some((column.name.clone(), column.field_kind()?)));
-        Kinds::new(kinds.collect())
+        FieldKinds::new(kinds.collect())
     }
 
     /// The column that the mapping calls so.
@@ -321,7 +321,7 @@ impl Rows {
 /// [`Statements::of_many`] completes them.
 pub struct Statements {
     pub(crate) shared: SqlQueue,
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: FieldKinds,
     pub(crate) rows: Rows,
     pub(crate) pick: Arc<str>,
     /// The same from a row on, whose first value of the claim order is the parameter before the last.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ichido::{
     Result,
-    message::{FieldKind, Kinds},
+    message::{FieldKind, FieldKinds},
     sql::Value,
 };
 use serde_json::{Map, Value as Json};
@@ -25,7 +25,7 @@ pub(crate) fn object(row: &SqliteRow, first: usize, columns: &[Column]) -> Resul
 }
 
 /// What the columns are, where their JSON does not say it.
-pub(crate) fn kinds(row: &SqliteRow, first: usize, columns: &[Column]) -> Result<Kinds> {
+pub(crate) fn kinds(row: &SqliteRow, first: usize, columns: &[Column]) -> Result<FieldKinds> {
     let mut kinds = BTreeMap::new();
     for (at, column) in columns.iter().enumerate() {
         let raw = row.try_get_raw(first + at)?;

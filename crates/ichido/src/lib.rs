@@ -7,8 +7,8 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`message`] | what is sent and delivered, the queues, and the [`Client`] that sends |
-//! | [`action`] | your code, [`Action`] and [`BatchAction`], its [`Context`] and callbacks; [`sql`], the built-in action that needs no Rust |
+//! | [`message`] | what is sent and delivered, the queues, typed ones ([`QueueOf`], [`KindOf`]), and the [`Client`] that sends |
+//! | [`action`] | your code, [`Action`] and [`BatchAction`], one for each of many [`Kinds`], its [`Context`] and callbacks; [`sql`], the built-in action that needs no Rust |
 //! | [`handlers`] | the links of the chain, the chain itself, and a [`Registry`] of handlers by name |
 //! | [`process`] | how actions are run: [`Process`], [`Pool`] |
 //! | [`readers`] | where deliveries come from, [`Reader`] for sources of your own; [`lanes`], priority by service level |
@@ -36,13 +36,13 @@ pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    action::{Action, ActionFn, BatchAction, Context, Payload, RetryPolicy, sql},
+    action::{Action, ActionFn, BatchAction, Context, Kinds, Payload, RetryPolicy, sql},
     broker::{Publisher, Relay},
     error::{Cause, Error, Result, RetryAfter, Retryable},
     handlers::{Handler, HandlerQueue, Next, Registry},
     message::{
-        Client, Delivery, Due, Guarded, Headers, Key, Message, MessageId, NewMessage, Outcome, Queue, Sender, Status,
-        Table,
+        Client, Delivery, Due, Guarded, Headers, Key, KindOf, Message, MessageId, NewMessage, Outcome, Queue, QueueOf,
+        Sender, Status, Table,
     },
     observe::{Masks, stat},
     process::{Pool, Process},

@@ -8,19 +8,25 @@ pub(crate) mod callbacks;
 pub(crate) mod context;
 pub(crate) mod deadline;
 pub(crate) mod files;
+pub(crate) mod into_action;
+pub(crate) mod kinds;
 pub(crate) mod request;
 pub(crate) mod retry;
 pub(crate) mod slot;
 pub mod sql;
 pub(crate) mod terms;
+pub(crate) mod typed_send;
 pub(crate) mod watch;
 
 pub use self::{
     batch_action::BatchAction,
     context::Context,
+    into_action::{ByFunction, ByType, IntoAction},
+    kinds::{KindName, Kinds, OfAnyKind},
     request::{Identity, Request},
     retry::RetryPolicy,
     terms::{CommitOn, Isolation, Terms},
+    typed_send::TypedSend,
 };
 
 use std::marker::PhantomData;

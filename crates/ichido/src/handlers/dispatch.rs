@@ -19,7 +19,7 @@ use crate::{
     handlers::{About, Scope},
     observe::journal::named,
     process::{
-        Settings,
+        Readiness, Settings,
         flags::Following,
         life::Life,
         pool::{Actions, From, PooledAction, Work},
@@ -41,11 +41,12 @@ pub struct Dispatch<S: Store> {
     actions: Actions<S>,
     brokers: Brokers,
     settings: Settings,
+    readiness: Readiness,
 }
 
 impl<S: Store> Dispatch<S> {
-    pub(crate) fn new(actions: Actions<S>, brokers: Brokers, settings: Settings) -> Self {
-        Dispatch { actions, brokers, settings }
+    pub(crate) fn new(actions: Actions<S>, brokers: Brokers, settings: Settings, readiness: Readiness) -> Self {
+        Dispatch { actions, brokers, settings, readiness }
     }
 
     /// The pools that the request asks for.
@@ -200,7 +201,9 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         tokio::spawn(cx.store.wake_ups().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
         let relay = Relaying::start(&self.relay(cx), &life);
+        let serving = self.readiness.begin(&life);
         let result = run_all(cx, next, &works, &stop).instrument(life.span()).await;
+        drop(serving);
         let closed = close_all(&works).await;
         relay.stop().await;
         upkeep.stop().await;

@@ -6,19 +6,22 @@ pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod delivery;
 pub(crate) mod headers;
+pub(crate) mod kind;
 pub(crate) mod new_message;
 pub(crate) mod outcome;
 pub(crate) mod queue;
+pub(crate) mod queue_of;
 pub(crate) mod whole;
 
 pub use self::{
     alone::UnknownCommit,
-    client::{Client, Sender},
+    client::{Anything, Client, Only, Sender},
     delivery::{Claim, Delivery, Mark},
     headers::{ATTEMPTS, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},
     new_message::{Due, NewMessage, wait_ms},
     outcome::Outcome,
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
+    queue_of::{Destination, KindOf, QueueOf, Tag},
     whole::Whole,
 };
 
@@ -43,11 +46,11 @@ pub struct Message {
     /// How many attempts it gets, if its sender has said so; else its action's `retry` says it.
     pub attempts: Option<u32>,
     /// What fields of the payload are, where their JSON alone does not say it; the built-in action `sql` binds them by it.
-    pub kinds: Kinds,
+    pub kinds: FieldKinds,
 }
 
 /// What fields are, by name.
-pub type Kinds = Arc<BTreeMap<String, FieldKind>>;
+pub type FieldKinds = Arc<BTreeMap<String, FieldKind>>;
 
 /// What a field of a row is, where its JSON alone does not say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub enum FieldKind {
 impl Message {
     /// A message of a queue.
     pub fn new(queue: impl Into<Arc<str>>, key: Key, payload: impl Into<Arc<[u8]>>) -> Self {
-        let (headers, kinds) = (Headers::new(), Kinds::default());
+        let (headers, kinds) = (Headers::new(), FieldKinds::default());
         Message { queue: queue.into(), key, payload: payload.into(), headers, attempts: None, kinds }
     }
 

@@ -122,63 +122,6 @@ impl NewMessage {
     }
 }
 
-/// How what is sent is to be treated, as methods of a sender: whatever has a [`NewMessage`] called `like`, which its messages resemble.
-macro_rules! treatment {
-    () => {
-        /// What is sent goes to this level of the lane set, whatever the message says.
-        #[must_use]
-        pub fn level(mut self, level: impl Into<String>) -> Self {
-            self.like = self.like.level(level);
-            self
-        }
-
-        /// What is sent may run only after this time.
-        #[must_use]
-        pub fn delay(mut self, delay: std::time::Duration) -> Self {
-            self.like = self.like.delay(delay);
-            self
-        }
-
-        /// What is sent may run only from this time on.
-        #[must_use]
-        pub fn at(mut self, time: std::time::SystemTime) -> Self {
-            self.like = self.like.at(time);
-            self
-        }
-
-        /// While a message with this key is neither done nor failed, no second one is sent: the first one's id is returned.
-        #[must_use]
-        pub fn unique(mut self, key: impl Into<String>) -> Self {
-            self.like = self.like.unique(key);
-            self
-        }
-
-        /// Messages of a group run one at a time and in order.
-        #[must_use]
-        pub fn group(mut self, group: impl Into<String>) -> Self {
-            self.like = self.like.group(group);
-            self
-        }
-
-        /// A text beside the payload, which the action finds in `cx.headers()`. Not for table queues; names that begin with
-        /// `x-ichido-` are refused.
-        #[must_use]
-        pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-            self.like = self.like.header(name, value);
-            self
-        }
-
-        /// What is sent gets so many attempts, in place of what its action's `retry` says. Not for table queues.
-        #[must_use]
-        pub fn attempts(mut self, attempts: u32) -> Self {
-            self.like = self.like.attempts(attempts);
-            self
-        }
-    };
-}
-
-pub(crate) use treatment;
-
 impl Due {
     /// Milliseconds from now, or since 1970, whichever this is.
     #[must_use]

@@ -136,6 +136,11 @@ impl Life {
         self.claiming.load(Ordering::Acquire).then(|| self.id())
     }
 
+    /// Does it claim, or would it if nobody had paused it?
+    pub(crate) fn serves(&self) -> bool {
+        self.may_claim().is_some() && self.following.iter().any(|pool| !pool.stop.is_cancelled())
+    }
+
     pub(crate) fn set_claiming(&self, claiming: bool) {
         self.claiming.store(claiming, Ordering::Release);
     }

@@ -4,15 +4,18 @@
 
 pub(crate) mod clock;
 pub(crate) mod draining;
+mod embedding;
 mod ending;
 pub(crate) mod flags;
 pub(crate) mod life;
 pub(crate) mod panics;
 pub(crate) mod path;
 pub(crate) mod pool;
+pub(crate) mod readiness;
 pub(crate) mod record;
 pub(crate) mod running;
 pub(crate) mod served;
+mod typed;
 pub(crate) mod upkeep;
 pub(crate) mod wake_ups;
 
@@ -22,6 +25,7 @@ pub use self::{
     panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
+    readiness::Readiness,
     wake_ups::WakeUps,
 };
 
@@ -31,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Action, ActionFn, BatchAction, Context, Error, HandlerQueue, Masks, Outcome, Payload, Result, Store,
-    action::{Function, OneByOne, Request, batch_action::Together},
+    action::{DynAction, Function, OneByOne, Request, batch_action::Together},
     broker::{Broker, Brokers},
     handlers::{self, Dispatch, Rest, Retry, Scope, Single},
     lanes::{LaneSet, Routes},
@@ -65,6 +69,7 @@ pub struct Process<S: Store> {
     brokers: Brokers,
     masks: Masks,
     in_force: Option<String>,
+    readiness: Readiness,
 }
 
 impl<S: Store> Process<S> {
@@ -85,20 +90,24 @@ impl<S: Store> Process<S> {
             brokers: Brokers::new(),
             masks: Masks::default(),
             in_force: None,
+            readiness: Readiness::default(),
         }
     }
 
     /// Adds an action that is a type implementing [`Action`].
     #[must_use]
-    pub fn action(mut self, pool: Pool, action: impl Action<S>) -> Self {
-        self.actions.insert(pool.name.clone(), (pool, Arc::new(OneByOne(action))));
-        self
+    pub fn action(self, pool: Pool, action: impl Action<S>) -> Self {
+        self.add(pool, OneByOne(action))
     }
 
     /// Adds an action that gets all messages of a transaction together; [`Pool::commit_interval`] says how many at most.
     #[must_use]
-    pub fn batch_action(mut self, pool: Pool, action: impl BatchAction<S>) -> Self {
-        self.actions.insert(pool.name.clone(), (pool, Arc::new(Together(action))));
+    pub fn batch_action(self, pool: Pool, action: impl BatchAction<S>) -> Self {
+        self.add(pool, Together(action))
+    }
+
+    fn add(mut self, pool: Pool, action: impl DynAction<S> + 'static) -> Self {
+        self.actions.insert(pool.name.clone(), (pool, Arc::new(action)));
         self
     }
 
@@ -252,7 +261,7 @@ impl<S: Store> Process<S> {
     /// # Errors
     /// What a change to it said; [`Error::Setup`] if its order cannot work.
     pub fn handler_queues(self) -> Result<HandlerQueues<S>> {
-        let dispatch = Dispatch::new(self.actions, self.brokers, self.settings.clone());
+        let dispatch = Dispatch::new(self.actions, self.brokers, self.settings.clone(), self.readiness);
         let mut queue = handlers::minimal(self.retry, dispatch, &self.settings);
         if let Some(single) = self.single.clone() {
             queue = queue.after(Scope::Process, "context", single)?;
@@ -281,6 +290,7 @@ impl<S: Store> Process<S> {
     /// # Errors
     /// Only errors that no handler turned into a status, or an invalid handler queue.
     pub async fn run_request(mut self, mut request: Request) -> Result<i32> {
+        self.actions.values_mut().for_each(|(pool, _)| pool.find_lanes(&self.routes));
         request.resolve(&self.paths, |name| self.actions.contains_key(name));
         let only = self.actions.keys().next().filter(|_| self.actions.len() == 1).cloned();
         let single = request.action.as_deref().map(Arc::from).or(only);

@@ -7,7 +7,7 @@ use crate::{
     Context, Error, Outcome, Reader, Result, RetryPolicy, Store,
     action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, deadline::within, terms::Committing},
     lanes::{LaneSet, Policy},
-    process::flags::Following,
+    process::{flags::Following, typed::OWN_READER},
     readers::DynReader,
     stat::Lane,
 };
@@ -17,6 +17,8 @@ use crate::{
 pub struct Pool {
     pub(crate) name: Arc<str>,
     pub(crate) from: From,
+    /// The typed queue or lane set that its action is for.
+    pub(super) typed: Option<&'static str>,
     pub(crate) concurrency: usize,
     pub(crate) read_ahead: Option<usize>,
     pub(crate) retry: RetryPolicy,
@@ -52,6 +54,7 @@ impl Pool {
         Pool {
             from: From::Queue(name.clone()),
             name,
+            typed: None,
             concurrency: CONCURRENCY,
             read_ahead: None,
             retry: RetryPolicy::default(),
@@ -148,6 +151,7 @@ impl Pool {
 
     /// Can it work?
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_typed()?;
         let Some(set) = self.lanes() else { return Ok(()) };
         set.check(self.workers())?;
         if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
@@ -207,11 +211,7 @@ impl Pool {
 
     /// What is in force, for the log.
     pub(crate) fn described(&self) -> String {
-        let from = match &self.from {
-            From::Queue(queue) => queue,
-            From::Lanes(set) => &set.name,
-            From::Reader(_) => "a reader of its own",
-        };
+        let from = self.source().unwrap_or(OWN_READER);
         format!("{} from {from}, {} workers, {:?}", self.name, self.workers(), self.retry)
     }
 

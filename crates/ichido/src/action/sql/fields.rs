@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     Error, Message, Payload, Result,
-    message::{FieldKind, Kinds},
+    message::{FieldKind, FieldKinds},
 };
 
 /// The fields of a message, each as it was written.
@@ -16,7 +16,7 @@ use crate::{
 pub struct Fields {
     queue: Arc<str>,
     values: HashMap<String, Box<RawValue>>,
-    kinds: Kinds,
+    kinds: FieldKinds,
 }
 
 impl Payload for Fields {
@@ -159,7 +159,7 @@ mod tests {
         let json = r#"{"b":"AP8=","r":0.1,"i":"-Infinity","j":"x","t":"2026-01-01T00:00:00Z","n":null,"bad":"?"}"#;
         let mut message = Message::new("q", Key::new(["1"]), json.as_bytes());
         let kinds = [("b", Bytes), ("r", Real), ("i", Real), ("j", Json), ("t", Moment), ("n", Bytes), ("bad", Bytes)];
-        message.kinds = Kinds::new(kinds.map(|(name, kind)| (name.to_owned(), kind)).into());
+        message.kinds = FieldKinds::new(kinds.map(|(name, kind)| (name.to_owned(), kind)).into());
         let fields = Fields::decode(&message).unwrap();
         assert_eq!(fields.value("b").unwrap(), Value::Bytes(vec![0, 255]));
         assert_eq!(fields.value("r").unwrap(), Value::Real(0.1));

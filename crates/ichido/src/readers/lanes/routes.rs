@@ -58,6 +58,10 @@ impl Routes {
         Arc::make_mut(&mut self.0).insert(set.name.clone(), set);
     }
 
+    pub(crate) fn find(&self, name: &str) -> Option<&LaneSet> {
+        self.0.get(name)
+    }
+
     /// The queue that a message to this lane set or queue goes to.
     ///
     /// # Errors
