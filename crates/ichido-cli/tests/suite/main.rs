@@ -11,6 +11,7 @@ mod adopt_public;
 mod adopt_refusals;
 mod bad_input;
 mod batching;
+mod clients;
 mod commands;
 mod crowded;
 mod examples;
