@@ -6,11 +6,12 @@ use std::{
     process::Stdio,
 };
 
+use ichido::store::MigrateOptions;
 use ichido_testkit::LIMIT;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
-use crate::testenv::{Env, Kind};
+use crate::testenv::{Env, Kind, next};
 
 on_all!(
     the_sender_in_python_sends_with_its_row_or_not_at_all,
@@ -126,6 +127,12 @@ async fn the_sender_in_node_sends_with_its_row_or_not_at_all(kind: Kind) {
     assert_greeted(&env, sender).await;
 }
 
+/// Brings ichido's tables to a version that this binary does not know: what it has printed still works.
+async fn migrate_further(env: &Env) {
+    let options = MigrateOptions::default().next(next::next_version(env.kind, "of_the_next_version"));
+    next::migrate(env, options).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
 /// Sends each line through an ordinary driver.
 pub(crate) async fn send_plain(env: &Env, lines: &[Value]) {
     let kind = match env.kind {
@@ -141,6 +148,7 @@ pub(crate) async fn send_plain(env: &Env, lines: &[Value]) {
 async fn what_is_printed_sends_once_and_as_it_was_asked_for(kind: Kind) {
     let env = world(kind).await;
     let how = how(&env, "welcome", &[]).await;
+    migrate_further(&env).await;
     let message = |name: &str| json!({ "how": how, "message": { "name": name } });
     let with = |name: &str, options: Value| {
         let mut line = message(name);

@@ -22,6 +22,7 @@ pub mod mutex;
 pub mod outages;
 pub mod panics;
 pub mod parking;
+pub mod plain;
 pub mod processes;
 pub mod publications;
 pub mod reconciler;
