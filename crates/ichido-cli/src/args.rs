@@ -9,6 +9,8 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
+use ichido::message::MOST_ATTEMPTS;
+
 use crate::features;
 
 /// Exactly-once work from your database tables.
@@ -231,7 +233,7 @@ pub(crate) struct Send {
     #[arg(value_name = "QUEUE_OR_LANES")]
     pub(crate) queue: String,
     /// The message; for a table queue, an object whose fields are columns
-    #[arg(value_name = "JSON", required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_name = "JSON", required_unless_present_any = ["file", "sql"], conflicts_with = "file")]
     pub(crate) message: Option<String>,
     /// Send one message per line of this file, all or none; - reads stdin
     #[arg(long, value_name = "FILE")]
@@ -251,6 +253,23 @@ pub(crate) struct Send {
     /// Group whose messages run one at a time and in order; managed queues only (for a table queue, configure `group_by`)
     #[arg(long)]
     pub(crate) group: Option<String>,
+    /// Text beside the payload; not for table queues. Repeatable
+    #[arg(long, value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) header: Vec<(String, String)>,
+    /// Number of attempts, in place of the action's `retry`; not for table queues
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ATTEMPTS)))]
+    pub(crate) attempts: Option<u32>,
+    /// Send nothing; print the SQL statements with which a program sends to the queue in its own transaction
+    #[arg(long, conflicts_with_all = ["file", "delay", "at", "unique", "group", "header", "attempts"])]
+    pub(crate) sql: bool,
+    /// Print them as JSON
+    #[arg(long, requires = "sql")]
+    pub(crate) json: bool,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 #[derive(Debug, Args)]

@@ -155,7 +155,7 @@ fn message(queue: &Statements, row: &MySqlRow) -> Result<Message> {
     let after = queue.rows.key.len();
     let payload: String = row.try_get(after)?;
     let mut message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
-    message.headers = serde_json::from_str(row.try_get(after + 1)?).unwrap_or_default();
+    message = message.with_headers(serde_json::from_str(row.try_get(after + 1)?).unwrap_or_default());
     message.kinds = queue.kinds.clone();
     Ok(message)
 }

@@ -57,7 +57,7 @@ impl MySql {
         for message in messages {
             let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
             let payload = String::from_utf8_lossy(&message.payload).into_owned();
-            let headers = serde_json::to_string(&message.headers).unwrap_or_default();
+            let headers = message.written_headers().unwrap_or_default();
             insert = insert.bind(&*queue.queue).bind(owner).bind(payload).bind(headers).bind(&message.group);
             insert = insert.bind(message.unique.as_ref().map(String::as_bytes));
         }

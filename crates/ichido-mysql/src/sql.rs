@@ -132,6 +132,10 @@ impl SqlRows for MySql {
         padded(keys).fold(query, Query::key)
     }
 
+    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
+        (&queue.rows.table, &queue.rows.mapping)
+    }
+
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
     }

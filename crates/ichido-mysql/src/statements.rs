@@ -447,6 +447,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
+        headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
         drained: ichido_sql::drained::<crate::sql::MySqlDialect>(
             tables,

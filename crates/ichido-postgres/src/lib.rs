@@ -41,6 +41,7 @@ mod migrate;
 mod mutex;
 mod notify;
 mod outbox;
+mod plain;
 mod pooler;
 mod quote;
 mod schema;

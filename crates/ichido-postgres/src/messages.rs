@@ -116,7 +116,6 @@ pub(crate) fn key(queue: &Statements, row: &PgRow) -> Result<Key> {
 
 fn message(queue: &Statements, row: &PgRow) -> Result<Message> {
     let payload: String = row.try_get("payload")?;
-    let mut message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
-    message.headers = serde_json::from_str(row.try_get("headers")?).unwrap_or_default();
-    Ok(message)
+    let message = Message::new(queue.queue.clone(), key(queue, row)?, payload.into_bytes());
+    Ok(message.with_headers(serde_json::from_str(row.try_get("headers")?).unwrap_or_default()))
 }

@@ -11,7 +11,7 @@ use sqlx::{Acquire as _, ConnectOptions as _, Executor as _, PgConnection, postg
 use crate::Postgres;
 
 /// One channel for all queues; the payload is the queue's name.
-const CHANNEL: &str = "ichido";
+pub(crate) const CHANNEL: &str = "ichido";
 
 /// Until another try to listen.
 const PAUSE: Duration = Duration::from_secs(5);

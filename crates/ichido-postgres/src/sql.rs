@@ -126,6 +126,10 @@ impl SqlRows for Postgres {
         key_columns(queue, &keys).into_iter().fold(query, |query, column| query.bind(Bind::Texts(column)))
     }
 
+    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
+        (&queue.rows.table, &queue.rows.mapping)
+    }
+
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
     }

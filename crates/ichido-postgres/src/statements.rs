@@ -288,6 +288,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
+        headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
         drained: ichido_sql::drained::<crate::sql::PostgresDialect>(

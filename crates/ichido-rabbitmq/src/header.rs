@@ -1,6 +1,7 @@
 //! The headers that ichido writes and reads. Other senders write the id as they can: every kind of integer, a string, bytes.
 //! What cannot be read is told as such, so that it is dead-lettered and never lost.
 
+use ichido::message::ATTEMPTS;
 use lapin::types::{AMQPValue, FieldTable};
 
 /// The mutex id of a message.
@@ -58,9 +59,10 @@ pub(crate) fn is_history(name: &str) -> bool {
     HISTORY.iter().any(|start| name.starts_with(start))
 }
 
-/// What the sender has written beside the payload, as far as it is text: not ichido's own headers, nor the broker's.
+/// What the sender has written beside the payload, as far as it is text: not ichido's own headers, but for the number of attempts, nor
+/// the broker's.
 pub(crate) fn of_the_sender(headers: &FieldTable) -> ichido::Headers {
-    let ours = |name: &str| name == ID || name == LEGACY || name.starts_with("x-ichido-");
+    let ours = |name: &str| (name == ID || name == LEGACY || name.starts_with("x-ichido-")) && name != ATTEMPTS;
     let own = headers.into_iter().filter(|(name, _)| !ours(name.as_str()) && !is_history(name.as_str()));
     own.filter_map(|(name, value)| Some((name.to_string(), text(value).ok()?))).collect()
 }
@@ -135,10 +137,11 @@ mod tests {
             headers.insert(name.into(), AMQPValue::LongString("blue".into()));
         }
         headers.insert("size".into(), AMQPValue::LongInt(7));
+        headers.insert(ATTEMPTS.into(), AMQPValue::LongInt(2));
         headers.insert("nested".into(), AMQPValue::FieldTable(FieldTable::default()));
         let own = of_the_sender(&headers);
         let own: Vec<_> = own.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(own, [("colour", "blue"), ("size", "7"), ("x-mine", "blue")]);
+        assert_eq!(own, [("colour", "blue"), ("size", "7"), (ATTEMPTS, "2"), ("x-mine", "blue")]);
     }
 
     #[test]

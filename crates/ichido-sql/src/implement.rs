@@ -235,6 +235,10 @@ macro_rules! inspect {
             $crate::verbs::inspect::statements(self).await
         }
 
+        async fn send_sql(&self, queue: &str, columns: &[String]) -> ichido::Result<ichido::inspect::SendSql> {
+            $crate::send_sql(self, queue, columns).await
+        }
+
         async fn columns(&self, queue: &str) -> ichido::Result<Option<Vec<String>>> {
             $crate::verbs::inspect::columns(self, queue).await
         }

@@ -19,6 +19,7 @@ mod mapping;
 mod migrations;
 mod mutex;
 mod past;
+mod plain;
 mod query;
 mod queue;
 mod refuse;
@@ -48,8 +49,9 @@ pub use self::{
     migrations::{Migrations, Step},
     mutex::{broker_queues, found, new_id, no_broker, payload_hash, refuse_publications},
     past::{Owned, Past, by_claim, by_owner},
+    plain::{PlainDialect, send_sql},
     query::{Bind, Cell, FromCell, Query, Row, padded, padded_len},
-    queue::{Kind, MOST_OWNERS, SqlQueue},
+    queue::{Kind, MOST_OWNERS, SqlQueue, headers_of},
     refuse::{
         not_a_table, not_columns, refuse_generated, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit,
         unknown_column, unknown_field, unknown_queue, unknown_table,

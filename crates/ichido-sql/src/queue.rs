@@ -8,7 +8,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups};
+use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups, Tables};
 
 /// More owners than this are not looked at together.
 pub const MOST_OWNERS: i64 = 10_000;
@@ -72,6 +72,8 @@ pub struct SqlQueue {
     pub dead_or_new: Arc<str>,
     /// What a message says.
     pub payload: Arc<str>,
+    /// Its headers; empty where rows have none.
+    pub headers: Arc<str>,
     /// Is the message still unprocessed and an owner's? Waits for the row.
     pub is_claimed: Arc<str>,
     /// A condition: nothing of the queue is unprocessed.
@@ -123,6 +125,7 @@ impl SqlQueue {
             discard: none.clone(),
             dead_or_new: none.clone(),
             payload: none.clone(),
+            headers: none.clone(),
             is_claimed: none.clone(),
             drained: none.clone(),
             backlog: none.clone(),
@@ -158,5 +161,17 @@ impl SqlQueue {
     pub fn of_owner(statement: &Arc<str>, owner: Option<ProcessId>, key: &Key) -> Query {
         let owner = Bind::Text(owner.map(|owner| owner.to_string()));
         Query::written(&**statement).bind(owner).key(key)
+    }
+}
+
+/// The statement that reads a message's headers, of a row `t` by this condition; empty where rows have none.
+#[must_use]
+pub fn headers_of(kind: Kind, tables: &Tables, table: &str, key: &str) -> String {
+    match kind {
+        Kind::Table => String::new(),
+        Kind::Managed => format!("select t.headers from {table} t where {key}"),
+        Kind::Mutex => {
+            format!("select o.headers from {table} t join {} o on o.mutex = t.id where {key}", tables.outbox)
+        }
     }
 }

@@ -29,11 +29,22 @@ pub(super) fn refuse_size(queue: &str, limit: usize, message: &NewMessage) -> Re
     if size > limit {
         return Err(Error::Refused(format!("a message of {size} bytes is over the limit of `{queue}`, {limit} bytes")));
     }
-    message.refuse_keys()
+    message.refuse_keys()?;
+    message.refuse_headers()
 }
 
-/// A table of the user's own has its own unique constraints, and its group is a column.
+/// A table of the user's own has its own unique constraints, its group is a column, and it has no place for anything else.
 pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: &NewMessage) -> Result<()> {
+    if !message.headers.is_empty() {
+        let text = format!("`{queue}` is a table, which has no place for headers; use a column");
+        return Err(Error::Refused(text));
+    }
+    if message.attempts.is_some() {
+        let text = format!(
+            "`{queue}` is a table, which has no place for the number of attempts of a message; set `retry` of the action"
+        );
+        return Err(Error::Refused(text));
+    }
     let text = match (&message.unique, &message.group, group_by) {
         (Some(_), _, _) => {
             format!("unique keys are for managed queues only; `{queue}` is a table: use a unique constraint")

@@ -9,7 +9,7 @@ use ichido::{
     store::{Database, ProcessId},
 };
 
-use crate::{Dialect, Heads, Known, Query, Row, SqlQueue, Start, Tables};
+use crate::{Dialect, Heads, Known, Mapping, Query, Row, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
 pub trait SqlStore: Database {
@@ -212,6 +212,9 @@ pub trait SqlRows: Liveness + Claiming + Grouping + Guarding {
 
     /// The statements of a queue, with what they do.
     fn statements_of(queue: &Self::Queue) -> Vec<(&'static str, String)>;
+
+    /// The table of a queue, quoted, and how its rows are messages.
+    fn rows_of(queue: &Self::Queue) -> (&str, &Mapping);
 
     /// The payload of a message, if it is still there.
     fn payload_of(&self, queue: &Self::Queue, key: &Key) -> impl Future<Output = Result<Option<String>>> + Send {

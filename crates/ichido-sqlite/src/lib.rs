@@ -39,6 +39,7 @@ mod messages;
 mod migrate;
 mod mutex;
 mod outbox;
+mod plain;
 mod quote;
 mod schema;
 mod sending;

@@ -146,9 +146,8 @@ fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Me
     let key = key(queue, row)?;
     if rows.kind != Kind::Table {
         let payload: Option<Vec<u8>> = row.try_get(1)?;
-        let mut message = Message::new(queue.queue.clone(), key, payload.unwrap_or_default());
-        message.headers = serde_json::from_str(row.try_get(2)?).unwrap_or_default();
-        return Ok(message);
+        let message = Message::new(queue.queue.clone(), key, payload.unwrap_or_default());
+        return Ok(message.with_headers(serde_json::from_str(row.try_get(2)?).unwrap_or_default()));
     }
     let mut columns = value::object(row, rows.key.len(), &rows.columns)?;
     // The row was read just before it was claimed; the action sees it as it is now.

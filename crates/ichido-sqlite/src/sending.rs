@@ -24,7 +24,7 @@ pub(crate) async fn send_managed(
     );
     let owner = message.due.map(|_| ProcessId::NOBODY.to_string());
     let insert = insert.bind(&*queue.queue).bind(owner).bind(String::from_utf8_lossy(&message.payload).into_owned());
-    let insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&message.group).bind(&message.unique);
+    let insert = insert.bind(message.written_headers()?).bind(&message.group).bind(&message.unique);
     let row = insert.fetch_one(connection).await?;
     Ok(Sent::new(Key::new([row.try_get::<String, _>(0)?])))
 }

@@ -142,6 +142,10 @@ impl SqlRows for Sqlite {
         query.bind(key_list(keys))
     }
 
+    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
+        (&queue.rows.table, &queue.rows.mapping)
+    }
+
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {
         queue.all()
     }

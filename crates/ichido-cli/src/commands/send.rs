@@ -1,13 +1,13 @@
 //! `ichido send`: one message, or one per line, all in one transaction. Ids are printed when it has committed. `bulk` reads the
-//! messages and writes them.
+//! messages and writes them; `plain` prints how other programs send.
 
 mod bulk;
+mod plain;
 
 use std::{
     fs::File,
     io::{BufRead, BufReader, stdin},
     path::Path,
-    time::{Duration, SystemTime},
 };
 
 use ichido::{Due, NewMessage, lanes::Sent};
@@ -31,13 +31,15 @@ impl OnStore for Send {
         if !config.queues.contains_key(&self.queue) && !config.lanes.contains_key(&self.queue) {
             return Err(Failure::unknown_queue(&self.queue, config));
         }
+        if self.sql {
+            return plain::print(self, store, config).await;
+        }
+        // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
+        let like = like(&self);
         let lines: Lines = match (&self.file, self.message) {
             (Some(file), _) => lines_of(file)?,
             (None, message) => Box::new(message.into_iter().map(Ok)),
         };
-        // Everything is read and looked at before the transaction begins: a slow producer must not hold up writers.
-        let mut like = like(self.delay, self.at, self.unique, self.group);
-        like.level = self.level;
         let brokers = Brokers::of(config)?;
         brokers.refuse_fan_out(&queues(&self.queue, config)).await?;
         let bulk = Bulk::read(lines, &like, self.queue, routes(config), program::masks(config))?;
@@ -90,9 +92,11 @@ fn lines_of(file: &Path) -> Result<Lines, Failure> {
 }
 
 /// How every message of this call is to be treated.
-fn like(delay: Option<Duration>, at: Option<SystemTime>, unique: Option<String>, group: Option<String>) -> NewMessage {
+fn like(send: &Send) -> NewMessage {
     let mut like = NewMessage::default();
-    like.due = delay.map(Due::After).or(at.map(Due::At));
-    (like.unique, like.group) = (unique, group);
+    like.due = send.delay.map(Due::After).or(send.at.map(Due::At));
+    (like.unique, like.group, like.level) = (send.unique.clone(), send.group.clone(), send.level.clone());
+    like.attempts = send.attempts;
+    like.headers = send.header.iter().cloned().collect();
     like
 }

@@ -16,6 +16,7 @@ on_all!(
     a_plain_insert_is_a_send,
     many_messages_are_sent_from_a_file_all_or_none,
     a_row_tells_when_it_was_sent,
+    headers_and_attempts_are_sent_with_each_message,
 );
 
 /// Every message is written down in the order in which they were done; one in five fails for no reason.
@@ -274,4 +275,20 @@ async fn a_row_tells_when_it_was_sent(kind: Kind) {
     if kind != Kind::Sqlite {
         env.run(&["check"]).await.assert_refused(127, &["sent_at", "`name`", "date and time"]);
     }
+}
+
+async fn headers_and_attempts_are_sent_with_each_message(kind: Kind) {
+    let env = world(kind, false).await;
+    env.reconfigure(|config| config.replace("attempts = 40", "attempts = 3"));
+    let rubbish = "{\"text\":1}\n{\"text\":2}";
+    let args = ["send", "tasks", "--file", "-", "--attempts", "1", "--header", "tenant=a=b", "--header", "source="];
+    let sent = env.run_with_input(&args, rubbish.as_bytes()).await;
+    assert_eq!(sent.code, Some(0), "{sent:?}");
+    let headers = r#"{"source":"","tenant":"a=b","x-ichido-attempts":"1"}"#;
+    assert_eq!(env.number(&format!("select count(*) from ichido_message where headers = '{headers}'")).await, 2);
+    env.ok(&["run", "Step", "--drain"]).await;
+    assert_eq!(env.number("select count(*) from ichido_parked where state = 'dead' and attempts = 1").await, 2);
+    env.run(&["send", "mail", "1", "--header", "tenant"]).await.assert_refused_by_clap();
+    env.run(&["send", "mail", "1", "--attempts", "0"]).await.assert_refused_by_clap();
+    env.run(&["send", "mail", "1", "--header", "x-ichido-attempts=9"]).await.assert_refused(127, &["ichido's own"]);
 }

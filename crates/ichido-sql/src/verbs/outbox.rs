@@ -189,7 +189,7 @@ async fn keep_in<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueu
          where m.id = ?2 and m.queue = ?1 and not exists (select 1 from {outbox} o where o.mutex = m.id)"
     );
     let keep = Query::new(keep).bind(&*queue.queue).key(&message.key).bind(&*queue.rules()?.queue);
-    let keep = keep.bind(serde_json::to_string(&message.headers)?).bind(message.payload.to_vec());
+    let keep = keep.bind(message.written_headers()?).bind(message.payload.to_vec());
     Ok(store.execute(tx, keep).await? == 1)
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ichido::{
     Delivery, Key, MessageId, Result,
+    message::attempts_in,
     store::{Failure, ProcessId},
 };
 
@@ -312,6 +313,21 @@ pub(crate) async fn past_attempts<S: SqlStore>(
     );
     let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
     Ok(past.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+}
+
+/// How many attempts a message gets, if its sender has said so and it is kept here.
+pub(crate) async fn own_attempts<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    key: &Key,
+) -> Result<Option<u32>> {
+    if queue.headers.is_empty() {
+        return Ok(None);
+    }
+    let headers = store.fetch(tx, Query::written(&*queue.headers).key(key)).await?;
+    let headers: Option<String> = headers.first().map(|row| row.get(0)).transpose()?.flatten();
+    Ok(headers.as_deref().and_then(attempts_in))
 }
 
 /// Parks a message that killed its process once too often, for good.

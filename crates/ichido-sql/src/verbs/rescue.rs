@@ -164,7 +164,8 @@ async fn rescue_queue<S: SqlRows>(
             let id = MessageId { queue: queue.queue.clone(), key: owned.key.clone() };
             let killed = suspicion.is_marked(&id);
             let attempts = parked::past_attempts(store, tx, queue, &owned.key).await?;
-            if killed && attempts + 1 >= most {
+            let own = if killed { parked::own_attempts(store, tx, queue, &owned.key).await? } else { None };
+            if killed && attempts + 1 >= own.unwrap_or(most) {
                 parked::park_killer(store, tx, queue, dead, &owned, attempts + 1).await?;
                 rescued.parked += 1;
             } else {

@@ -29,6 +29,12 @@ impl RetryPolicy {
         (attempt < self.attempts).then(|| self.bound(attempt).mul_f64(fastrand::f64()))
     }
 
+    /// The same for a message that gets another number of attempts, if it says so.
+    #[must_use]
+    pub(crate) fn with(self, attempts: Option<u32>) -> Self {
+        RetryPolicy { attempts: attempts.unwrap_or(self.attempts), ..self }
+    }
+
     fn bound(&self, attempt: u32) -> Duration {
         let grown = self.first.as_secs_f64() * self.factor.powf(f64::from(attempt.saturating_sub(1)));
         Duration::try_from_secs_f64(grown).unwrap_or(self.max).min(self.max)

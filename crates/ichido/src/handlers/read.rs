@@ -16,7 +16,7 @@ use crate::{
     observe::span::message_span,
     process::record::{caught, record},
     readers::{DynReader, Turn},
-    store,
+    store::{self, inspect::DIED_RUNNING},
 };
 
 /// Reads deliveries and settles them.
@@ -164,13 +164,22 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
     if suspect {
         mark(cx, true).await?;
     }
-    let result = caught(next.run(cx)).await;
+    let result = match spent(cx.delivery()?) {
+        true => Ok(Outcome::park(DIED_RUNNING)),
+        false => caught(next.run(cx)).await,
+    };
     cx.roll_back().await;
     if suspect && let Err(error) = mark(cx, false).await {
         tracing::warn!(%error, "cannot clear the mark of a suspect; a crash now would cost it an attempt");
     }
     let unmarked = cx.batch.only().is_some_and(|delivery| delivery.mark.is_none());
     if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }
+}
+
+/// Has a message killed its process as often as its sender allows? Rescue knows it of what is kept in the database; of what only a broker
+/// has, the message itself says it when it comes again.
+fn spent(delivery: &Delivery) -> bool {
+    delivery.is_suspect() && delivery.message.attempts.is_some_and(|attempts| delivery.attempt > attempts)
 }
 
 /// A suspect runs after a durable mark, so that its attempt is spent if the process dies.

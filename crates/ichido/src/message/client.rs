@@ -1,4 +1,4 @@
-//! Sending from outside an action, in a transaction of the caller's own: any message to a queue by its name, or messages of one type to a
+//! Sending from outside an action, in a transaction of the caller's own or in one that `alone` begins and commits: any message to a queue by its name, or messages of one type to a
 //! [`QueueOf`](crate::QueueOf) or a [`KindOf`](crate::KindOf).
 
 use std::{
@@ -11,7 +11,10 @@ use serde::Serialize;
 use crate::{
     MessageId, NewMessage, Result, Store,
     lanes::{LaneSet, Routes},
-    message::queue_of::{Destination, Tag, encode},
+    message::{
+        alone,
+        queue_of::{Destination, Tag, encode},
+    },
 };
 
 /// Sends messages to the queues of a store.
@@ -108,6 +111,21 @@ macro_rules! treatment {
             self.like = self.like.group(group);
             self
         }
+
+        /// A text beside the payload, which the action finds in `cx.headers()`. Not for table queues; names that begin with
+        /// `x-ichido-` are refused.
+        #[must_use]
+        pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+            self.like = self.like.header(name, value);
+            self
+        }
+
+        /// What is sent gets so many attempts, in place of what its action's `retry` says. Not for table queues.
+        #[must_use]
+        pub fn attempts(mut self, attempts: u32) -> Self {
+            self.like = self.like.attempts(attempts);
+            self
+        }
     };
 }
 
@@ -117,17 +135,26 @@ impl<S: Store, M> Sender<'_, S, M> {
     treatment!();
 
     async fn send_each(&self, tx: &mut S::Connection, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
-        let encoded = messages.iter().map(|message| encode(&self.like, self.tag, message));
-        let encoded: Vec<_> = encoded.collect::<Result<_>>()?;
-        let sent = self.routes.send(self.store, tx, self.to, &encoded).await?;
+        let sent = self.routes.send(self.store, tx, self.to, &self.encoded(messages)?).await?;
         sent.queues.iter().for_each(|queue| self.store.wake_ups().sent(self.store, queue, false));
         Ok(sent.ids)
     }
 
     async fn send_one(&self, tx: &mut S::Connection, message: &(impl Serialize + Sync)) -> Result<MessageId> {
-        let ids = self.send_each(tx, std::slice::from_ref(message)).await?;
-        ids.into_iter().next().ok_or_else(|| "the store returned no message id".into())
+        only(self.send_each(tx, std::slice::from_ref(message)).await?)
     }
+
+    async fn commit_each(&self, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
+        alone::send_and_commit(self.store, self.routes, self.to, self.encoded(messages)?).await
+    }
+
+    fn encoded(&self, messages: &[impl Serialize]) -> Result<Vec<NewMessage>> {
+        messages.iter().map(|message| encode(&self.like, self.tag, message)).collect()
+    }
+}
+
+fn only(ids: Vec<MessageId>) -> Result<MessageId> {
+    ids.into_iter().next().ok_or_else(|| "the store returned no message id".into())
 }
 
 impl<S: Store> Sender<'_, S> {
@@ -146,6 +173,31 @@ impl<S: Store> Sender<'_, S> {
     pub async fn send_all(&self, tx: &mut S::Connection, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
         self.send_each(tx, messages).await
     }
+
+    /// Sends one message in a transaction of its own, which is committed when this returns. Where there is a transaction, use
+    /// [`Sender::send`]: then the message is sent if and only if that is committed.
+    ///
+    /// ```
+    /// # async fn welcome(client: ichido::Client<ichido_sqlite::Sqlite>) -> ichido::Result<()> {
+    /// client.queue("mail").unique("welcome/42").send_and_commit(&"anna").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the message cannot be encoded or is refused, or the database fails. If the answer to COMMIT is lost, the message was sent
+    /// or not: the error says so ([`UnknownCommit`](crate::message::UnknownCommit) is among its sources), and is transient. With
+    /// [`Sender::unique`] it is safe to send it again.
+    pub async fn send_and_commit(&self, message: &(impl Serialize + Sync)) -> Result<MessageId> {
+        only(self.commit_each(std::slice::from_ref(message)).await?)
+    }
+
+    /// Sends many messages in a transaction of their own: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`Sender::send_and_commit`].
+    pub async fn send_all_and_commit(&self, messages: &[impl Serialize + Sync]) -> Result<Vec<MessageId>> {
+        self.commit_each(messages).await
+    }
 }
 
 impl<S: Store, T: Serialize + Sync> Sender<'_, S, Only<T>> {
@@ -163,5 +215,21 @@ impl<S: Store, T: Serialize + Sync> Sender<'_, S, Only<T>> {
     /// When a message cannot be encoded or is refused, or the database fails.
     pub async fn send_all(&self, tx: &mut S::Connection, messages: &[T]) -> Result<Vec<MessageId>> {
         self.send_each(tx, messages).await
+    }
+
+    /// Sends one message in a transaction of its own, which is committed when this returns.
+    ///
+    /// # Errors
+    /// As for any other message ([`UnknownCommit`](crate::message::UnknownCommit) if the answer to COMMIT is lost).
+    pub async fn send_and_commit(&self, message: &T) -> Result<MessageId> {
+        only(self.commit_each(std::slice::from_ref(message)).await?)
+    }
+
+    /// Sends many messages in a transaction of their own: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`Sender::send_and_commit`].
+    pub async fn send_all_and_commit(&self, messages: &[T]) -> Result<Vec<MessageId>> {
+        self.commit_each(messages).await
     }
 }

@@ -2,8 +2,10 @@
 //! payload in JSON (for a business table: its columns), and headers. Stores make them, actions decode them; beside it live the queues,
 //! deliveries and the client that sends. Knows nothing of who runs them.
 
+pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod delivery;
+pub(crate) mod headers;
 pub(crate) mod kind;
 pub(crate) mod new_message;
 pub(crate) mod outcome;
@@ -12,8 +14,10 @@ pub(crate) mod queue_of;
 pub(crate) mod whole;
 
 pub use self::{
+    alone::UnknownCommit,
     client::{Anything, Client, Only, Sender},
     delivery::{Claim, Delivery, Mark},
+    headers::{ATTEMPTS, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},
     new_message::{Due, NewMessage, wait_ms},
     outcome::Outcome,
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
@@ -27,9 +31,6 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// Small texts sent along with the payload.
-pub type Headers = BTreeMap<String, String>;
-
 /// One unit of work, as it was sent.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -42,6 +43,8 @@ pub struct Message {
     pub payload: Arc<[u8]>,
     /// Texts beside the payload.
     pub headers: Headers,
+    /// How many attempts it gets, if its sender has said so; else its action's `retry` says it.
+    pub attempts: Option<u32>,
     /// What fields of the payload are, where their JSON alone does not say it; the built-in action `sql` binds them by it.
     pub kinds: FieldKinds,
 }
@@ -66,13 +69,8 @@ pub enum FieldKind {
 impl Message {
     /// A message of a queue.
     pub fn new(queue: impl Into<Arc<str>>, key: Key, payload: impl Into<Arc<[u8]>>) -> Self {
-        Message {
-            queue: queue.into(),
-            key,
-            payload: payload.into(),
-            headers: Headers::new(),
-            kinds: FieldKinds::default(),
-        }
+        let (headers, kinds) = (Headers::new(), FieldKinds::default());
+        Message { queue: queue.into(), key, payload: payload.into(), headers, attempts: None, kinds }
     }
 
     /// The same name in logs, in `ichido failed` and as idempotency key: `orders/42`.

@@ -28,6 +28,8 @@ pub struct NewMessage {
     pub group: Option<String>,
     /// The level of the lane set that it is sent to.
     pub level: Option<String>,
+    /// How many attempts it gets, in place of its action's `retry`; a table queue has no place for it.
+    pub attempts: Option<u32>,
 }
 
 /// When a message may run.
@@ -85,6 +87,13 @@ impl NewMessage {
     #[must_use]
     pub fn level(mut self, level: impl Into<String>) -> Self {
         self.level = Some(level.into());
+        self
+    }
+
+    /// It gets so many attempts, in place of what its action's `retry` says.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = Some(attempts);
         self
     }
 

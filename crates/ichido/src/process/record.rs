@@ -142,6 +142,7 @@ pub(crate) fn failure<S: Store>(
     masks: &Masks,
 ) -> Failure {
     let attempt = delivery.attempt;
+    let policy = policy.with(delivery.message.attempts);
     let (error, after) = match result {
         Ok(Outcome::Park(reason)) => (reason.clone(), None),
         Ok(Outcome::Retry(Some(after))) => {

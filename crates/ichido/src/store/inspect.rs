@@ -13,7 +13,10 @@ use crate::{
     store::{MigrateOptions, Migration},
 };
 
-pub use super::failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape};
+pub use super::{
+    failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape},
+    send_sql::{SchemaRange, SendParameter, SendSql, SendStatement},
+};
 
 /// Read-only queries for operators.
 pub trait Inspect: Store {
@@ -38,6 +41,10 @@ pub trait Inspect: Store {
 
     /// The statements that this store runs for its queues.
     fn statements(&self) -> impl Future<Output = Result<Vec<Statement>>> + Send;
+
+    /// How programs that do not use ichido send to a queue, in plain SQL: to a table queue with these columns, or with all if none is
+    /// named.
+    fn send_sql(&self, queue: &str, columns: &[String]) -> impl Future<Output = Result<SendSql>> + Send;
 
     /// What an operator should know: missing indexes, settings under which commits can be lost, old snapshots, messages
     /// that took longer than this lease.

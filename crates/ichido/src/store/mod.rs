@@ -15,6 +15,7 @@ mod processes;
 mod queues;
 mod registration;
 mod running;
+mod send_sql;
 mod stats;
 mod transactions;
 mod verbs;

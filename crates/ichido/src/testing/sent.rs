@@ -43,7 +43,7 @@ impl Sent {
 
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NewMessage { payload, headers, due, unique, group, level } = &self.message;
+        let NewMessage { payload, headers, due, unique, group, level, attempts } = &self.message;
         write!(f, "{}: {}", self.queue, String::from_utf8_lossy(payload))?;
         match due {
             Some(Due::After(delay)) => write!(f, ", delay {delay:?}")?,
@@ -54,6 +54,9 @@ impl fmt::Display for Sent {
             if let Some(text) = text {
                 write!(f, ", {name} `{text}`")?;
             }
+        }
+        if let Some(attempts) = attempts {
+            write!(f, ", attempts {attempts}")?;
         }
         headers.iter().try_for_each(|(name, value)| write!(f, ", {name}: {value}"))
     }

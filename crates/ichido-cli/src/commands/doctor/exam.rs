@@ -183,8 +183,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         let Letters { store, kept, .. } = &self.letters;
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
-            let mut message = Message::new(kept.name(), row.key.clone(), letter.payload());
-            message.headers = letter.headers();
+            let message = Message::new(kept.name(), row.key.clone(), letter.payload()).with_headers(letter.headers());
             if !store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
                 return Ok(Some(Done::left_alone()));
             }

@@ -4,8 +4,11 @@
 
 use std::{process::Stdio, time::Duration};
 
-use ichido::{Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy, message::ClaimBy};
-use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
+use ichido::{
+    Context, Guarded, Outcome, Pool, Process, Queue, Result, RetryPolicy,
+    message::{ATTEMPTS, ClaimBy},
+};
+use ichido_rabbitmq::{Envelope, PublisherSettings, RabbitMq, Server, Topology};
 use ichido_testkit::LIMIT;
 use serde::Deserialize;
 use tokio::process::Command;
@@ -20,12 +23,14 @@ use crate::{
 
 crate::on_all!(
     a_message_that_kills_its_process_ends_alone,
+    a_foreign_message_that_kills_its_process_has_its_own_attempts,
     what_a_process_had_that_was_stopped_for_three_leases_is_done_once
 );
 
 const DATABASE: &str = "ICHIDO_TEST_DATABASE";
 const BROKER: &str = "ICHIDO_TEST_BROKER";
 const CLAIM: &str = "ICHIDO_TEST_CLAIM";
+const GUARD: &str = "ICHIDO_TEST_GUARD";
 
 /// The order that kills.
 const DEADLY: u32 = 7;
@@ -57,6 +62,9 @@ async fn child() {
     let mut rules = Guarded::new("", QUEUE);
     rules.claim = if std::env::var(CLAIM).is_ok_and(|claim| claim == "lock") { ClaimBy::Lock } else { ClaimBy::Lease };
     rules.relay_after = Duration::from_secs(1);
+    if std::env::var(GUARD).is_ok_and(|guard| guard == "inbox") {
+        rules = rules.inbox();
+    }
     let queues = vec![Queue::broker("orders", rules)];
     match url.split(':').next() {
         Some("postgres") => drain(ichido_postgres::Postgres::new(&url, None, 6, queues).unwrap()).await,
@@ -78,7 +86,7 @@ async fn drain<S: Written>(store: S) {
 }
 
 /// Starts a process again until it ends well, and says how often it died.
-async fn supervise(world: &World<'_>, claim: &str) -> u32 {
+async fn supervise(world: &World<'_>, claim: &str, guard: &str) -> u32 {
     let url = match world.env.kind {
         Kind::Sqlite => format!("sqlite://{}", world.env.folder().join("test.db").display()),
         _ => world.env.url.clone(),
@@ -86,7 +94,7 @@ async fn supervise(world: &World<'_>, claim: &str) -> u32 {
     for deaths in 0..20 {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--ignored", "--exact", "rabbitmq::dying::child"]);
-        child.env(DATABASE, &url).env(BROKER, &world.url).env(CLAIM, claim);
+        child.env(DATABASE, &url).env(BROKER, &world.url).env(CLAIM, claim).env(GUARD, guard);
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         let ended = tokio::time::timeout(LIMIT, child.wait()).await;
         if ended.unwrap_or_else(|_| panic!("after {deaths} deaths it does not end")).unwrap().success() {
@@ -101,7 +109,7 @@ async fn a_message_that_kills_its_process_ends_alone(kind: Kind) {
         let world = World::new(kind).await;
         world.configure_queue(&format!("claim = \"{claim}\""));
         world.send(1..=ORDERS).await;
-        let (one, two) = tokio::join!(supervise(&world, claim), supervise(&world, claim));
+        let (one, two) = tokio::join!(supervise(&world, claim, "mutex"), supervise(&world, claim, "mutex"));
         // Once per attempt, and before that once as a bystander; under a lock nothing is marked yet at the first time.
         let unmarked = u32::from(*claim == "lock");
         assert_eq!(one + two, 1 + 3 + unmarked, "{claim}: {one} + {two} deaths");
@@ -123,6 +131,22 @@ async fn a_message_that_kills_its_process_ends_alone(kind: Kind) {
         assert_eq!(shown.as_array().map(Vec::len), Some(1), "{shown}");
         println!("{kind:?}, {claim}: {one} + {two} deaths");
     }
+}
+
+/// Nothing of it is in the database but that it runs: the message itself says how often it may, when the broker hands it out again.
+async fn a_foreign_message_that_kills_its_process_has_its_own_attempts(kind: Kind) {
+    let claim = claims(kind)[0];
+    let world = World::new(kind).await;
+    world.configure_queue(&format!("guard = \"inbox\", claim = \"{claim}\""));
+    let [mut declares] = world.start(["declares"], &["--drain"]);
+    assert_eq!(declares.exit_code().await, 0, "{}", declares.log());
+    let deadly = Envelope::new("", QUEUE, World::order(DEADLY)).and_then(|deadly| deadly.header(ATTEMPTS, "1"));
+    world.publish(&[deadly.and_then(|deadly| deadly.header("x-message-mutex", "deadly")).unwrap()]).await;
+    let deaths = supervise(&world, claim, "inbox").await;
+    let unmarked = u32::from(claim == "lock");
+    assert_eq!(deaths, 1 + 1 + unmarked, "once as a bystander, once for its only attempt");
+    assert_eq!(world.env.number("select count(*) from project").await, 0);
+    assert_eq!(world.env.number("select count(*) from ichido_parked where state = 'dead'").await, 1);
 }
 
 async fn what_a_process_had_that_was_stopped_for_three_leases_is_done_once(kind: Kind) {

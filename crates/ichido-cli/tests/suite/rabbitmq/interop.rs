@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
 use crate::{
+    clients::{how, send_plain},
     rabbitmq::world::{DEAD, QUEUE, World},
     testenv::Kind,
 };
@@ -17,6 +18,8 @@ crate::on_all!(
     what_has_no_row_or_no_id_is_a_dead_letter_whoever_sent_it,
     another_client_s_messages_pass_the_inbox_once,
     another_client_consumes_what_ichido_has_sent,
+    what_plain_sql_sends_is_published_and_done_once,
+    another_client_s_number_of_attempts_counts_and_rubbish_does_not,
 );
 
 /// Runs the other client, and returns what it printed.
@@ -121,5 +124,55 @@ async fn another_client_consumes_what_ichido_has_sent(kind: Kind) {
         assert_eq!((&message["message_id"], &message["delivery_mode"]), (&json!(id), &json!(2)), "{message}");
         assert_eq!(message["content_type"], "application/json", "{message}");
         assert_eq!(message["body"], World::order(order).as_str(), "{message}");
+    }
+}
+
+/// The statements that `ichido send --sql` prints write the mutex and what is to be published.
+async fn what_plain_sql_sends_is_published_and_done_once(kind: Kind) {
+    let world = World::new(kind).await;
+    let [mut process] = world.start(["one"], &[]);
+    let how = how(&world.env, "orders", &[]).await;
+    let order = |id: u32, more: Value| {
+        let mut line = json!({ "how": how, "message": { "id": id, "name": "é" } });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let lines = [
+        order(1, json!({})),
+        order(2, json!({ "headers": { "tenant": "x" }, "id": "0190f3c2-0000-7000-8000-000000000002" })),
+        order(3, json!({ "delay": 20 })),
+        json!({ "end": "commit" }),
+        order(4, json!({})),
+        order(5, json!({ "delay": 20 })),
+        json!({ "end": "rollback" }),
+    ];
+    send_plain(&world.env, &lines).await;
+    world.shipped(3).await;
+    world.comes_to_rest().await;
+    process.stop().await;
+    world.assert_exact(3).await;
+    assert_eq!(world.env.number("select count(*) from ichido_parked").await, 0);
+}
+
+async fn another_client_s_number_of_attempts_counts_and_rubbish_does_not(kind: Kind) {
+    let world = World::new(kind).await;
+    world.configure_queue("guard = \"inbox\"");
+    let process = world.start(["one"], &[]);
+    world.until_declared().await;
+    let values =
+        [json!(1), json!("2"), json!(5), json!(0), json!(-4), json!("many"), json!([3]), json!(true), json!("")];
+    let failing = |(value, n): (&Value, u32)| {
+        let headers = json!({ "x-ichido-attempts": value });
+        json!({ "message_id": format!("m{n}"), "headers": headers, "body": r#"{"id":1,"name":null}"# })
+    };
+    let messages: Vec<_> = values.iter().zip(0..).map(failing).collect();
+    other_client(&world, &["publish", QUEUE], &messages).await;
+    world.env.until("select count(*) from ichido_parked where state = 'dead'", 9).await;
+    for (attempts, messages) in [(1, 1), (2, 1), (5, 1), (3, 6)] {
+        let dead = format!("select count(*) from ichido_parked where state = 'dead' and attempts = {attempts}");
+        assert_eq!(world.env.number(&dead).await, messages, "{attempts}");
+    }
+    for process in process {
+        process.kill().await;
     }
 }

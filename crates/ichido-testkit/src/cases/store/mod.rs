@@ -1,5 +1,6 @@
 //! What a store must do.
 
+pub mod attempts;
 pub mod batches;
 pub mod callbacks;
 pub mod chores;
@@ -23,6 +24,7 @@ pub mod mutex;
 pub mod outages;
 pub mod panics;
 pub mod parking;
+pub mod plain;
 pub mod processes;
 pub mod publications;
 pub mod reconciler;
@@ -31,6 +33,7 @@ pub mod rescue;
 pub mod retries;
 pub mod running;
 pub mod sending;
+pub mod sending_alone;
 pub mod stats;
 pub mod stop;
 pub mod testing;

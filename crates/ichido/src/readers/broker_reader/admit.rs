@@ -155,8 +155,8 @@ impl<S: Store> Admitting<S> {
         }
         let key = receiving.guard.key_of(&receiving.queue, &received);
         let named = key.clone().unwrap_or_else(|_| Key::new([""]));
-        let mut message = Message::new(receiving.queue.clone(), named, received.payload.clone());
-        message.headers.clone_from(&received.headers);
+        let message = Message::new(receiving.queue.clone(), named, received.payload.clone());
+        let message = message.with_headers(received.headers.clone());
         let held = Held { source: source.clone(), received: Arc::new(received), message };
         let Err(why) = key else { return Some(held) };
         tracing::warn!(queue = %receiving.queue, why, "dead-lettering a delivery without a readable id");
