@@ -3,21 +3,27 @@
 use std::io;
 
 use ichido::{Error, Result};
-use ichido_sql::{Hosts, Wanted};
+use ichido_sql::{Hosts, Plan, Wanted};
 use sqlx::{MySqlConnection, Row, mysql::MySqlConnectOptions};
 
-/// The servers of this URL.
-pub(crate) fn hosts(url: &str) -> Result<Hosts<MySqlConnectOptions>> {
-    Hosts::of(&url.replacen("mariadb://", "mysql://", 1), options, invalid)
+/// The servers that the builder was told.
+pub(crate) fn hosts(plan: &mut Plan<MySqlConnectOptions>) -> Result<Hosts<MySqlConnectOptions>> {
+    let hosts = plan.hosts(|url| Hosts::of(&url.replacen("mariadb://", "mysql://", 1), options, invalid))?;
+    refuse_without_database(hosts.current())?;
+    Ok(hosts)
 }
 
 fn options(url: &str) -> Result<MySqlConnectOptions> {
-    let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))?;
+    url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))
+}
+
+/// ichido's own tables and yours are in the connection's database.
+fn refuse_without_database(options: &MySqlConnectOptions) -> Result<()> {
     if options.get_database().is_none() {
         let text = "the database URL names no database; write one like mysql://user:password@host:3306/name";
         return Err(Error::Setup(text.into()));
     }
-    Ok(options)
+    Ok(())
 }
 
 fn invalid(why: &str) -> Error {
@@ -49,9 +55,15 @@ pub(crate) async fn check(connection: &mut MySqlConnection, wanted: Wanted) -> s
 mod tests {
     use super::*;
 
+    fn of(url: &str) -> Result<Hosts<MySqlConnectOptions>> {
+        let mut plan = Plan::new(2, 3);
+        plan.place = Some(ichido_sql::Place::Url(url.to_owned()));
+        hosts(&mut plan)
+    }
+
     #[test]
     fn a_url_may_name_several_hosts() {
-        let two = hosts("mariadb://me:a%2Cb@one:1,two/shop?target_session_attrs=primary&ssl-mode=DISABLED").unwrap();
+        let two = of("mariadb://me:a%2Cb@one:1,two/shop?target_session_attrs=primary&ssl-mode=DISABLED").unwrap();
         assert_eq!((address(&two).as_str(), two.wanted()), ("one:1,two:3306/shop", Wanted::Primary));
         assert!(two.all().iter().all(|host| host.get_username() == "me"));
     }
@@ -60,7 +72,7 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         for url in ["mysql://a,,b/d", "mysql://a,b/d?target_session_attrs=standby", "mysql://a:x/d", "mysql://a", "no"]
         {
-            let Err(Error::Setup(text)) = hosts(url) else { panic!("{url} was accepted") };
+            let Err(Error::Setup(text)) = of(url) else { panic!("{url} was accepted") };
             assert!(text.contains("the database URL"), "{text}");
         }
     }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod builder;
 mod claim;
 mod claim_index;
 mod connections;
@@ -35,6 +36,7 @@ mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
+    builder::{OWN, Place, Plan, before_connect},
     claim::claim,
     claim_index::ClaimIndex,
     connections::{Connections, Connector, Lent},
@@ -42,7 +44,7 @@ pub use self::{
     dialect::Dialect,
     drained::{backlog, drained},
     groups::{Heads, QueueGroups, Walk},
-    hosts::{Hosts, Wanted},
+    hosts::{BeforeConnect, Hosts, Wanted},
     known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},
