@@ -22,6 +22,11 @@ mod open;
 mod output;
 mod own;
 mod program;
+#[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
+mod tls;
+#[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
+#[path = "no_tls.rs"]
+mod tls;
 mod warnings;
 
 use std::{ffi::OsString, process::ExitCode};

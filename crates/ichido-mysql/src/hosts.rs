@@ -3,18 +3,30 @@
 use std::io;
 
 use ichido::{Error, Result};
-use ichido_sql::{Hosts, Plan, Wanted};
-use sqlx::{MySqlConnection, Row, mysql::MySqlConnectOptions};
+use ichido_sql::{Hosts, Plan, Wanted, no_tls};
+use sqlx::{
+    MySqlConnection, Row,
+    mysql::{MySqlConnectOptions, MySqlSslMode},
+};
 
 /// The servers that the builder was told.
 pub(crate) fn hosts(plan: &mut Plan<MySqlConnectOptions>) -> Result<Hosts<MySqlConnectOptions>> {
     let hosts = plan.hosts(|url| Hosts::of(&url.replacen("mariadb://", "mysql://", 1), options, invalid))?;
     refuse_without_database(hosts.current())?;
+    refuse_without_tls(hosts.current())?;
     Ok(hosts)
 }
 
 fn options(url: &str) -> Result<MySqlConnectOptions> {
     url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))
+}
+
+/// sqlx would find out when it connects, again and again.
+fn refuse_without_tls(options: &MySqlConnectOptions) -> Result<()> {
+    use MySqlSslMode::{Required, VerifyCa, VerifyIdentity};
+    let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+    let asks = matches!(options.get_ssl_mode(), Required | VerifyCa | VerifyIdentity);
+    if asks && !tls { Err(no_tls("ssl-mode")) } else { Ok(()) }
 }
 
 /// ichido's own tables and yours are in the connection's database.
@@ -66,6 +78,13 @@ mod tests {
         let two = of("mariadb://me:a%2Cb@one:1,two/shop?target_session_attrs=primary&ssl-mode=DISABLED").unwrap();
         assert_eq!((address(&two).as_str(), two.wanted()), ("one:1,two:3306/shop", Wanted::Primary));
         assert!(two.all().iter().all(|host| host.get_username() == "me"));
+    }
+
+    #[test]
+    fn a_build_without_tls_refuses_to_do_without() {
+        let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+        assert_eq!(of("mysql://h/d?ssl-mode=VERIFY_CA").is_ok(), tls);
+        assert!(of("mysql://h/d?ssl-mode=PREFERRED").is_ok());
     }
 
     #[test]

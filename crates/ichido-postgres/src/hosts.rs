@@ -3,8 +3,8 @@
 use std::ops::Deref;
 
 use ichido::{Error, Result};
-use ichido_sql::{Plan, Wanted};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row, postgres::PgConnectOptions};
+use ichido_sql::{Plan, Wanted, no_tls};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row, postgres::{PgConnectOptions, PgSslMode}};
 
 /// What a program calls itself if the URL does not say it.
 const NAME: &str = "ichido";
@@ -23,7 +23,9 @@ impl Deref for Hosts {
 impl Hosts {
     /// Those that the builder was told.
     pub(crate) fn planned(plan: &mut Plan<PgConnectOptions>) -> Result<Self> {
-        plan.hosts(|url| ichido_sql::Hosts::of(url, options, invalid)).map(Hosts)
+        let hosts = plan.hosts(|url| ichido_sql::Hosts::of(url, options, invalid))?;
+        refuse_without_tls(hosts.current())?;
+        Ok(Hosts(hosts))
     }
 
     /// Where the database is, without the password.
@@ -65,6 +67,13 @@ fn options(url: &str) -> Result<PgConnectOptions> {
     url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))
 }
 
+/// sqlx would find out when it connects, again and again.
+fn refuse_without_tls(options: &PgConnectOptions) -> Result<()> {
+    let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+    let asks = matches!(options.get_ssl_mode(), PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+    if asks && !tls { Err(no_tls("sslmode")) } else { Ok(()) }
+}
+
 /// Operators must see at the server who we are.
 pub(crate) fn named(options: PgConnectOptions) -> PgConnectOptions {
     let named = options.get_application_name().is_some();
@@ -91,6 +100,13 @@ mod tests {
             of("postgres://me:a%2Cb@one:1,two:2/shop?target_session_attrs=read-write&sslmode=disable").unwrap();
         assert_eq!((hosts.address().as_str(), hosts.wanted()), ("one:1,two:2/shop", Wanted::ReadWrite));
         assert!(hosts.all().iter().all(|host| host.get_username() == "me" && host.get_database() == Some("shop")));
+    }
+
+    #[test]
+    fn a_build_without_tls_refuses_to_do_without() {
+        let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+        assert_eq!(of("postgres://h/d?sslmode=require").is_ok(), tls);
+        assert!(of("postgres://h/d?sslmode=prefer").is_ok());
     }
 
     #[test]

@@ -85,6 +85,14 @@ impl<O: Clone> Plan<O> {
     }
 }
 
+/// The refusal of options that ask for TLS in a build without it.
+#[must_use]
+pub fn no_tls(option: &str) -> Error {
+    Error::Setup(format!(
+        "{option} asks for TLS, which this build does not have: build it with the feature `tls-rustls-ring` or `tls-rustls-aws-lc`"
+    ))
+}
+
 /// Boxes a closure that completes options.
 pub fn before_connect<O, F>(before: impl Fn(O) -> F + Send + Sync + 'static) -> BeforeConnect<O>
 where

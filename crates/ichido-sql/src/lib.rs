@@ -36,7 +36,7 @@ mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
-    builder::{OWN, Place, Plan, before_connect},
+    builder::{OWN, Place, Plan, before_connect, no_tls},
     claim::claim,
     claim_index::ClaimIndex,
     connections::{Connections, Connector, Lent},
