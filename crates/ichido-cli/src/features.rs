@@ -111,9 +111,7 @@ mod tests {
             };
             assert_eq!(check(&config("")).is_ok(), feature.built, "{url}");
             assert_eq!(check(&config(queue)).is_ok(), feature.built && RABBITMQ.built, "{url}");
-            let post = |scheme| {
-                format!("[queues.q]\n[actions.A]\nfrom = \"q\"\nhttp = {{ url = \"{scheme}://h/\" }}")
-            };
+            let post = |scheme| format!("[queues.q]\n[actions.A]\nfrom = \"q\"\nhttp = {{ url = \"{scheme}://h/\" }}");
             assert_eq!(check(&config(&post("http"))).is_ok(), feature.built, "{url}");
             let tls = RING.built || AWS_LC.built;
             assert_eq!(check(&config(&post("https"))).is_ok(), feature.built && tls, "{url}");

@@ -4,7 +4,10 @@ use std::ops::Deref;
 
 use ichido::{Error, Result};
 use ichido_sql::{Plan, Wanted, no_tls};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row, postgres::{PgConnectOptions, PgSslMode}};
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, Row,
+    postgres::{PgConnectOptions, PgSslMode},
+};
 
 /// What a program calls itself if the URL does not say it.
 const NAME: &str = "ichido";
@@ -96,8 +99,7 @@ mod tests {
 
     #[test]
     fn a_url_may_name_several_hosts() {
-        let hosts =
-            of("postgres://me:a%2Cb@one:1,two:2/shop?target_session_attrs=read-write&sslmode=disable").unwrap();
+        let hosts = of("postgres://me:a%2Cb@one:1,two:2/shop?target_session_attrs=read-write&sslmode=disable").unwrap();
         assert_eq!((hosts.address().as_str(), hosts.wanted()), ("one:1,two:2/shop", Wanted::ReadWrite));
         assert!(hosts.all().iter().all(|host| host.get_username() == "me" && host.get_database() == Some("shop")));
     }

@@ -82,7 +82,8 @@ impl Postgres {
         let timeout = self.shared.deadline.timeout();
         loop {
             let hosts = &self.shared.hosts;
-            let fresh = deadline(timeout, async { Ok::<_, sqlx::Error>((hosts.beside().await?, hosts.connect().await?)) });
+            let fresh =
+                deadline(timeout, async { Ok::<_, sqlx::Error>((hosts.beside().await?, hosts.connect().await?)) });
             if let Ok((_turn, fresh)) = fresh.await
                 && let Ok(silent) = deadline(timeout, (&mut listener).acquire()).await
             {

@@ -22,8 +22,7 @@ use ichido_test_servers::{
     proxy::{Proxy, Silence},
 };
 use ichido_testkit::{
-    connections,
-    eventually,
+    connections, eventually,
     fixture::{Fixture, queues},
 };
 

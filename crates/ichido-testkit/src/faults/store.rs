@@ -9,8 +9,8 @@ use ichido::{
     process::{Retention, WakeUps},
     stat::Stat,
     store::{
-        ConnectionCounts, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
+        ConnectionCounts, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues,
+        Registration, Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
