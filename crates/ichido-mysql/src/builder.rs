@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ichido::Result;
+use ichido::Error;
 use ichido_sql::{OWN, Plan};
 use sqlx::mysql::MySqlConnectOptions;
 
@@ -51,9 +51,9 @@ impl MySqlBuilder {
     /// The store. Nothing is connected yet.
     ///
     /// # Errors
-    /// [`ichido::Error::Setup`] if neither `url` nor `options` was called, they name no database, the URL cannot be read, the schema cannot
+    /// [`Error::Setup`] if neither `url` nor `options` was called, they name no database, the URL cannot be read, the schema cannot
     /// be a name, or the numbers of connections cannot be meant.
-    pub fn build(self) -> Result<MySql> {
+    pub fn build(self) -> Result<MySql, Error> {
         MySql::planned(self.plan, self.single_writer)
     }
 }

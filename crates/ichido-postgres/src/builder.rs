@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ichido::Result;
+use ichido::Error;
 use ichido_sql::{OWN, Plan};
 use sqlx::postgres::PgConnectOptions;
 
@@ -52,9 +52,9 @@ impl PostgresBuilder {
     /// The store. Nothing is connected yet.
     ///
     /// # Errors
-    /// [`ichido::Error::Setup`] if neither `url` nor `options` was called, the URL cannot be read, the schema cannot be a name, or the
+    /// [`Error::Setup`] if neither `url` nor `options` was called, the URL cannot be read, the schema cannot be a name, or the
     /// numbers of connections cannot be meant.
-    pub fn build(self) -> Result<Postgres> {
+    pub fn build(self) -> Result<Postgres, Error> {
         let store = Postgres::planned(self.plan)?;
         Ok(if self.notify { store } else { store.without_notify() })
     }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{Error, Queue, Result};
+use ichido::{Error, Queue};
 
 use crate::{BeforeConnect, Hosts};
 
@@ -52,7 +52,7 @@ impl<O: Clone> Plan<O> {
     ///
     /// # Errors
     /// [`Error::Setup`], with what to change.
-    pub fn check(&self, least: u32) -> Result<()> {
+    pub fn check(&self, least: u32) -> Result<(), Error> {
         let (min, max) = self.connections;
         if max < least {
             return Err(Error::Setup(format!("connections({min}, {max}): at least {least} connections are needed")));
@@ -67,7 +67,7 @@ impl<O: Clone> Plan<O> {
     ///
     /// # Errors
     /// [`Error::Setup`] if nobody has said it.
-    pub fn place(&mut self) -> Result<Place<O>> {
+    pub fn place(&mut self) -> Result<Place<O>, Error> {
         let nowhere = || Error::Setup("a store needs the place of its database: call url or options".into());
         self.place.take().ok_or_else(nowhere)
     }
@@ -76,7 +76,7 @@ impl<O: Clone> Plan<O> {
     ///
     /// # Errors
     /// What `read` says about a URL, or that there is none.
-    pub fn hosts(&mut self, read: impl Fn(&str) -> Result<Hosts<O>>) -> Result<Hosts<O>> {
+    pub fn hosts(&mut self, read: impl Fn(&str) -> Result<Hosts<O>, Error>) -> Result<Hosts<O>, Error> {
         let hosts = match self.place()? {
             Place::Url(url) => read(&url)?,
             Place::Options(options) => Hosts::one(options),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ichido::Result;
+use ichido::Error;
 use ichido_sql::Plan;
 use sqlx::sqlite::SqliteConnectOptions;
 
@@ -37,8 +37,8 @@ impl SqliteBuilder {
     /// The store. Nothing is opened yet, and only `migrate` creates the file.
     ///
     /// # Errors
-    /// [`ichido::Error::Setup`] if neither `url` nor `options` was called, they name no file, or the numbers of connections cannot be meant.
-    pub fn build(self) -> Result<Sqlite> {
+    /// [`Error::Setup`] if neither `url` nor `options` was called, they name no file, or the numbers of connections cannot be meant.
+    pub fn build(self) -> Result<Sqlite, Error> {
         Sqlite::planned(self.plan)
     }
 }

@@ -38,7 +38,7 @@ impl<F: Fixture> Action<F::Store> for Gated<F> {
 struct Running {
     gate: Arc<Semaphore>,
     stop: CancellationToken,
-    ended: tokio::task::JoinHandle<Result<i32>>,
+    ended: tokio::task::JoinHandle<Result<i32, ichido::Error>>,
 }
 
 impl Running {
