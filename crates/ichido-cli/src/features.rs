@@ -1,10 +1,14 @@
-//! What this binary was built with: the features `sqlite`, `postgres`, `mysql` and `rabbitmq` of the crate, all of them by default.
+//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq` and `tls-rustls-ring` of the crate, all of them by
+//! default, or `tls-rustls-aws-lc`.
 //! `open` asks it about the configuration before anything is opened, `--version` tells it.
 //!
-//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs` …); where it must be there without the feature too, a
+//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs`, `tls.rs` …); where it must be there without the feature too, a
 //! file beside it stands in (`no_brokers.rs` …). Nothing else in this crate may depend on a feature.
 
-use crate::{config::Config, failure::Failure};
+use crate::{
+    config::{ActionKind, Config},
+    failure::Failure,
+};
 
 #[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
 compile_error!("ichido needs a database: build it with at least one of the features sqlite, postgres, mysql");
@@ -27,6 +31,8 @@ const SQLITE: Feature = Feature { name: "sqlite", of: "SQLite", built: cfg!(feat
 const POSTGRES: Feature = Feature { name: "postgres", of: "PostgreSQL", built: cfg!(feature = "postgres") };
 const MYSQL: Feature = Feature { name: "mysql", of: "MariaDB and MySQL", built: cfg!(feature = "mysql") };
 const RABBITMQ: Feature = Feature { name: "rabbitmq", of: "RabbitMQ", built: cfg!(feature = "rabbitmq") };
+const RING: Feature = Feature { name: "tls-rustls-ring", of: "TLS", built: cfg!(feature = "tls-rustls-ring") };
+const AWS_LC: Feature = Feature { name: "tls-rustls-aws-lc", of: "TLS", built: cfg!(feature = "tls-rustls-aws-lc") };
 
 impl Feature {
     /// Refuses what needs the feature where it is missing.
@@ -44,11 +50,12 @@ impl Feature {
 
 /// The features of this binary, by name.
 pub(crate) fn built() -> Vec<&'static str> {
-    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ];
+    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, RING, AWS_LC];
     all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect()
 }
 
-/// Refuses a configuration that needs a feature which this binary does not have.
+/// Refuses a configuration that needs a feature which this binary does not have. Databases and brokers refuse a URL that asks for TLS
+/// themselves.
 pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     let database = match config.database.url.scheme() {
         "sqlite" => SQLITE,
@@ -56,7 +63,15 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
         _ => POSTGRES,
     };
     database.for_key("database.url")?;
-    config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))
+    config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))?;
+    config.actions.iter().filter(|(_, action)| encrypts(&action.kind)).try_for_each(|(name, _)| {
+        let key = format!("actions.{name}.http");
+        if AWS_LC.built { Ok(()) } else { RING.for_key(&key) }
+    })
+}
+
+fn encrypts(action: &ActionKind) -> bool {
+    matches!(action, ActionKind::Http(http) if http.url.scheme() == "https")
 }
 
 /// Refuses `ichido demo` where there is no SQLite.
@@ -96,6 +111,10 @@ mod tests {
             };
             assert_eq!(check(&config("")).is_ok(), feature.built, "{url}");
             assert_eq!(check(&config(queue)).is_ok(), feature.built && RABBITMQ.built, "{url}");
+            let post = |scheme| format!("[queues.q]\n[actions.A]\nfrom = \"q\"\nhttp = {{ url = \"{scheme}://h/\" }}");
+            assert_eq!(check(&config(&post("http"))).is_ok(), feature.built, "{url}");
+            let tls = RING.built || AWS_LC.built;
+            assert_eq!(check(&config(&post("https"))).is_ok(), feature.built && tls, "{url}");
         }
     }
 }

@@ -23,6 +23,11 @@ mod output;
 mod own;
 mod probes;
 mod program;
+#[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
+mod tls;
+#[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
+#[path = "no_tls.rs"]
+mod tls;
 mod warnings;
 
 use std::{ffi::OsString, process::ExitCode};

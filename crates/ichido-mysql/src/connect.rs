@@ -10,21 +10,18 @@ use std::{
 use ichido::{
     Error, Queue, Result,
     process::WakeUps,
-    store::{Database, Wakeups},
+    store::{ConnectionCounts, Database, Wakeups},
 };
-use ichido_sql::{Connections, Deadline, Hosts, Known, Lent};
+use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
 use tokio::sync::OnceCell;
 
 use crate::{
-    Tx, fault, hosts, schema,
+    MySqlBuilder, Tx, fault, hosts, schema,
     session::{Crowd, Opener, Statement, Use, give_back},
     sql_action::Rendered,
     statements::Statements,
 };
-
-/// Of the connections, this many are ichido's own: one claims, one parks and releases.
-const OWN: u32 = 2;
 
 /// A MariaDB or MySQL database that holds the business tables and ichido's own.
 #[derive(Clone)]
@@ -47,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) limited: AtomicBool,
     /// Does the server refuse to keep one more prepared statement?
     pub(crate) crowd: Crowd,
+    /// So many business connections are opened before anybody needs them.
+    early: u32,
 }
 
 impl Database for MySql {
@@ -71,6 +70,16 @@ impl Database for MySql {
         self.shared.deadline.hurry(timeout);
     }
 
+    fn connections(&self) -> ConnectionCounts {
+        ConnectionCounts {
+            business: self.business.size(),
+            own: self.own.size(),
+            upkeep: ConnectionCounts::upkeep(1),
+            listen: 0,
+            watch: 1,
+        }
+    }
+
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {
         MySql::with(&self.shared, 1, 1)
@@ -92,26 +101,34 @@ impl Wakeups for MySql {
 }
 
 impl MySql {
-    /// The database at this URL, with room for `pool` connections, two of which are ichido's own. Nothing is connected yet.
-    /// A Galera cluster is refused unless `single_writer` says that all writes go to one node.
+    /// The database at this URL, with room for `pool` connections (at least three), two of which are ichido's own: the short form of
+    /// [`MySql::builder`]. Nothing is connected yet. A Galera cluster is refused unless `single_writer` says that all writes go to one node.
     ///
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, single_writer: bool, queues: Vec<Queue>) -> Result<Self> {
-        let hosts = hosts::hosts(url)?;
+        let builder = MySql::builder().url(url).queues(queues).connections(OWN, pool.max(OWN + 1));
+        schema.into_iter().fold(builder.single_writer(single_writer), MySqlBuilder::schema).build()
+    }
+
+    pub(crate) fn planned(mut plan: Plan<MySqlConnectOptions>, single_writer: bool) -> Result<Self> {
+        plan.check(OWN + 1)?;
+        let hosts = hosts::hosts(&mut plan)?;
         let wake_ups = WakeUps::at(&hosts::address(&hosts));
+        let (min, max) = plan.connections;
         let shared = Shared {
             hosts,
-            known: Known::new(queues, schema::tables(schema)?),
+            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
             single_writer,
-            deadline: Deadline::default(),
+            deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             wake_ups,
             mariadb: OnceCell::new(),
             rendered: Rendered::default(),
             limited: AtomicBool::new(false),
             crowd: Crowd::default(),
+            early: min.saturating_sub(OWN),
         };
-        Ok(MySql::with(&Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
+        Ok(MySql::with(&Arc::new(shared), max - OWN, OWN))
     }
 
     /// How long a statement of ichido's own, COMMIT or ROLLBACK may stay unanswered: 15 s if nothing else is said.
@@ -231,6 +248,7 @@ impl MySql {
             made.push(self.timed(crate::catalog::look(&mut lent, tables, queue)).await?);
         }
         give_back(lent);
+        self.business.open(self.shared.early).await.map_err(|error| self.unreachable(error))?;
         Ok(made)
     }
 

@@ -59,9 +59,9 @@ fn is_fault_number(number: u16) -> bool {
 }
 
 /// In a statement of ichido's own: has somebody ended it (1317), or a limit of time on MariaDB (1969) or MySQL (3024)? An action's statement
-/// fails by it.
+/// fails by it. And a new connection was refused (1045, 1698): a password that has just changed may be on its way to us.
 pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
-    cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
+    cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1045 | 1317 | 1698 | 1969 | 3024))
 }
 
 /// The server's number of an error, if it sent one.

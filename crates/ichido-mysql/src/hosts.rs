@@ -3,21 +3,39 @@
 use std::io;
 
 use ichido::{Error, Result};
-use ichido_sql::{Hosts, Wanted};
-use sqlx::{MySqlConnection, Row, mysql::MySqlConnectOptions};
+use ichido_sql::{Hosts, Plan, Wanted, no_tls};
+use sqlx::{
+    MySqlConnection, Row,
+    mysql::{MySqlConnectOptions, MySqlSslMode},
+};
 
-/// The servers of this URL.
-pub(crate) fn hosts(url: &str) -> Result<Hosts<MySqlConnectOptions>> {
-    Hosts::of(&url.replacen("mariadb://", "mysql://", 1), options, invalid)
+/// The servers that the builder was told.
+pub(crate) fn hosts(plan: &mut Plan<MySqlConnectOptions>) -> Result<Hosts<MySqlConnectOptions>> {
+    let hosts = plan.hosts(|url| Hosts::of(&url.replacen("mariadb://", "mysql://", 1), options, invalid))?;
+    refuse_without_database(hosts.current())?;
+    refuse_without_tls(hosts.current())?;
+    Ok(hosts)
 }
 
 fn options(url: &str) -> Result<MySqlConnectOptions> {
-    let options: MySqlConnectOptions = url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))?;
+    url.parse().map_err(|error: sqlx::Error| invalid(&error.to_string()))
+}
+
+/// sqlx would find out when it connects, again and again.
+fn refuse_without_tls(options: &MySqlConnectOptions) -> Result<()> {
+    use MySqlSslMode::{Required, VerifyCa, VerifyIdentity};
+    let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+    let asks = matches!(options.get_ssl_mode(), Required | VerifyCa | VerifyIdentity);
+    if asks && !tls { Err(no_tls("ssl-mode")) } else { Ok(()) }
+}
+
+/// ichido's own tables and yours are in the connection's database.
+fn refuse_without_database(options: &MySqlConnectOptions) -> Result<()> {
     if options.get_database().is_none() {
         let text = "the database URL names no database; write one like mysql://user:password@host:3306/name";
         return Err(Error::Setup(text.into()));
     }
-    Ok(options)
+    Ok(())
 }
 
 fn invalid(why: &str) -> Error {
@@ -49,18 +67,31 @@ pub(crate) async fn check(connection: &mut MySqlConnection, wanted: Wanted) -> s
 mod tests {
     use super::*;
 
+    fn of(url: &str) -> Result<Hosts<MySqlConnectOptions>> {
+        let mut plan = Plan::new(2, 3);
+        plan.place = Some(ichido_sql::Place::Url(url.to_owned()));
+        hosts(&mut plan)
+    }
+
     #[test]
     fn a_url_may_name_several_hosts() {
-        let two = hosts("mariadb://me:a%2Cb@one:1,two/shop?target_session_attrs=primary&ssl-mode=DISABLED").unwrap();
+        let two = of("mariadb://me:a%2Cb@one:1,two/shop?target_session_attrs=primary&ssl-mode=DISABLED").unwrap();
         assert_eq!((address(&two).as_str(), two.wanted()), ("one:1,two:3306/shop", Wanted::Primary));
         assert!(two.all().iter().all(|host| host.get_username() == "me"));
+    }
+
+    #[test]
+    fn a_build_without_tls_refuses_to_do_without() {
+        let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
+        assert_eq!(of("mysql://h/d?ssl-mode=VERIFY_CA").is_ok(), tls);
+        assert!(of("mysql://h/d?ssl-mode=PREFERRED").is_ok());
     }
 
     #[test]
     fn what_cannot_be_meant_is_refused() {
         for url in ["mysql://a,,b/d", "mysql://a,b/d?target_session_attrs=standby", "mysql://a:x/d", "mysql://a", "no"]
         {
-            let Err(Error::Setup(text)) = hosts(url) else { panic!("{url} was accepted") };
+            let Err(Error::Setup(text)) = of(url) else { panic!("{url} was accepted") };
             assert!(text.contains("the database URL"), "{text}");
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `builder` | describes the store before it is built |
 //! | `connect` | the store, and which connections it uses for what |
 //! | `hosts` | the servers that the URL names |
 //! | `session` | connections: opened, set up, and ended on a silent server |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod builder;
 mod catalog;
 mod connect;
 mod fault;
@@ -46,4 +48,6 @@ mod sql_action;
 mod statements;
 mod transaction;
 
-pub use self::{connect::MySql, schema::VERSION, transaction::Tx};
+pub use self::{builder::MySqlBuilder, connect::MySql, schema::VERSION, transaction::Tx};
+/// The driver, as it is used here: actions get its connections, and the builder takes its options.
+pub use sqlx;

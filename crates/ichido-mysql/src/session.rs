@@ -96,11 +96,11 @@ impl Connector for Opener {
 }
 
 impl Opener {
-    async fn open(&self, options: &MySqlConnectOptions) -> sqlx::Result<Session> {
+    async fn open(&self, options: MySqlConnectOptions) -> sqlx::Result<Session> {
         let refusals = self.shared.crowd.refusals();
         let options = match refusals {
-            0 => options.clone(),
-            times => options.clone().statement_cache_capacity(PREPARED[times.min(PREPARED.len()) - 1]),
+            0 => options,
+            times => options.statement_cache_capacity(PREPARED[times.min(PREPARED.len()) - 1]),
         };
         let mut connection = options.connect().await?;
         check(&mut connection, self.shared.hosts.wanted()).await?;
@@ -185,14 +185,22 @@ fn is_same(id: &SessionId, uptime: &MySqlRow, server: &MySqlRow) -> sqlx::Result
 impl Shared {
     /// What a session does, asked through a connection beside all others.
     pub(crate) async fn session_state(&self, id: &SessionId) -> sqlx::Result<SessionState> {
-        self.deadline.within(async { state(&mut self.hosts.current().connect().await?, id).await }).await
+        let asked = async {
+            let _turn = self.hosts.beside().await?;
+            let mut beside = self.hosts.options().await?.connect().await?;
+            let state = state(&mut beside, id).await?;
+            beside.close().await?;
+            Ok(state)
+        };
+        self.deadline.within(asked).await
     }
 
     /// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
     /// later.
     pub(crate) async fn end_session(&self, id: &SessionId) {
         let end = async {
-            let mut beside = self.hosts.current().connect().await?;
+            let _turn = self.hosts.beside().await?;
+            let mut beside = self.hosts.options().await?.connect().await?;
             if state(&mut beside, id).await? != SessionState::Gone {
                 beside.execute(AssertSqlSafe(format!("kill {}", id.number))).await?;
             }

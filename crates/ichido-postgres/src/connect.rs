@@ -13,13 +13,13 @@ use std::{
 use ichido::{
     Error, Queue, Result,
     process::WakeUps,
-    store::{Database, SessionId, SessionState, Transactions as _},
+    store::{ConnectionCounts, Database, SessionId, SessionState, Transactions as _},
 };
-use ichido_sql::{Connections, Deadline, Known};
-use sqlx::PgConnection;
+use ichido_sql::{Connections, Deadline, Known, OWN, Plan};
+use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
-    Tx,
+    PostgresBuilder, Tx,
     connector::PgConnector,
     fault,
     hosts::Hosts,
@@ -29,9 +29,6 @@ use crate::{
     statements::Statements,
     transaction,
 };
-
-/// Of the pool, this many connections are ichido's own: one claims, one parks and releases.
-const OWN: u32 = 2;
 
 /// Outside our own BEGIN READ WRITE nothing can be written through a business connection: an action that ends its
 /// transaction cannot leave writes behind that commit by themselves (docs/invariants.md, "A COMMIT that returns Ok
@@ -62,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) notify: AtomicBool,
     pub(crate) known: Known<Statements>,
     pub(crate) rendered: Rendered,
+    /// So many business connections are opened before anybody needs them.
+    early: u32,
 }
 
 impl Database for Postgres {
@@ -86,6 +85,17 @@ impl Database for Postgres {
         self.shared.deadline.hurry(timeout);
     }
 
+    fn connections(&self) -> ConnectionCounts {
+        let listens = self.shared.notify.load(Ordering::Relaxed) && !self.own.is_pooled();
+        ConnectionCounts {
+            business: self.business.size(),
+            own: self.own.0.size(),
+            upkeep: ConnectionCounts::upkeep(1),
+            listen: listens.into(),
+            watch: 1,
+        }
+    }
+
     /// The same database and queues through one connection of its own.
     fn apart(&self) -> Self {
         Postgres::with(self.shared.clone(), 1, 1)
@@ -103,24 +113,33 @@ impl Database for Postgres {
 }
 
 impl Postgres {
-    /// The database at this URL, with room for `pool` connections, two of which are ichido's own. Nothing is connected yet.
+    /// The database at this URL, with room for `pool` connections (at least three), two of which are ichido's own: the short form of
+    /// [`Postgres::builder`]. Nothing is connected yet.
     ///
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read or the schema cannot be a name.
     pub fn new(url: &str, schema: Option<&str>, pool: u32, queues: Vec<Queue>) -> Result<Self> {
-        let hosts = Hosts::of(url)?;
+        let builder = Postgres::builder().url(url).queues(queues).connections(OWN, pool.max(OWN + 1));
+        schema.into_iter().fold(builder, PostgresBuilder::schema).build()
+    }
+
+    pub(crate) fn planned(mut plan: Plan<PgConnectOptions>) -> Result<Self> {
+        plan.check(OWN + 1)?;
+        let hosts = Hosts::planned(&mut plan)?;
         let wake_ups = WakeUps::at(&hosts.address());
+        let (min, max) = plan.connections;
         let shared = Shared {
             hosts: Arc::new(hosts),
-            deadline: Deadline::default(),
+            deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             way: Way::default(),
             warned: AtomicBool::new(false),
-            known: Known::new(queues, schema::tables(schema)?),
+            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
             wake_ups,
             notify: AtomicBool::new(true),
             rendered: Rendered::default(),
+            early: min.saturating_sub(OWN),
         };
-        Ok(Postgres::with(Arc::new(shared), pool.saturating_sub(OWN).max(1), OWN))
+        Ok(Postgres::with(Arc::new(shared), max - OWN, OWN))
     }
 
     /// How long a statement of ichido's own, COMMIT or ROLLBACK may stay unanswered: 15 s if nothing else is said.
@@ -201,6 +220,7 @@ impl Postgres {
             made.push(self.timed(crate::catalog::look(&mut look, tables, queue)).await?);
         }
         look.rollback().await?;
+        self.business.open(self.shared.early).await.map_err(|error| self.unreachable(error))?;
         Ok(made)
     }
 }

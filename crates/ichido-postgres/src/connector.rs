@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use ichido::store::SessionId;
 use ichido_sql::{Connector, Deadline, deadline};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, PgConnection, Row, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Executor as _, Row, postgres::PgConnectOptions};
 use tokio::runtime::Handle;
 
 use crate::{
-    hosts::{Hosts, host},
+    hosts::{Hosts, host, named},
     pooler::{KEEPALIVES, Way},
     quote,
     session::Session,
@@ -28,7 +28,7 @@ impl Connector for PgConnector {
     type Error = sqlx::Error;
 
     async fn connect(&self, timeout: Duration) -> sqlx::Result<Session> {
-        self.hosts.first(timeout, host, |options| self.open(options)).await
+        self.hosts.first(timeout, host, |options| self.open(named(options))).await
     }
 
     /// What it has locked must be free before its message can run again.
@@ -43,9 +43,9 @@ impl Connector for PgConnector {
 }
 
 impl PgConnector {
-    async fn open(&self, options: &PgConnectOptions) -> sqlx::Result<Session> {
-        self.hosts.check(options).await?;
-        let connection = self.way.connect(&self.direct(options), &pooled(options)).await?;
+    async fn open(&self, options: PgConnectOptions) -> sqlx::Result<Session> {
+        self.hosts.check(&options).await?;
+        let connection = self.way.connect(&self.direct(&options), &pooled(&options)).await?;
         Session::new(connection, self.way.is_pooled()).await
     }
 
@@ -66,7 +66,8 @@ pub(crate) async fn end_session(hosts: &Hosts, timeout: Duration, id: &SessionId
     let ended = deadline::<_, sqlx::Error>(timeout, async {
         let since = quote::literal(&id.since).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
         let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {}", is_session(id, &since));
-        let mut fresh: PgConnection = hosts.current().connect().await?;
+        let _turn = hosts.beside().await?;
+        let mut fresh = hosts.connect().await?;
         Ok(!fresh.fetch_all(sqlx::raw_sql(AssertSqlSafe(end))).await?.is_empty())
     });
     match ended.await {

@@ -19,10 +19,10 @@ fn is_fault_code(code: &str) -> bool {
 }
 
 /// In a statement of ichido's own: it was cancelled by somebody or by a limit of the role, or the server does not write for now. In a business
-/// transaction both are the action's.
+/// transaction both are the action's. And a new connection was refused (28): a password that has just changed may be on its way to us.
 pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
     let code = cause.downcast_ref::<sqlx::Error>().and_then(code);
-    matches!(code.as_deref(), Some("57014" | "25006"))
+    code.is_some_and(|code| matches!(&*code, "57014" | "25006") || code.starts_with("28"))
 }
 
 /// The SQLSTATE of an error, if the server sent one.

@@ -3,6 +3,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `builder` | describes the store before it is built |
 //! | `connect` | the store: connections for business transactions, and for ichido's own work |
 //! | `hosts` | the servers that the URL names |
 //! | `connector` | opens connections, and ends sessions that nobody can reach |
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod builder;
 mod catalog;
 mod connect;
 mod connector;
@@ -53,4 +55,6 @@ mod sql_places;
 mod statements;
 mod transaction;
 
-pub use self::{connect::Postgres, schema::VERSION, transaction::Tx};
+pub use self::{builder::PostgresBuilder, connect::Postgres, schema::VERSION, transaction::Tx};
+/// The driver, as it is used here: actions get its connections, and the builder takes its options.
+pub use sqlx;

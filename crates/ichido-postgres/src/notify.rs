@@ -6,7 +6,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use ichido::{Result, process::WakeUps, store::Wakeups};
 use ichido_sql::deadline;
-use sqlx::{Acquire as _, ConnectOptions as _, Executor as _, PgConnection, postgres::PgListener};
+use sqlx::{Acquire as _, Executor as _, postgres::PgListener};
 
 use crate::Postgres;
 
@@ -35,8 +35,8 @@ impl Wakeups for Postgres {
         loop {
             if let Err(error) = self.hear_until_lost(&wake).await {
                 tracing::debug!(%error, "no wake-ups from other hosts; polling instead");
+                tokio::time::sleep(PAUSE).await;
             }
-            tokio::time::sleep(PAUSE).await;
         }
     }
 }
@@ -52,7 +52,9 @@ impl Postgres {
     async fn hear_until_lost(&self, wake: &impl Fn(&str)) -> Result<()> {
         let Some(mut listener) = self.own.listener().await? else { return std::future::pending().await };
         let heard = self.hear(&mut listener, wake).await;
-        self.hang_up(listener).await;
+        if heard.is_err() {
+            self.hang_up(listener).await;
+        }
         heard
     }
 
@@ -61,8 +63,11 @@ impl Postgres {
         deadline(timeout, listener.listen(CHANNEL)).await?;
         loop {
             match tokio::time::timeout(timeout, listener.try_recv()).await {
-                // None: the connection was lost and is there again; what was sent meanwhile, polling finds.
-                Ok(heard) => heard?.iter().for_each(|heard| wake(heard.payload())),
+                Ok(heard) => match heard? {
+                    Some(heard) => wake(heard.payload()),
+                    // The connection is lost; what is sent meanwhile, polling finds.
+                    None => return Ok(()),
+                },
                 // Nobody sends anything, or we do not hear it.
                 Err(_) => {
                     deadline(timeout, listener.execute("select 'listening'")).await?;
@@ -76,8 +81,10 @@ impl Postgres {
     async fn hang_up(&self, mut listener: PgListener) {
         let timeout = self.shared.deadline.timeout();
         loop {
-            let fresh = deadline::<PgConnection, sqlx::Error>(timeout, self.shared.hosts.current().connect()).await;
-            if let Ok(fresh) = fresh
+            let hosts = &self.shared.hosts;
+            let fresh =
+                deadline(timeout, async { Ok::<_, sqlx::Error>((hosts.beside().await?, hosts.connect().await?)) });
+            if let Ok((_turn, fresh)) = fresh.await
                 && let Ok(silent) = deadline(timeout, (&mut listener).acquire()).await
             {
                 *silent = fresh;

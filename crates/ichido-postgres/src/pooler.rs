@@ -9,14 +9,14 @@ use std::{
 };
 
 use ichido::store::{ProcessId, SessionId};
-use ichido_sql::{Connections, Deadline, Lent};
+use ichido_sql::{Connections, Deadline, Lent, deadline};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Executor as _, PgConnection, Row,
     postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgQueryResult, PgRow},
     query::Query,
 };
 
-use crate::{connector::PgConnector, fault};
+use crate::{connector::PgConnector, fault, hosts::named};
 
 /// The server looks this soon, this often and so many times whether we are still there: within half a minute it notices
 /// that a host is gone, and frees the rows of its transactions. A pooler does the same by settings of its own.
@@ -210,9 +210,12 @@ impl Own {
             return Ok(None);
         }
         let one = PgPoolOptions::new().max_connections(1).acquire_timeout(self.deadline().timeout());
-        let one =
-            one.idle_timeout(None).max_lifetime(None).connect_lazy_with(self.0.connector().hosts.current().clone());
-        PgListener::connect_with(&one).await.map(Some)
+        let options = deadline(self.deadline().timeout(), self.0.connector().hosts.options()).await?;
+        let one = one.idle_timeout(None).max_lifetime(None).connect_lazy_with(named(options));
+        let mut listener = PgListener::connect_with(&one).await?;
+        // It would connect with the options of today, which may not hold tomorrow.
+        listener.eager_reconnect(false);
+        Ok(Some(listener))
     }
 
     /// What an operator should know: behind a pooler, an action that ends its transaction leaves the guard of `connect`.

@@ -9,17 +9,18 @@ use hyper::{
     body::Bytes,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
 };
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use percent_encoding::percent_decode_str;
-use rustls::crypto::ring::default_provider;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    tls::{self, Connector},
+};
 
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ const REASON: usize = 300;
 
 #[derive(Clone)]
 pub(crate) struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
     /// Scheme, host and port.
     base: String,
     login: HeaderValue,
@@ -45,6 +46,9 @@ impl Http {
             let expected = "http://user:password@host:port, or https://";
             Error::Setup(format!("the URL of the management API is invalid: expected {expected}"))
         })?;
+        if base.starts_with("https") {
+            refuse_without_tls("the management API")?;
+        }
         let login = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let mut login = HeaderValue::try_from(login).expect("base64");
         login.set_sensitive(true);
@@ -119,17 +123,18 @@ fn read(url: &str, user: &str, password: &str) -> Option<(String, String, String
     })
 }
 
-/// The certificates that the system trusts (or those in `SSL_CERT_FILE`); a system that has none trusts Mozilla's.
-fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>> {
-    let system = HttpsConnectorBuilder::new().with_provider_and_native_roots(default_provider());
-    let trusting = system.or_else(|_| {
-        HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(default_provider())
-            .map_err(|error| Error::Setup(format!("cannot use TLS: {error}")))
-    })?;
-    let mut plain = HttpConnector::new();
-    plain.enforce_http(false);
-    let connector = trusting.https_or_http().enable_http1().wrap_connector(plain);
+/// Refuses what a build without TLS cannot do.
+pub(crate) fn refuse_without_tls(what: &str) -> Result<()> {
+    if tls::BUILT {
+        return Ok(());
+    }
+    Err(Error::Setup(format!(
+        "the URL of {what} asks for TLS, which this build does not have: build it with the feature `tls-rustls-ring` or `tls-rustls-aws-lc`"
+    )))
+}
+
+fn client() -> Result<Client<Connector, Full<Bytes>>> {
+    let connector = tls::connector(HttpConnector::new()).map_err(Error::Setup)?;
     // Questions are rare, and a connection that was kept may be gone.
     Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector))
 }

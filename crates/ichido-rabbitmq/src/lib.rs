@@ -35,6 +35,11 @@ mod publisher;
 mod rabbitmq;
 mod server;
 mod subscription;
+#[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
+mod tls;
+#[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
+#[path = "no_tls.rs"]
+mod tls;
 mod topology;
 mod version;
 

@@ -9,10 +9,14 @@ use std::{
     time::Duration,
 };
 
-use lapin::{Connection, ConnectionProperties, tcp::OwnedTLSConfig, uri::AMQPUri};
+use lapin::{
+    Connection, ConnectionProperties,
+    tcp::OwnedTLSConfig,
+    uri::{AMQPScheme, AMQPUri},
+};
 use tokio::time::timeout;
 
-use crate::{Error, Result, error};
+use crate::{Error, Result, error, http::refuse_without_tls};
 
 /// How long one address may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -119,6 +123,9 @@ fn parse(url: &str, n: usize) -> Result<AMQPUri> {
         let expected = "amqp://user:password@host:port/vhost, or amqps://";
         Error::Setup(format!("broker URL number {n} is invalid: expected {expected}"))
     })?;
+    if uri.scheme == AMQPScheme::AMQPS {
+        refuse_without_tls("the broker")?;
+    }
     // Without one nobody would notice that a broker has fallen silent.
     uri.query.heartbeat = uri.query.heartbeat.filter(|seconds| *seconds > 0).or(Some(HEARTBEAT));
     Ok(uri)

@@ -93,6 +93,20 @@ impl<C: Connector> Connections<C> {
         Ok(Lent { connection: Some(connection), silences, home: self.clone(), _place: place })
     }
 
+    /// Opens so many now, for later: none of them waits for the server's admission then.
+    ///
+    /// # Errors
+    /// What the connector said; those that were opened stay.
+    pub async fn open(&self, count: u32) -> Result<(), C::Error> {
+        let mut opened = Vec::new();
+        let mut result = Ok(());
+        while opened.len() < count.min(self.size()) as usize && result.is_ok() {
+            result = self.take().await.map(|lent| opened.push(lent));
+        }
+        opened.into_iter().for_each(Lent::give_back);
+        result
+    }
+
     /// Closes what nobody uses.
     pub fn close_idle(&self) {
         self.idle().clear();

@@ -1,14 +1,23 @@
 //! The servers that a URL names: one, or several of which one can be written to. The drivers know only one host; a store's connector asks here
-//! which is next, and finds out itself whether it is fit.
+//! which is next and with which options it is reached now, and finds out itself whether it is fit.
 
 use std::{
     future::Future,
     io,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
+use ichido::{BoxFuture, Cause};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
 use crate::deadline;
+
+/// Completes the options each time a connection is opened, for example with a password that changes.
+pub type BeforeConnect<O> = Arc<dyn Fn(O) -> BoxFuture<'static, Result<O, Cause>> + Send + Sync>;
 
 /// The servers of a store, in the order of its URL; `O` is how the driver reaches one.
 pub struct Hosts<O> {
@@ -16,6 +25,8 @@ pub struct Hosts<O> {
     wanted: Wanted,
     /// The one that answered last is tried first: all connections are to be to one server.
     last: AtomicUsize,
+    before: Option<BeforeConnect<O>>,
+    beside: Semaphore,
 }
 
 /// `target_session_attrs`, as libpq has it.
@@ -29,7 +40,7 @@ pub enum Wanted {
     Primary,
 }
 
-impl<O> Hosts<O> {
+impl<O: Clone> Hosts<O> {
     /// The servers of this URL; `read` gets a URL with one host.
     ///
     /// # Errors
@@ -37,7 +48,23 @@ impl<O> Hosts<O> {
     pub fn of<E>(url: &str, read: impl Fn(&str) -> Result<O, E>, invalid: impl Fn(&str) -> E) -> Result<Self, E> {
         let (wanted, urls) = split(url).map_err(|why| invalid(&why))?;
         let all = urls.iter().map(|url| read(url)).collect::<Result<_, E>>()?;
-        Ok(Hosts { all, wanted, last: AtomicUsize::new(0) })
+        Ok(Hosts::new(all, wanted))
+    }
+
+    /// The one server that is reached with these options.
+    #[must_use]
+    pub fn one(options: O) -> Self {
+        Hosts::new(vec![options], Wanted::Any)
+    }
+
+    fn new(all: Vec<O>, wanted: Wanted) -> Self {
+        Hosts { all, wanted, last: AtomicUsize::new(0), before: None, beside: Semaphore::new(1) }
+    }
+
+    /// The same servers, with options that are completed for each connection.
+    #[must_use]
+    pub fn before_connect(self, before: Option<BeforeConnect<O>>) -> Self {
+        Hosts { before, ..self }
     }
 
     /// What the URL asks of them.
@@ -52,10 +79,33 @@ impl<O> Hosts<O> {
         &self.all
     }
 
-    /// The one that answered last.
+    /// The one that answered last, as it was configured. A connection is opened with [`Hosts::options`].
     #[must_use]
     pub fn current(&self) -> &O {
         &self.all[self.last.load(Ordering::Relaxed)]
+    }
+
+    /// The one that answered last, and how it is reached now.
+    ///
+    /// # Errors
+    /// What completes the options failed.
+    pub async fn options(&self) -> io::Result<O> {
+        self.completed(self.current()).await
+    }
+
+    async fn completed(&self, host: &O) -> io::Result<O> {
+        match &self.before {
+            Some(before) => before(host.clone()).await.map_err(io::Error::other),
+            None => Ok(host.clone()),
+        }
+    }
+
+    /// For whoever opens a connection beside those that are counted, to ask about a session or to end it: one at a time.
+    ///
+    /// # Errors
+    /// Never: nobody ends the line.
+    pub async fn beside(&self) -> io::Result<SemaphorePermit<'_>> {
+        self.beside.acquire().await.map_err(io::Error::other)
     }
 
     /// All of them, beginning with the one that answered last.
@@ -69,16 +119,16 @@ impl<O> Hosts<O> {
     ///
     /// # Errors
     /// Why none of them is, each with its `name`.
-    pub async fn first<'a, T, E: From<io::Error> + ToString, F: Future<Output = Result<T, E>>>(
-        &'a self,
+    pub async fn first<T, E: From<io::Error> + ToString, F: Future<Output = Result<T, E>>>(
+        &self,
         timeout: Duration,
         name: impl Fn(&O) -> String,
-        open: impl Fn(&'a O) -> F,
+        open: impl Fn(O) -> F,
     ) -> Result<T, E> {
         let count = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         let mut causes = Vec::new();
         for (at, host) in self.in_order() {
-            match deadline(timeout / count, open(host)).await {
+            match deadline(timeout / count, async { open(self.completed(host).await?).await }).await {
                 Ok(opened) => {
                     self.last.store(at, Ordering::Relaxed);
                     return Ok(opened);
@@ -144,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn the_one_that_answered_last_is_tried_first() {
         let two = hosts("db://one,two/shop").unwrap();
-        let open = |host: &String| {
+        let open = |host: String| {
             let fit = host.contains("two");
             async move { if fit { Ok(()) } else { Err(io::Error::other("refused")) } }
         };
@@ -153,6 +203,27 @@ mod tests {
         assert_eq!(two.current(), "db://two/shop");
         let none = two.first(Duration::from_mins(1), Clone::clone, |_| async { Err::<(), _>(io::Error::other("no")) });
         assert_eq!(none.await.unwrap_err().to_string(), "db://two/shop: no; db://one/shop: no");
+    }
+
+    #[tokio::test]
+    async fn options_are_completed_for_each_connection() {
+        let times = Arc::new(AtomicUsize::new(0));
+        let before: BeforeConnect<String> = {
+            let times = times.clone();
+            Arc::new(move |host| {
+                let time = times.fetch_add(1, Ordering::SeqCst);
+                Box::pin(async move {
+                    if time == 2 { Err("the vault is locked".into()) } else { Ok(format!("{host} {time}")) }
+                })
+            })
+        };
+        let one = Hosts::one("db".to_owned()).before_connect(Some(before));
+        let open = |host: String| async move { Ok::<_, io::Error>(host) };
+        assert_eq!(one.first(Duration::from_mins(1), Clone::clone, open).await.unwrap(), "db 0");
+        assert_eq!(one.options().await.unwrap(), "db 1");
+        let failed = one.first(Duration::from_mins(1), Clone::clone, open).await.unwrap_err();
+        assert_eq!(failed.to_string(), "the vault is locked");
+        assert_eq!(one.current(), "db");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod builder;
 mod claim;
 mod claim_index;
 mod connections;
@@ -36,6 +37,7 @@ mod warn;
 
 pub use self::{
     bound::{LowerBound, Start},
+    builder::{OWN, Place, Plan, before_connect, no_tls},
     claim::claim,
     claim_index::ClaimIndex,
     connections::{Connections, Connector, Lent},
@@ -43,7 +45,7 @@ pub use self::{
     dialect::Dialect,
     drained::{backlog, drained},
     groups::{Heads, QueueGroups, Walk},
-    hosts::{Hosts, Wanted},
+    hosts::{BeforeConnect, Hosts, Wanted},
     known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step},

@@ -1,6 +1,7 @@
 //! Connections: one that writes, with the guard that lets nobody but ichido commit, and a few that only read.
 
 use std::{
+    fmt::Display,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -9,9 +10,9 @@ use std::{
 use ichido::{
     Error, Queue, Result,
     process::WakeUps,
-    store::{Database, Wakeups},
+    store::{ConnectionCounts, Database, Wakeups},
 };
-use ichido_sql::{Known, Tables};
+use ichido_sql::{Known, Place, Plan, Tables};
 use sqlx::{
     Connection, SqliteConnection, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -34,6 +35,9 @@ pub(crate) const BUSY: Duration = Duration::from_secs(5);
 /// Nobody waits longer than this for the connection that writes.
 const ACQUIRE: Duration = Duration::from_secs(30);
 
+/// Without a reader nobody could look at anything while somebody writes.
+const LEAST: u32 = 2;
+
 /// A socket's path has at most 107 bytes, its name in the folder 38.
 const LONGEST_FOLDER: usize = 68;
 
@@ -52,6 +56,8 @@ pub struct Sqlite {
 pub(crate) struct Shared {
     path: PathBuf,
     options: SqliteConnectOptions,
+    /// How many are opened before anybody needs them, and how many there may be; one of them writes.
+    connections: (u32, u32),
     pub(crate) line: Line,
     pub(crate) alive: Alive,
     pub(crate) wake_ups: WakeUps,
@@ -64,6 +70,16 @@ impl Database for Sqlite {
     type Connection = SqliteConnection;
 
     ichido_sql::database!(fault::is_fault);
+
+    fn connections(&self) -> ConnectionCounts {
+        let each = self.shared.connections.1;
+        ConnectionCounts {
+            business: 1,
+            own: each - 1,
+            upkeep: ConnectionCounts::upkeep(each),
+            ..ConnectionCounts::default()
+        }
+    }
 
     /// The same database and queues through connections of its own.
     fn apart(&self) -> Self {
@@ -88,19 +104,26 @@ impl Wakeups for Sqlite {
 }
 
 impl Sqlite {
-    /// The database in this file (`sqlite://ichido.db`). Nothing is opened yet, and only `migrate` creates the file.
+    /// The database in this file (`sqlite://ichido.db`): the short form of [`Sqlite::builder`]. Nothing is opened yet, and only `migrate`
+    /// creates the file.
     ///
     /// # Errors
     /// [`Error::Setup`] if the URL cannot be read, or names a database in memory, which no other process could share.
     pub fn new(url: &str, queues: Vec<Queue>) -> Result<Self> {
-        let unreadable = |why: &dyn std::fmt::Display| {
-            Error::Setup(format!("the database URL `{url}` is invalid ({why}); write one like sqlite://ichido.db"))
+        Sqlite::builder().url(url).queues(queues).build()
+    }
+
+    pub(crate) fn planned(mut plan: Plan<SqliteConnectOptions>) -> Result<Self> {
+        plan.check(LEAST)?;
+        let options = match plan.place()? {
+            Place::Url(url) => read(&url)?,
+            Place::Options(options) => options,
         };
-        let options: SqliteConnectOptions = url.parse().map_err(|error: sqlx::Error| unreadable(&error))?;
         let path = options.get_filename().to_path_buf();
-        if path.as_os_str().is_empty() || url.contains(":memory:") || url.contains("mode=memory") {
-            return Err(unreadable(&"it names no file"));
+        if path.as_os_str().is_empty() || IN_MEMORY.iter().any(|name| path.to_string_lossy().starts_with(name)) {
+            return Err(invalid(&path.display(), &NO_FILE));
         }
+        // Whatever the options say: without these, a message could be lost or done twice.
         let options = options
             .create_if_missing(false)
             .journal_mode(SqliteJournalMode::Wal)
@@ -114,7 +137,8 @@ impl Sqlite {
             wake_ups: wake_ups(&folder),
             path,
             options,
-            known: Known::new(queues, Tables::new(None)),
+            connections: plan.connections,
+            known: Known::new(plan.queues, Tables::new(None)),
             rendered: Rendered::default(),
         };
         Ok(Sqlite::with(Arc::new(shared)))
@@ -126,6 +150,8 @@ impl Sqlite {
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE)
+            .idle_timeout(None)
+            .max_lifetime(None)
             .test_before_acquire(false)
             .after_release(|connection, _| {
                 let clean = !connection.is_in_transaction();
@@ -137,8 +163,10 @@ impl Sqlite {
             })
             .connect_lazy_with(options.clone());
         let readers = SqlitePoolOptions::new()
-            .max_connections(2)
+            .max_connections(shared.connections.1 - 1)
             .acquire_timeout(ACQUIRE)
+            .idle_timeout(None)
+            .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(options.pragma("query_only", "on"));
         Sqlite { writer, free: Arc::new(Semaphore::new(1)), readers, guard, shared }
@@ -174,8 +202,39 @@ impl Sqlite {
         for queue in configured {
             made.push(crate::catalog::look(&mut connection, tables, queue).await?);
         }
+        drop(connection);
+        self.open_early().await.map_err(|error| self.unreachable(error))?;
         Ok(made)
     }
+
+    /// Opens what is to be open from the start: readers first, the one that writes last.
+    async fn open_early(&self) -> sqlx::Result<()> {
+        let (min, max) = self.shared.connections;
+        let mut readers = Vec::new();
+        while readers.len() < min.min(max - 1) as usize {
+            readers.push(self.readers.acquire().await?);
+        }
+        if min == max {
+            drop(self.writer.acquire().await?);
+        }
+        Ok(())
+    }
+}
+
+/// What sqlx calls databases in memory.
+const IN_MEMORY: [&str; 2] = [":memory:", "file:sqlx-in-memory"];
+
+const NO_FILE: &str = "it names no file";
+
+fn read(url: &str) -> Result<SqliteConnectOptions> {
+    if url.contains(":memory:") || url.contains("mode=memory") {
+        return Err(invalid(&url, &NO_FILE));
+    }
+    url.parse().map_err(|error: sqlx::Error| invalid(&url, &error))
+}
+
+fn invalid(url: &dyn Display, why: &dyn Display) -> Error {
+    Error::Setup(format!("the database URL `{url}` is invalid ({why}); write one like sqlite://ichido.db"))
 }
 
 /// The same file reached by different paths must have the same locks.

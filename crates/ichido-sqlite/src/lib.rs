@@ -7,6 +7,7 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
+//! | `builder` | describes the store before it is built |
 //! | `connect` | one connection that writes, a few that read |
 //! | `turn`, `alive` | locks on files beside the database: whose turn it is to write, and who is alive |
 //! | `schema`, `migrations/` | ichido's own tables and their version |
@@ -29,6 +30,7 @@
 
 mod adopt;
 mod alive;
+mod builder;
 mod catalog;
 mod connect;
 mod fault;
@@ -50,4 +52,6 @@ mod transaction;
 mod turn;
 mod value;
 
-pub use self::{connect::Sqlite, schema::VERSION, transaction::Tx};
+pub use self::{builder::SqliteBuilder, connect::Sqlite, schema::VERSION, transaction::Tx};
+/// The driver, as it is used here: actions get its connections, and the builder takes its options.
+pub use sqlx;

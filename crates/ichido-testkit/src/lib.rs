@@ -4,6 +4,7 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`cases`] | the cases, by suite and topic; each is a sentence about behaviour |
+//! | [`connections`] | what a process does with its connections to a server |
 //! | [`fixture`] | what the cases need of a database, a broker or a reader's source |
 //! | [`faults`] | a real store that fails a verb, loses its reply or holds it up, at the moment that a test chooses |
 //!
@@ -15,6 +16,7 @@
 pub mod cases;
 #[doc(hidden)]
 pub mod child;
+pub mod connections;
 mod eventually;
 pub mod faults;
 pub mod fixture;

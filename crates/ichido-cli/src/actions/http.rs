@@ -14,16 +14,17 @@ use hyper::{
     body::{Bytes, Incoming},
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT},
 };
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use ichido::{Action, Context, Error, MessageId, Outcome, Result, RetryAfter, Store, message::Whole, observe::MASK};
-use rustls::crypto::ring::default_provider;
 
 use super::{REASON, one_line, retry_after::wait};
-use crate::config;
+use crate::{
+    config,
+    tls::{self, Connector},
+};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -36,7 +37,7 @@ const ANSWER: usize = 64 << 10;
 /// Where and how messages are posted.
 #[derive(Clone)]
 pub(crate) struct HttpAction {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
     url: Uri,
     headers: HeaderMap,
     /// What no answer may show to those who read the log.
@@ -146,18 +147,10 @@ impl<S: Store> Action<S> for HttpAction {
     }
 }
 
-/// The certificates that the system trusts (or those in `SSL_CERT_FILE`); a system that has none trusts Mozilla's.
-fn client() -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, String> {
-    let system = HttpsConnectorBuilder::new().with_provider_and_native_roots(default_provider());
-    let trusting = system.or_else(|_| {
-        HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(default_provider())
-            .map_err(|error| format!("cannot set up TLS: {error}"))
-    })?;
+fn client() -> Result<Client<Connector, Full<Bytes>>, String> {
     let mut plain = HttpConnector::new();
-    plain.enforce_http(false);
     plain.set_nodelay(true);
-    let connector = trusting.https_or_http().enable_http1().wrap_connector(plain);
+    let connector = tls::connector(plain)?;
     let timer = TokioTimer::new();
     Ok(Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_timer(timer).build(connector))
 }

@@ -7,6 +7,7 @@ use ichido::{
     handlers::{About, Scope},
     inspect::Statement,
     process::HandlerQueues,
+    store::ConnectionCounts,
 };
 use serde::Serialize;
 
@@ -29,8 +30,20 @@ struct Report {
     /// Of the actions that have a queue of their own.
     action_handlers: BTreeMap<String, Vec<Line>>,
     brokers: Vec<BrokerLine>,
+    connections: Connections,
     statements: Vec<Statement>,
     warnings: Vec<String>,
+}
+
+/// How many connections to the database one process opens at most.
+#[derive(Serialize)]
+struct Connections {
+    business: u32,
+    own: u32,
+    upkeep: u32,
+    listen: u32,
+    watch: u32,
+    total: u32,
 }
 
 /// One queue that a broker keeps.
@@ -82,7 +95,8 @@ impl OnStore for With<Check> {
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
         let actions = config.actions.iter().map(|(name, action)| action_line(name, action)).collect();
-        let report = Report { actions, handlers: lines(&common), action_handlers, brokers, statements, warnings };
+        let (handlers, connections) = (lines(&common), store.connections().into());
+        let report = Report { actions, handlers, action_handlers, brokers, connections, statements, warnings };
         if self.args.json {
             output::json(&report)?;
         } else {
@@ -96,6 +110,13 @@ impl OnStore for With<Check> {
             output::talk("check passed");
         }
         Ok(0)
+    }
+}
+
+impl From<ConnectionCounts> for Connections {
+    fn from(counts: ConnectionCounts) -> Self {
+        let ConnectionCounts { business, own, upkeep, listen, watch } = counts;
+        Connections { business, own, upkeep, listen, watch, total: counts.total() }
     }
 }
 
@@ -157,6 +178,25 @@ fn print_brokers(brokers: &[BrokerLine]) -> Result<(), Failure> {
     output::table(["QUEUE", "BROKER", "VERSION", "TO BE DECLARED"], &brokers.iter().map(row).collect::<Vec<_>>())
 }
 
+/// What may be open at once, for whoever must admit it.
+fn print_connections(connections: &Connections) -> Result<(), Failure> {
+    let Connections { business, own, upkeep, listen, watch, total } = *connections;
+    let rows: Vec<_> = [
+        (business, "business transactions"),
+        (own, "claims and other short statements of ichido's own"),
+        (upkeep, "heartbeat, chores and rescue"),
+        (listen, "wake-ups from other hosts (LISTEN)"),
+        (watch, "sessions whose connection is silent: to ask about them and to end them"),
+        (total, "in all, for each process"),
+    ]
+    .into_iter()
+    .filter(|(most, _)| *most > 0)
+    .map(|(most, what)| [most.to_string(), what.to_owned()])
+    .collect();
+    output::print("")?;
+    output::table(["CONNECTIONS", "AT MOST, FOR"], &rows)
+}
+
 fn print(report: &Report, sql: bool) -> Result<(), Failure> {
     print_queue(&report.handlers)?;
     for (action, lines) in &report.action_handlers {
@@ -170,6 +210,7 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
         output::table(["ACTION", "FROM", "DOES"], &rows)?;
     }
     print_brokers(&report.brokers)?;
+    print_connections(&report.connections)?;
     if sql {
         for statement in &report.statements {
             output::print(&format!("\n-- {}: {}\n{};", statement.queue, statement.verb, statement.sql))?;

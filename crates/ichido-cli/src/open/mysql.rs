@@ -8,8 +8,12 @@ use crate::{config::Config, failure::Failure};
 
 pub(super) async fn run(config: &Config, queues: Vec<Queue>, command: impl OnStore) -> Result<u8, Failure> {
     let database = &config.database;
-    let (url, schema) = (database.url.as_str(), database.schema.as_deref());
-    let store = MySql::new(url, schema, config.pool(), database.single_writer, queues);
-    let store = store.map_err(|error| Failure::of::<MySql>(&error))?;
-    command.run(store.timeout(database.timeout), config).await
+    let builder = MySql::builder()
+        .url(database.url.as_str())
+        .connections(0, config.pool())
+        .timeout(database.timeout)
+        .single_writer(database.single_writer)
+        .queues(queues);
+    let store = database.schema.iter().fold(builder, |builder, schema| builder.schema(schema)).build();
+    command.run(store.map_err(|error| Failure::of::<MySql>(&error))?, config).await
 }

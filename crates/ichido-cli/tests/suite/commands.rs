@@ -85,6 +85,16 @@ async fn check_prints_the_handler_queue_and_the_statements(kind: Kind) {
         (report["handlers"][8]["scope"].as_str(), report["handlers"][9]["scope"].as_str()),
         (Some("process"), Some("worker"))
     );
+    let connections = |of: &str| report["connections"][of].as_u64().unwrap();
+    let beside_business = match kind {
+        Kind::Sqlite => 2 + 3 * 3,
+        Kind::Postgres => 2 + 3 + 1 + 1,
+        Kind::MariaDb => 2 + 3 + 1,
+    };
+    let total = connections("total");
+    assert_eq!(total, connections("business") + beside_business);
+    let told = |line: &str| line.starts_with(&format!("{total} ")) && line.contains("in all, for each process");
+    assert!(table.lines().any(told), "{table}");
     let sql = env.ok(&["check", "--sql"]).await;
     assert!(sql.contains("-- orders: claim") && sql.contains("received_order"), "{sql}");
     let table = if kind == Kind::MariaDb { " on received_order" } else { "" };

@@ -7,4 +7,5 @@ mod guards;
 mod large;
 mod locks;
 mod races;
+mod rotating;
 mod silence;

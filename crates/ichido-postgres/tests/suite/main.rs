@@ -9,5 +9,6 @@ mod large;
 mod notify;
 mod pooler;
 mod races;
+mod rotating;
 mod sessions;
 mod silence;

@@ -57,6 +57,16 @@ async fn what_was_given_back_last_is_used_first() {
 }
 
 #[tokio::test]
+async fn those_that_are_opened_early_are_used_first() {
+    let connections = connections(3);
+    connections.open(2).await.unwrap();
+    assert_eq!(open(&connections), 2);
+    connections.open(9).await.unwrap();
+    assert_eq!(open(&connections), 3, "no more than there may be");
+    assert!(connections.take().await.unwrap().0 < 3, "nothing new");
+}
+
+#[tokio::test]
 async fn whoever_drops_a_connection_frees_its_place() {
     let connections = connections(1);
     let held = connections.take().await.unwrap();

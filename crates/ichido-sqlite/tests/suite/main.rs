@@ -1,5 +1,6 @@
 //! The tests of this crate, on `SQLite`.
 
+mod building;
 mod conformance;
 mod fixture;
 mod guards;

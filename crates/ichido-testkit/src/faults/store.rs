@@ -9,8 +9,8 @@ use ichido::{
     process::{Retention, WakeUps},
     stat::Stat,
     store::{
-        Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
+        ConnectionCounts, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues,
+        Registration, Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
@@ -56,6 +56,10 @@ impl<S: Store> Database for FaultyStore<S> {
 
     fn hurry(&self, timeout: Duration) {
         self.inner.hurry(timeout);
+    }
+
+    fn connections(&self) -> ConnectionCounts {
+        self.inner.connections()
     }
 
     async fn prepare(&self) -> Result<()> {

@@ -45,6 +45,11 @@ pub trait Database: Clone + Send + Sync + 'static {
         let _ = timeout;
     }
 
+    /// How many connections a process with this store opens at most; none is counted if nobody has to admit them.
+    fn connections(&self) -> ConnectionCounts {
+        ConnectionCounts::default()
+    }
+
     /// Looks at the queues' tables and at the schema's version, once; every other method does it when it must.
     fn prepare(&self) -> impl Future<Output = Result<()>> + Send;
 
@@ -60,4 +65,33 @@ pub trait Database: Clone + Send + Sync + 'static {
 
     /// Does the database answer?
     fn ping(&self) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// How many connections a process opens at most, by what they are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectionCounts {
+    /// Business transactions: one for each that is open.
+    pub business: u32,
+    /// Claims, releases, and whatever else is a short statement of ichido's own.
+    pub own: u32,
+    /// Heartbeat, chores and rescue, each with its own ([`Database::apart`]); the last only while there is something to rescue.
+    pub upkeep: u32,
+    /// Hears the wake-ups of other hosts.
+    pub listen: u32,
+    /// Asks about a session whose connection is silent, and ends it; only then.
+    pub watch: u32,
+}
+
+impl ConnectionCounts {
+    /// How many `upkeep` needs if each of its tasks needs this many.
+    #[must_use]
+    pub fn upkeep(each: u32) -> u32 {
+        crate::process::upkeep::TASKS * each
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.business + self.own + self.upkeep + self.listen + self.watch
+    }
 }

@@ -22,7 +22,7 @@ mod verbs;
 mod wakeups;
 
 pub use self::{
-    database::Database,
+    database::{ConnectionCounts, Database},
     failure::Failure,
     files::{FileSetId, Files},
     migration::{MigrateOptions, Migration, Version},

@@ -19,6 +19,9 @@ use crate::{
     store::{self, Polled},
 };
 
+/// Heartbeat, chores and rescue, each with a connection of its own.
+pub(crate) const TASKS: u32 = 3;
+
 /// What rescue and chores may take together before their connection is given up: statements have shorter limits of their own.
 const LONGEST: Duration = Duration::from_mins(1);
 
