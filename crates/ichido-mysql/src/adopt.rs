@@ -39,7 +39,8 @@ impl Adopt for MySql {
             "select table_name, lower(table_type), lower(coalesce(engine, '')), lower(table_schema), concat(table_schema, '.', table_name) from information_schema.tables \
              where table_schema = coalesce(?, database()) order by table_name",
         );
-        let tables = tables.bind(schema).fetch_all(&mut *tx).await.map_err(setup_error)?;
+        let tables =
+            self.shared.patient(tx.id(), tables.bind(schema).fetch_all(&mut *tx)).await.map_err(setup_error)?;
         let found = |row: &MySqlRow| {
             let unfit = unfit(row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
             Ok(FoundTable { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(4)?, unfit })
@@ -48,7 +49,8 @@ impl Adopt for MySql {
     }
 
     async fn names(&self) -> Result<Vec<TableName>> {
-        catalog::names(&mut *self.read_only().await?).await
+        let mut tx = self.read_only().await?;
+        self.shared.patiently(tx.id(), catalog::names(&mut tx)).await
     }
 
     async fn look(&self, table: &FoundTable) -> Result<TableLook> {
@@ -59,22 +61,30 @@ impl Adopt for MySql {
              column_default, lower(extra), lower(version()) like '%mariadb%', cast(coalesce(numeric_scale, 0) as signed) from information_schema.columns \
              where table_schema = coalesce(?, database()) and table_name = ? order by ordinal_position",
         );
-        let columns = columns.bind(schema).bind(name).fetch_all(&mut *tx).await.map_err(setup_error)?;
-        let checks = checks(&mut tx, table).await?;
+        let columns = self
+            .shared
+            .patient(tx.id(), columns.bind(schema).bind(name).fetch_all(&mut *tx))
+            .await
+            .map_err(setup_error)?;
+        let checks = self.shared.patiently(tx.id(), checks(&mut tx, table)).await?;
         let columns = columns.iter().map(|row| column(row, &checks)).collect::<Result<_>>()?;
-        let keys = catalog::unique(&mut tx, schema, name).await?.into_iter();
+        let keys = self.shared.patiently(tx.id(), catalog::unique(&mut tx, schema, name)).await?.into_iter();
         let keys = keys.map(|(name, columns, not_null)| UniqueKey { columns, primary: name == "PRIMARY", not_null });
         Ok(TableLook { table: table.clone(), columns, keys: keys.collect() })
     }
 
     async fn counts(&self, look: &TableLook, column: &str) -> Result<Counts> {
         let mut tx = self.read_only().await?;
-        let (sample, all) = sample(&mut tx, look, &quote::name(column)?).await?;
+        let (sample, all) = self.shared.patiently(tx.id(), sample(&mut tx, look, &quote::name(column)?)).await?;
         let (name, most) = (quote::name(column)?, MOST_VALUES);
         let counts = format!(
             "select cast(s.{name} as char), count(*), cast(sum(count(*)) over () as signed) from ({sample}) s group by s.{name} order by 2 desc, 1 limit {most}"
         );
-        let counts = sqlx::query(AssertSqlSafe(counts)).fetch_all(&mut *tx).await.map_err(setup_error)?;
+        let counts = self
+            .shared
+            .patient(tx.id(), sqlx::query(AssertSqlSafe(counts)).fetch_all(&mut *tx))
+            .await
+            .map_err(setup_error)?;
         let rows = counts.first().map(|row| row.try_get::<i64, _>(2)).transpose()?.unwrap_or_default();
         let value = |row: &MySqlRow| Ok((row.try_get(0)?, row.try_get::<i64, _>(1)?.unsigned_abs()));
         Ok(Counts { rows: rows.unsigned_abs(), all, values: counts.iter().map(value).collect::<Result<_>>()? })
@@ -83,10 +93,14 @@ impl Adopt for MySql {
     async fn owned(&self, look: &TableLook, table: &Table) -> Result<u64> {
         let (owner, status) = (quote::name(&table.owner)?, quote::name(&table.status.column)?);
         let mut tx = self.read_only().await?;
-        let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
+        let (sample, _) = self.shared.patiently(tx.id(), sample(&mut tx, look, &format!("{status}, {owner}"))).await?;
         let new = quote::literal(&table.status.new)?;
         let count = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
-        let count = sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx).await.map_err(setup_error)?;
+        let count = self
+            .shared
+            .patient(tx.id(), sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx))
+            .await
+            .map_err(setup_error)?;
         Ok(count.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
@@ -94,11 +108,11 @@ impl Adopt for MySql {
         let queue = &Queue::table(queue, table.clone());
         let mut tx = self.read_only().await?;
         let to_come = if owner_is_there { None } else { Some(statements::Column::owner(&table.owner)?) };
-        let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
+        let rows = self.shared.patiently(tx.id(), catalog::business_table(&mut tx, queue, table, to_come)).await?;
         refuse_unindexable(queue, &rows)?;
         let Statements { rows, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
-        let steps = explain(&mut tx, &rows, owner_is_there).await?;
-        let indexes = Indexes::of(&mut tx, table).await?;
+        let steps = self.shared.patiently(tx.id(), explain(&mut tx, &rows, owner_is_there)).await?;
+        let indexes = self.shared.patiently(tx.id(), Indexes::of(&mut tx, table)).await?;
         // Where every row is in a group, there is nothing else to claim.
         let by_index = owner_is_there && (indexes.serve(&rows)? || rows.mapping.all_grouped);
         let mut ddl = Vec::new();
@@ -121,9 +135,10 @@ impl Adopt for MySql {
     /// DDL commits by itself here. The connection is not used again: its timeout is its own.
     async fn apply(&self, statements: &[String]) -> Result<()> {
         let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
-        connection.execute(AssertSqlSafe(format!("set session lock_wait_timeout = {TIMEOUT}"))).await?;
+        self.within(connection.execute(AssertSqlSafe(format!("set session lock_wait_timeout = {TIMEOUT}")))).await?;
         for statement in statements {
-            sqlx::raw_sql(AssertSqlSafe(statement.clone())).execute(&mut **connection).await.map_err(setup_error)?;
+            let (id, sql) = (connection.id.clone(), sqlx::raw_sql(AssertSqlSafe(statement.clone())));
+            self.shared.patient(id, sql.execute(&mut **connection)).await.map_err(setup_error)?;
         }
         Ok(())
     }

@@ -180,7 +180,7 @@ impl MySql {
     }
 
     /// Waits for what a few statements of ours answer, all together, and no longer than for one.
-    async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn timed<T>(&self, answers: impl Future<Output = Result<T>>) -> Result<T> {
         let answers = self.within(async { Ok(answers.await) }).await?;
         if let Err(Error::Failed(cause)) = &answers
             && cause.downcast_ref().is_some_and(is_crowded)

@@ -11,7 +11,12 @@ use ichido::{
 use ichido_sql::{Step, Waiting};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{MySql, connect::setup_error, fault, schema, session::give_back};
+use crate::{
+    MySql,
+    connect::setup_error,
+    fault, schema,
+    session::{Session, give_back},
+};
 
 /// One migration at a time; MySQL's names of locks have at most 64 characters.
 const LOCK: &str = "select coalesce(get_lock(if(char_length(name) > 64, md5(name), name), ?), 0) \
@@ -21,7 +26,7 @@ impl MySql {
     /// What [`MySql::migrate_schema`] would do.
     pub(crate) async fn pending_schema(&self) -> Result<Migration> {
         let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
-        let (from, _) = schema::version(&mut connection, &self.shared.known.tables).await?;
+        let (from, _) = self.timed(schema::version(&mut connection, &self.shared.known.tables)).await?;
         let migrations = schema::migrations(&self.shared.known.tables);
         let mut left = Vec::new();
         for step in migrations.steps(from, &MigrateOptions::default()) {
@@ -40,23 +45,24 @@ impl MySql {
         self.migrate_on(&mut connection, options).await
     }
 
-    async fn migrate_on(&self, connection: &mut MySqlConnection, options: &MigrateOptions) -> Result<Migration> {
+    async fn migrate_on(&self, connection: &mut Session, options: &MigrateOptions) -> Result<Migration> {
         let tables = &self.shared.known.tables;
         let migrations = schema::migrations(tables);
-        let (known, _) = schema::version(connection, tables).await?;
+        let (known, _) = self.timed(schema::version(connection, tables)).await?;
         if migrations.steps(known, options).is_empty() {
             return Ok(migrations.migration(known, &[]));
         }
-        lock(connection, options.wait).await?;
-        let (from, _) = schema::version(connection, tables).await?;
+        self.lock(connection, options.wait).await?;
+        let (from, _) = self.timed(schema::version(connection, tables)).await?;
         let (steps, mut waiting) = (migrations.steps(from, options), Waiting::new(options.wait));
         let mut migration = migrations.migration(from, &steps);
         for setting in &migration.session {
-            sqlx::raw_sql(AssertSqlSafe(setting.clone())).execute(&mut *connection).await.map_err(setup_error)?;
+            let setting = sqlx::raw_sql(AssertSqlSafe(setting.clone()));
+            self.within(setting.execute(&mut **connection)).await.map_err(setup_error)?;
         }
         for step in &steps {
             if !self.is_done(connection, step).await? {
-                run_step(connection, step, &mut waiting).await?;
+                self.run_step(connection, step, &mut waiting).await?;
             }
         }
         migration.retries = waiting.retries();
@@ -69,49 +75,51 @@ impl MySql {
         let there = "select count(*) from information_schema.columns \
              where table_schema = coalesce(?, database()) and table_name = ? and column_name = ?";
         let there = sqlx::query(there).bind(schema::database(&self.shared.known.tables)).bind(table).bind(column);
-        Ok(there.fetch_one(connection).await.map_err(setup_error)?.try_get::<i64, _>(0)? > 0)
+        Ok(self.within(there.fetch_one(connection)).await.map_err(setup_error)?.try_get::<i64, _>(0)? > 0)
     }
-}
 
-async fn lock(connection: &mut MySqlConnection, wait: Duration) -> Result<()> {
-    let seconds = i64::try_from(wait.as_secs().max(1)).unwrap_or(i64::MAX);
-    if sqlx::query(LOCK).bind(seconds).fetch_one(connection).await?.try_get::<i64, _>(0)? == 1 {
-        return Ok(());
+    async fn lock(&self, session: &mut Session, wait: Duration) -> Result<()> {
+        let seconds = i64::try_from(wait.as_secs().max(1)).unwrap_or(i64::MAX);
+        let (id, lock) = (session.id.clone(), sqlx::query(LOCK).bind(seconds));
+        if self.shared.patient(id, lock.fetch_one(&mut **session)).await?.try_get::<i64, _>(0)? == 1 {
+            return Ok(());
+        }
+        let text = format!(
+            "another `ichido migrate` has been running on this database for {wait:?}; run it again when that one has ended"
+        );
+        Err(Error::Failed(text.into()))
     }
-    let text = format!(
-        "another `ichido migrate` has been running on this database for {wait:?}; run it again when that one has ended"
-    );
-    Err(Error::Failed(text.into()))
-}
 
-/// Runs a step, again if its table is in use.
-async fn run_step(connection: &mut MySqlConnection, step: &Step, waiting: &mut Waiting) -> Result<()> {
-    waiting.begin();
-    loop {
-        let began = Instant::now();
-        match try_step(connection, step, waiting.limit()).await {
-            Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
-                Some(pause) => {
-                    tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
-                    tokio::time::sleep(pause).await;
-                }
-                None => return Err(still_in_use(connection, step, waiting).await),
-            },
-            done => return done.map_err(setup_error),
+    /// Runs a step, again if its table is in use.
+    async fn run_step(&self, session: &mut Session, step: &Step, waiting: &mut Waiting) -> Result<()> {
+        waiting.begin();
+        loop {
+            let began = Instant::now();
+            match self.try_step(session, step, waiting.limit()).await {
+                Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
+                    Some(pause) => {
+                        tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
+                        tokio::time::sleep(pause).await;
+                    }
+                    None => return Err(self.timed(still_in_use(session, step, waiting)).await?),
+                },
+                done => return done.map_err(setup_error),
+            }
         }
     }
-}
 
-async fn try_step(connection: &mut MySqlConnection, step: &Step, limit: Duration) -> sqlx::Result<()> {
-    // Whole seconds, of which there is at least one.
-    let wait = format!("set session lock_wait_timeout = {}", limit.as_secs().max(1));
-    sqlx::raw_sql(AssertSqlSafe(wait)).execute(&mut *connection).await?;
-    sqlx::raw_sql(AssertSqlSafe(step.sql.clone())).execute(connection).await?;
-    Ok(())
+    async fn try_step(&self, session: &mut Session, step: &Step, limit: Duration) -> sqlx::Result<()> {
+        // Whole seconds, of which there is at least one.
+        let wait = format!("set session lock_wait_timeout = {}", limit.as_secs().max(1));
+        self.within(sqlx::raw_sql(AssertSqlSafe(wait)).execute(&mut **session)).await?;
+        let (id, sql) = (session.id.clone(), sqlx::raw_sql(AssertSqlSafe(step.sql.clone())));
+        self.shared.patient(id, sql.execute(&mut **session)).await?;
+        Ok(())
+    }
 }
 
 /// Which transactions are open, for whoever must decide about them.
-async fn still_in_use(connection: &mut MySqlConnection, step: &Step, waiting: &Waiting) -> Error {
+async fn still_in_use(connection: &mut MySqlConnection, step: &Step, waiting: &Waiting) -> Result<Error> {
     // Not every user may ask.
     let holders = holders(connection).await.unwrap_or_default();
     let who = if holders.is_empty() {
@@ -125,7 +133,7 @@ async fn still_in_use(connection: &mut MySqlConnection, step: &Step, waiting: &W
         in_use(step),
         waiting.total()
     );
-    Error::Failed(text.into())
+    Ok(Error::Failed(text.into()))
 }
 
 async fn holders(connection: &mut MySqlConnection) -> Result<Vec<String>> {

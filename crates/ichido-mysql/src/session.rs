@@ -8,7 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::store::{SessionId, SessionState};
+use ichido::{
+    Result,
+    store::{SessionId, SessionState},
+};
 use ichido_sql::{Connector, Deadline, Lent, deadline};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection as _, Executor, MySqlConnection, Row,
@@ -195,6 +198,21 @@ impl Shared {
         self.deadline.within(asked).await
     }
 
+    /// Waits for a statement of an operator's, which may be long, for as long as the server works on it.
+    pub(crate) async fn patient<T>(
+        &self,
+        id: Arc<SessionId>,
+        answer: impl Future<Output = sqlx::Result<T>>,
+    ) -> sqlx::Result<T> {
+        let works = || async { matches!(self.session_state(&id).await, Ok(SessionState::Working)) };
+        self.deadline.while_working(answer, works).await
+    }
+
+    /// Waits for what a few of them answer, all together.
+    pub(crate) async fn patiently<T>(&self, id: Arc<SessionId>, answers: impl Future<Output = Result<T>>) -> Result<T> {
+        self.patient(id, async { Ok(answers.await) }).await?
+    }
+
     /// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
     /// later.
     pub(crate) async fn end_session(&self, id: &SessionId) {
@@ -266,6 +284,11 @@ pub struct Own {
 }
 
 impl Own {
+    /// Who works for it at the server.
+    pub(crate) fn id(&self) -> Arc<SessionId> {
+        self.lent.id.clone()
+    }
+
     pub(crate) async fn end(self, word: &'static str) -> sqlx::Result<()> {
         self.shared.end(self.lent, word).await
     }

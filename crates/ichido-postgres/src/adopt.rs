@@ -37,7 +37,7 @@ impl Adopt for Postgres {
              where c.relkind in ('r', 'p', 'v', 'm', 'f') and case when $1::text is null then pg_table_is_visible(c.oid) \
              and n.nspname not in ('pg_catalog', 'information_schema') else n.nspname = $1 end order by 1",
         );
-        let tables = tables.bind(schema).fetch_all(&mut *tx).await.map_err(setup_error)?;
+        let tables = self.patient(tx.id(), tables.bind(schema).fetch_all(&mut *tx)).await.map_err(setup_error)?;
         let found = |row: &PgRow| {
             let unfit = unfit(row.try_get(1)?, row.try_get(2)?).map(str::to_owned);
             Ok(FoundTable { schema: schema.map(str::to_owned), name: row.try_get(0)?, id: row.try_get(3)?, unfit })
@@ -46,7 +46,8 @@ impl Adopt for Postgres {
     }
 
     async fn names(&self) -> Result<Vec<TableName>> {
-        catalog::names(&mut *self.read_only().await?).await
+        let mut tx = self.read_only().await?;
+        self.patiently(tx.id(), catalog::names(&mut tx)).await
     }
 
     async fn look(&self, table: &FoundTable) -> Result<TableLook> {
@@ -64,21 +65,22 @@ impl Adopt for Postgres {
              left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum \
              where a.attrelid = to_regclass($1) and a.attnum > 0 and not a.attisdropped order by a.attnum",
         );
-        let columns = columns.bind(&name).fetch_all(&mut *tx).await.map_err(setup_error)?;
-        let keys = catalog::unique(&mut tx, &name).await?.into_iter();
+        let columns = self.patient(tx.id(), columns.bind(&name).fetch_all(&mut *tx)).await.map_err(setup_error)?;
+        let keys = self.patiently(tx.id(), catalog::unique(&mut tx, &name)).await?.into_iter();
         let keys = keys.map(|(primary, columns, not_null)| UniqueKey { columns, primary, not_null }).collect();
         Ok(TableLook { table: table.clone(), columns: columns.iter().map(column).collect::<Result<_>>()?, keys })
     }
 
     async fn counts(&self, look: &TableLook, column: &str) -> Result<Counts> {
         let mut tx = self.read_only().await?;
-        let (sample, all) = sample(&mut tx, look, &quote::name(column)?).await?;
+        let (sample, all) = self.patiently(tx.id(), sample(&mut tx, look, &quote::name(column)?)).await?;
         let most = MOST_VALUES;
         let counts = format!(
             "select v::text, count(*), (sum(count(*)) over ())::bigint from (select {} as v from ({sample}) s) v group by 1 order by 2 desc, 1 limit {most}",
             quote::name(column)?
         );
-        let counts = sqlx::query(AssertSqlSafe(counts)).fetch_all(&mut *tx).await.map_err(setup_error)?;
+        let counts =
+            self.patient(tx.id(), sqlx::query(AssertSqlSafe(counts)).fetch_all(&mut *tx)).await.map_err(setup_error)?;
         let rows = counts.first().map(|row| row.try_get::<i64, _>(2)).transpose()?.unwrap_or_default();
         let value = |row: &PgRow| Ok((row.try_get(0)?, row.try_get::<i64, _>(1)?.unsigned_abs()));
         Ok(Counts { rows: rows.unsigned_abs(), all, values: counts.iter().map(value).collect::<Result<_>>()? })
@@ -87,10 +89,11 @@ impl Adopt for Postgres {
     async fn owned(&self, look: &TableLook, table: &Table) -> Result<u64> {
         let (owner, status) = (quote::name(&table.owner)?, quote::name(&table.status.column)?);
         let mut tx = self.read_only().await?;
-        let (sample, _) = sample(&mut tx, look, &format!("{status}, {owner}")).await?;
+        let (sample, _) = self.patiently(tx.id(), sample(&mut tx, look, &format!("{status}, {owner}"))).await?;
         let new = quote::literal(&table.status.new)?;
         let count = format!("select count(*) from ({sample}) s where {status} = {new} and {owner} is not null");
-        let count = sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx).await.map_err(setup_error)?;
+        let count =
+            self.patient(tx.id(), sqlx::query(AssertSqlSafe(count)).fetch_one(&mut *tx)).await.map_err(setup_error)?;
         Ok(count.try_get::<i64, _>(0)?.unsigned_abs())
     }
 
@@ -99,12 +102,12 @@ impl Adopt for Postgres {
         let mut tx = self.read_only().await?;
         let column = || statements::Column::new(table.owner.clone(), OWNER_KIND.into());
         let to_come = if owner_is_there { None } else { Some(column()?) };
-        let rows = catalog::business_table(&mut tx, queue, table, to_come).await?;
+        let rows = self.patiently(tx.id(), catalog::business_table(&mut tx, queue, table, to_come)).await?;
         let Statements { rows, look, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         // Before there is an owner column, every unprocessed row is one that nobody has.
         let ownerless = format!(" and t.{} is null", rows.owner.quoted);
         let look = if owner_is_there { look.to_string() } else { look.replacen(&ownerless, "", 1) };
-        let (steps, by_index) = explain(&mut tx, &look).await?;
+        let (steps, by_index) = self.patiently(tx.id(), explain(&mut tx, &look)).await?;
         let mut ddl = Vec::new();
         if !owner_is_there {
             ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));
@@ -112,8 +115,8 @@ impl Adopt for Postgres {
         // Where every row is in a group, there is nothing else to claim.
         let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
         if !by_index {
-            ddl.extend(torn(&mut tx, &rows).await?);
-            ddl.push(index(&mut tx, table, &rows).await?);
+            ddl.extend(self.patiently(tx.id(), torn(&mut tx, &rows)).await?);
+            ddl.push(self.patiently(tx.id(), index(&mut tx, table, &rows)).await?);
         }
         Ok(ClaimPlan { steps, by_index, ddl })
     }

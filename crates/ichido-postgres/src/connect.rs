@@ -2,7 +2,6 @@
 //! never waits for a claim, and a claim never waits for the workers.
 
 use std::{
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -171,15 +170,17 @@ impl Postgres {
     ) -> sqlx::Result<T> {
         // Behind a pooler nobody knows whom to ask.
         let Some(session) = session else { return answer.await };
-        let (deadline, mut answer) = (&self.shared.deadline, pin!(answer));
-        loop {
-            if let Ok(answer) = tokio::time::timeout(deadline.timeout(), &mut answer).await {
-                return answer;
-            }
-            if !matches!(self.session_state(&session).await, Ok(SessionState::Working)) {
-                return deadline.within(answer).await;
-            }
-        }
+        let works = || async { matches!(self.session_state(&session).await, Ok(SessionState::Working)) };
+        self.shared.deadline.while_working(answer, works).await
+    }
+
+    /// Waits for what a few of them answer, all together.
+    pub(crate) async fn patiently<T>(
+        &self,
+        session: Option<Arc<SessionId>>,
+        answers: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.patient(session, async { Ok(answers.await) }).await?
     }
 
     /// A short transaction that only reads.

@@ -8,10 +8,10 @@ use sqlx::{AssertSqlSafe, PgConnection, Row};
 use crate::{connect::setup_error, quote};
 
 /// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Each version with the oldest binary that still works with it.
-static VERSIONS: [Version; 7] = [
+static VERSIONS: [Version; 8] = [
     Version::new(1, 1, include_str!("migrations/0001.sql")),
     Version::new(2, 2, include_str!("migrations/0002.sql")),
     Version::new(3, 2, include_str!("migrations/0003.sql")),
@@ -19,6 +19,7 @@ static VERSIONS: [Version; 7] = [
     Version::new(5, 4, include_str!("migrations/0005.sql")),
     Version::new(6, 5, include_str!("migrations/0006.sql")),
     Version::new(7, 6, include_str!("migrations/0007.sql")),
+    Version::new(8, 7, include_str!("migrations/0008.sql")),
 ];
 
 /// Ichido's own tables in this schema, or in the connection's own.

@@ -4,6 +4,7 @@
 use std::{
     future::Future,
     io,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -86,10 +87,35 @@ impl Deadline {
     /// As [`deadline`].
     pub async fn within<T, E: From<io::Error>>(&self, answer: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let timeout = self.timeout();
-        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
-            self.0.silences.fetch_add(1, Ordering::AcqRel);
-            Err(silence(timeout).into())
-        })
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(self.silence(timeout).into()))
+    }
+
+    /// Waits for the answer to an operator's statement, which may be long, for as long as the server says that it works on it. Between two
+    /// statements it is idle for a moment: two looks in a row that find it so are silence, which is counted.
+    ///
+    /// # Errors
+    /// As [`deadline`].
+    pub async fn while_working<T, E: From<io::Error>, F: Future<Output = bool>>(
+        &self,
+        answer: impl Future<Output = Result<T, E>>,
+        works: impl Fn() -> F,
+    ) -> Result<T, E> {
+        let (mut answer, mut idle) = (pin!(answer), false);
+        loop {
+            let timeout = self.timeout();
+            if let Ok(answer) = tokio::time::timeout(timeout, &mut answer).await {
+                return answer;
+            }
+            let was_idle = std::mem::replace(&mut idle, !works().await);
+            if was_idle && idle {
+                return Err(self.silence(timeout).into());
+            }
+        }
+    }
+
+    fn silence(&self, timeout: Duration) -> io::Error {
+        self.0.silences.fetch_add(1, Ordering::AcqRel);
+        silence(timeout)
     }
 }
 
@@ -106,6 +132,25 @@ mod tests {
         let error = silent.unwrap_err();
         assert_eq!((error.kind(), patience.silences()), (io::ErrorKind::TimedOut, 1));
         assert_eq!(error.to_string(), "the server did not answer within 2ms (database.timeout)");
+    }
+
+    #[tokio::test]
+    async fn a_long_statement_is_waited_for_while_the_server_works_on_it() {
+        let (patience, looks) = (Deadline::new(Duration::from_millis(2)), AtomicU64::new(0));
+        let look = |least: u64| {
+            let looks = &looks;
+            move || async move { looks.fetch_add(1, Ordering::Relaxed) % 3 < least }
+        };
+        let long = async {
+            while looks.load(Ordering::Relaxed) < 9 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(1)
+        };
+        let answered: io::Result<u8> = patience.while_working(long, look(2)).await;
+        assert_eq!((answered.unwrap(), patience.silences()), (1, 0), "idle at every third look");
+        let silent: io::Result<u8> = patience.while_working(std::future::pending(), look(1)).await;
+        assert_eq!((silent.unwrap_err().kind(), patience.silences()), (io::ErrorKind::TimedOut, 1));
     }
 
     #[tokio::test]

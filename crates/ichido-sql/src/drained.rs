@@ -4,7 +4,7 @@ use ichido::inspect::MOST_COUNTED;
 
 use crate::{Conditions, Dialect, Kind, Tables};
 
-/// A condition: nothing of the queue is unprocessed, whoever owns it, nothing waits for a retry, and no delay is over by now. `queue` is a
+/// A condition: nothing of the queue is unprocessed, whoever owns it, nothing waits for a retry, and no delay or snooze is over by now. `queue` is a
 /// literal, `owner` a quoted column. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
 /// same process.
 #[must_use]
@@ -26,7 +26,8 @@ pub fn drained<D: Dialect>(
     };
     format!(
         "not exists (select 1 from {table} t where {new} and (t.{owner} is null or t.{owner} <> {nobody})) \
-         and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' and (attempts > 0 or due_at <= {now})){none_unpublished}"
+         and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' \
+         and ((attempts > 0 and snoozed = 0) or due_at <= {now})){none_unpublished}"
     )
 }
 

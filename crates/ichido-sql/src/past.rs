@@ -47,6 +47,25 @@ impl Past {
     }
 }
 
+/// The count of snoozes since a message last failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Snoozes {
+    OneMore,
+    Kept,
+    FromZero,
+}
+
+impl Snoozes {
+    /// The count after so many.
+    pub(crate) fn after(self, past: i64) -> i64 {
+        match self {
+            Snoozes::OneMore => past.saturating_add(1),
+            Snoozes::Kept => past,
+            Snoozes::FromZero => 0,
+        }
+    }
+}
+
 /// What is written about a message that is put aside or freed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Note<'a> {
@@ -56,6 +75,8 @@ pub(crate) struct Note<'a> {
     pub(crate) attempts: u32,
     /// A process died while it had it.
     pub(crate) suspect: bool,
+    /// What becomes of the count of its snoozes.
+    pub(crate) snoozes: Snoozes,
     /// Until it is due.
     pub(crate) wait: Option<Duration>,
     /// Added to the history, if anything failed.
@@ -63,27 +84,30 @@ pub(crate) struct Note<'a> {
 }
 
 impl<'a> Note<'a> {
-    /// About a failure.
+    /// About a failure, or a snooze.
     pub(crate) fn failure(failure: &'a Failure) -> Self {
         let state = if failure.retry_after.is_some() { ParkedState::Waiting } else { ParkedState::Dead };
         Note {
             state,
             attempts: failure.failures,
             suspect: false,
+            snoozes: if failure.is_snooze() { Snoozes::OneMore } else { Snoozes::FromZero },
             wait: failure.retry_after,
-            error: Some(&failure.error),
+            error: (!failure.is_snooze()).then_some(&failure.error),
         }
     }
 
     /// About a message whose process died; `running` if it was the one that ran alone.
     pub(crate) fn suspect(attempts: u32, running: bool) -> Self {
-        let error = running.then_some(DIED_RUNNING);
-        Note { state: ParkedState::Released, attempts: attempts + u32::from(running), suspect: true, wait: None, error }
+        let snoozes = if running { Snoozes::FromZero } else { Snoozes::Kept };
+        let (attempts, error) = (attempts + u32::from(running), running.then_some(DIED_RUNNING));
+        Note { state: ParkedState::Released, attempts, suspect: true, snoozes, wait: None, error }
     }
 
     /// About a message that ran alone when its process died, for the last time.
     pub(crate) fn killer(attempts: u32) -> Self {
-        Note { state: ParkedState::Dead, attempts, suspect: false, wait: None, error: Some(DIED_RUNNING) }
+        let (snoozes, error) = (Snoozes::FromZero, Some(DIED_RUNNING));
+        Note { state: ParkedState::Dead, attempts, suspect: false, snoozes, wait: None, error }
     }
 
     /// Until it is due, in milliseconds.

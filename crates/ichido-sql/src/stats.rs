@@ -12,7 +12,7 @@ use ichido::{
 pub(crate) const KEY: &str = "minute, queue, level, process";
 
 /// What a row says, in the order in which it is written.
-pub(crate) const VALUES: [&str; 13] = [
+pub(crate) const VALUES: [&str; 14] = [
     "lanes",
     "levels_above",
     "slots",
@@ -24,6 +24,7 @@ pub(crate) const VALUES: [&str; 13] = [
     "busy_us",
     "duplicates",
     "found_busy",
+    "snoozed",
     "waiting",
     "running",
 ];
@@ -40,8 +41,8 @@ pub(crate) struct StatCells {
     pub(crate) queue: String,
     pub(crate) level: String,
     pub(crate) lanes: String,
-    /// The numbers from `levels_above` to `found_busy`.
-    pub(crate) numbers: [i64; 10],
+    /// The numbers from `levels_above` to `snoozed`.
+    pub(crate) numbers: [i64; 11],
     pub(crate) waiting: String,
     pub(crate) running: String,
 }
@@ -49,32 +50,34 @@ pub(crate) struct StatCells {
 impl StatCells {
     /// A stat as it is written.
     pub(crate) fn of(stat: &Stat) -> Self {
-        let Tally { started, done, failed, retried, overtaken, duplicates, found_busy, busy, waiting, running } =
+        let Tally { started, done, failed, retried, snoozed, overtaken, duplicates, found_busy, busy, .. } =
             &stat.tally;
         let (lanes, level, above) =
             stat.lane.as_ref().map_or(("", "", 0), |lane| (&*lane.lanes, &*lane.level, lane.rank));
         let busy = u64::try_from(busy.as_micros()).unwrap_or(u64::MAX);
         let (above, slots) = (above.into(), stat.slots.into());
-        let numbers = [above, slots, *started, *done, *failed, *retried, *overtaken, busy, *duplicates, *found_busy];
+        let numbers =
+            [above, slots, *started, *done, *failed, *retried, *overtaken, busy, *duplicates, *found_busy, *snoozed];
         StatCells {
             queue: stat.queue.to_string(),
             level: level.to_owned(),
             lanes: lanes.to_owned(),
             numbers: numbers.map(|number| i64::try_from(number).unwrap_or(i64::MAX)),
-            waiting: waiting.to_string(),
-            running: running.to_string(),
+            waiting: stat.tally.waiting.to_string(),
+            running: stat.tally.running.to_string(),
         }
     }
 
     /// The row that was read.
     pub(crate) fn row(self, process: &str, age_seconds: i64) -> Result<StatRow> {
-        let [above, slots, started, done, failed, retried, overtaken, busy, duplicates, found_busy] =
+        let [above, slots, started, done, failed, retried, overtaken, busy, duplicates, found_busy, snoozed] =
             self.numbers.map(|number| u64::try_from(number).unwrap_or_default());
         let tally = Tally {
             started,
             done,
             failed,
             retried,
+            snoozed,
             overtaken,
             duplicates,
             found_busy,
@@ -104,7 +107,7 @@ mod tests {
     fn a_row_is_read_as_it_was_written() {
         let mut tally = Tally { started: 5, done: 2, failed: 1, retried: 1, overtaken: 3, ..Tally::default() };
         tally.busy = Duration::from_micros(123_456_789);
-        (tally.duplicates, tally.found_busy) = (7, 9);
+        (tally.duplicates, tally.found_busy, tally.snoozed) = (7, 9, 11);
         tally.waiting.add(Duration::from_secs(3));
         tally.running.add(Duration::from_millis(3));
         let lane = Lane { lanes: "mail".into(), level: "free".into(), rank: 1 };

@@ -60,7 +60,7 @@ async fn list<S: Backend>(store: &S, config: &Config, which: Which, waiting: boo
         parked.truncate(filter.limit as usize - 1);
         summarise(&parked, is_bound)?;
         let rows = parked.iter().take(limit).map(|message| {
-            let (attempts, error) = (message.attempts.to_string(), output::shortened(&message.error, 100));
+            let (attempts, error) = (message.attempts.to_string(), output::shortened(&why(message), 100));
             [message.id.clone(), message.state.to_string(), attempts, message.parked_at.clone(), error]
         });
         output::table(["MESSAGE", "STATE", "ATTEMPTS", "SINCE", "ERROR"], &rows.collect::<Vec<_>>())?;
@@ -73,6 +73,15 @@ async fn list<S: Backend>(store: &S, config: &Config, which: Which, waiting: boo
         tell_elsewhere(store).await?;
     }
     Ok(0)
+}
+
+/// Why a message is parked: its last error, or that it is snoozed.
+fn why(message: &Parked) -> String {
+    match message.snoozed {
+        0 => message.error.clone(),
+        1 => "snoozed".into(),
+        times => format!("snoozed {times} times"),
+    }
 }
 
 /// How often which error; lower bounds where not all messages were counted.
@@ -146,6 +155,9 @@ async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> R
     output::print(&format!("message   {}", parked.id))?;
     output::print(&format!("state     {}", parked.state))?;
     output::print(&format!("attempts  {}", parked.attempts))?;
+    if parked.snoozed > 0 {
+        output::print(&format!("snoozed   {}", parked.snoozed))?;
+    }
     output::print(&format!("since     {}", parked.parked_at))?;
     if let Some(due) = &parked.due_at {
         output::print(&format!("due       {due}"))?;

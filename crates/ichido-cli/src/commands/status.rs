@@ -86,6 +86,7 @@ impl View {
         let heads =
             ["LAST 5 MIN", "LEVEL", "IN/MIN", "OUT/MIN", "WAIT P50", "P95", "P99", "RUN P50", "P95", "SLOTS", "BUSY"];
         lines.extend(output::lines(heads, &self.loads.iter().map(measured).collect::<Vec<_>>()));
+        lines.extend(self.loads.iter().filter_map(snoozed));
         lines.extend(self.advice.iter().map(|advice| format!("advice: {}", advice.text)));
         lines.push(String::new());
         let processes = self.overview.processes.iter().map(|process| {
@@ -138,6 +139,12 @@ fn held_groups(queue: &QueueCounts) -> Option<String> {
             "{held} groups of `{name}` wait until their failed message is retried or discarded: ichido failed list --queue {name}"
         )
     })
+}
+
+fn snoozed(load: &Load) -> Option<String> {
+    let times = load.tally.snoozed;
+    let times = (times > 0).then(|| if times == 1 { "once".to_owned() } else { format!("{times} times") })?;
+    Some(format!("`{}`: actions snoozed messages {times}", load.queue))
 }
 
 /// The queues that a broker keeps: what waits to be published, and what came that did not run.

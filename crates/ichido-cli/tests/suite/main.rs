@@ -41,6 +41,7 @@ mod rolling;
 mod schemas;
 mod sending;
 mod silence;
+mod snoozing;
 mod stopping;
 mod typed;
 mod unfit_tables;

@@ -11,6 +11,7 @@ use std::{
 
 use ichido::{
     Action, Context, NewMessage, Operate, Outcome, Pool, Process, Queue, Result, Status, Table,
+    adopt::Adopt,
     handlers::{Limit, Retry},
     store::{Database, Queues, SessionId, SessionState, Transactions},
 };
@@ -203,4 +204,29 @@ async fn another_connection_tells_what_a_session_does() {
     scene.outside().await.execute(AssertSqlSafe(format!("kill {}", session.number))).await.unwrap();
     sleeping.await.unwrap();
     eventually("it is gone", async || store.session_state(&session).await.unwrap() == SessionState::Gone).await;
+}
+
+/// An operator's commands end too, and can be repeated; DDL may take as long as the server works on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_and_an_adoption_end_in_silence() {
+    for (nth, silence) in [(1, Silence::Both), (4, Silence::Answers)] {
+        let server = servers::MariaDb::shared();
+        let scene = Scene { url: server.fresh_database(), proxy: Proxy::start_mysql(server.address()) };
+        scene.proxy.silence_at(silence, Whom::Everyone, "%create table if not exists ichido_%", nth);
+        let migrated = store(&scene.proxy.url(&scene.url)).migrate().await;
+        assert!(migrated.as_ref().is_err_and(ichido::Error::is_fault::<MySql>), "{migrated:?}");
+        tokio::time::timeout(Duration::from_secs(1), scene.proxy.silenced()).await.expect("it was silent");
+        let store = store(&scene.proxy.url(&scene.url));
+        store.migrate().await.unwrap();
+        store.apply(&["do sleep(4)".to_owned()]).await.unwrap();
+        for pattern in ["%from information_schema.tables%", "create table made%"] {
+            scene.proxy.silence_at(silence, Whom::Everyone, pattern, 1);
+            let ended = match pattern {
+                "create table made%" => store.apply(&["create table made (id integer)".to_owned()]).await,
+                _ => store.tables(None).await.map(|_| ()),
+            };
+            assert!(ended.as_ref().is_err_and(ichido::Error::is_fault::<MySql>), "{pattern}: {ended:?}");
+        }
+        assert!(!store.tables(None).await.unwrap().is_empty());
+    }
 }

@@ -12,6 +12,7 @@ use std::{
 use ichido::{
     Action, CancellationToken, Context, Inspect, NewMessage, Operate, Outcome, Pool, Process, Queue, Result, Status,
     Table,
+    adopt::Adopt,
     handlers::{Limit, Retry},
     inspect::ParkedFilter,
     sql::SqlAction,
@@ -183,6 +184,70 @@ async fn whoever_takes_long_is_not_disturbed() {
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     scene.assert_exact(2).await;
+}
+
+/// Makes a call that takes as long as the test wants, with its transaction open.
+struct Calls {
+    runs: Arc<AtomicUsize>,
+    answered: Arc<tokio::sync::Semaphore>,
+}
+
+impl Action<Postgres> for Calls {
+    type Message = serde_json::Value;
+
+    async fn handle(&self, cx: &mut Context<Postgres>, _: serde_json::Value) -> Result<Outcome> {
+        cx.tx().await?.execute("insert into ledger values ('order', 'action')").await?;
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        self.answered.acquire().await?.forget();
+        Ok(Outcome::Done)
+    }
+}
+
+/// A connection of ichido's own that falls silent long after the action's last statement says nothing about that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_silence_elsewhere_does_not_disturb_a_long_call() {
+    let scene = Scene::new(1).await;
+    let (runs, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
+    let calls = Calls { runs: runs.clone(), answered: answered.clone() };
+    let store = store(&scene.proxy.url(&scene.url));
+    let process = Process::new(store.clone()).lease(Duration::from_mins(1)).poll(Duration::from_millis(50)).drain();
+    let process = tokio::spawn(process.action(Pool::new("Calls").from("orders"), calls).run());
+    eventually("the call begins", async || runs.load(Ordering::SeqCst) == 1).await;
+    // Time itself: the looks that follow each other, a timeout apart.
+    tokio::time::sleep(TIMEOUT * 5).await;
+    let before = store.silences();
+    scene.proxy.silence_at(Silence::Both, Whom::Speaker, "select%", 1);
+    eventually("a statement of ours is not answered", async || store.silences() != before).await;
+    tokio::time::sleep(TIMEOUT * 3).await;
+    answered.add_permits(9);
+    assert_eq!(process.await.unwrap().unwrap(), 0);
+    assert_eq!(runs.load(Ordering::SeqCst), 1, "it was not disturbed");
+    scene.assert_exact(1).await;
+}
+
+/// An operator's commands end too, and can be repeated; DDL may take as long as the server works on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_and_an_adoption_end_in_silence() {
+    for (nth, silence) in [(1, Silence::Both), (4, Silence::Answers)] {
+        let server = servers::Postgres::shared();
+        let scene = Scene { url: server.fresh_database(), proxy: Proxy::start(server.address()) };
+        scene.proxy.silence_at(silence, Whom::Everyone, "%create table if not exists ichido_%", nth);
+        let migrated = store(&scene.proxy.url(&scene.url)).migrate().await;
+        assert!(migrated.as_ref().is_err_and(ichido::Error::is_fault::<Postgres>), "{migrated:?}");
+        tokio::time::timeout(Duration::from_secs(1), scene.proxy.silenced()).await.expect("it was silent");
+        let store = store(&scene.proxy.url(&scene.url));
+        store.migrate().await.unwrap();
+        store.apply(&["select pg_sleep(4)".to_owned()]).await.unwrap();
+        for pattern in ["%from pg_class%", "create table made%"] {
+            scene.proxy.silence_at(silence, Whom::Everyone, pattern, 1);
+            let ended = match pattern {
+                "create table made%" => store.apply(&["create table made (id integer)".to_owned()]).await,
+                _ => store.tables(None).await.map(|_| ()),
+            };
+            assert!(ended.as_ref().is_err_and(ichido::Error::is_fault::<Postgres>), "{pattern}: {ended:?}");
+        }
+        assert!(!store.tables(None).await.unwrap().is_empty());
+    }
 }
 
 /// The server keeps what it has locked for as long as the session lives.

@@ -120,7 +120,7 @@ pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec
 async fn parked_page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Result<Vec<Parked>> {
     let (key, since) = (S::Dialect::KEY, S::Dialect::utc("parked_at"));
     let parked = format!(
-        "select queue, {key}, state, attempts, {}, {since}, history from {} \
+        "select queue, {key}, state, attempts, {}, {since}, history, snoozed from {} \
          where state in ?1 and queue in ?2 and (?3 is null or {key} = ?3) and parked_at <= {} \
          and (?6 is null or {since} > ?6 or ({since} = ?6 and (queue > ?7 or (queue = ?7 and {key} > ?8)))) \
          order by {since}, queue, {key} limit ?4",
@@ -144,7 +144,7 @@ async fn parked_page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize
     let read = |row: &Row| {
         let id = format!("{}/{}", row.get::<String>(0)?, row.get::<String>(1)?);
         let (state, history): (String, String) = (row.get(2)?, row.get(6)?);
-        Ok(Parked::new(id, &state, row.get(3)?, row.get(4)?, row.get(5)?, &history))
+        Ok(Parked::new(id, &state, (row.get(3)?, row.get(7)?), row.get(4)?, row.get(5)?, &history))
     };
     parked.iter().map(read).collect()
 }

@@ -64,31 +64,32 @@ pub(crate) async fn write_note<S: SqlStore>(
     note: Note<'_>,
 ) -> Result<()> {
     let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
-    let past = format!(
-        "select {}, (select history from {parked} where queue = ?1 and {column} = ?2)",
-        S::Dialect::utc(S::Dialect::CLOCK)
-    );
+    let of = |what| format!("(select {what} from {parked} where queue = ?1 and {column} = ?2)");
+    let past = format!("select {}, {}, {}", S::Dialect::utc(S::Dialect::CLOCK), of("history"), of("snoozed"));
     let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
-    let (at, past): (String, Option<String>) = match past.first() {
-        Some(row) => (row.get(0)?, row.get(1)?),
-        None => (String::new(), None),
+    let (at, past, snoozed): (String, Option<String>, Option<i64>) = match past.first() {
+        Some(row) => (row.get(0)?, row.get(1)?, row.get(2)?),
+        None => (String::new(), None, None),
     };
+    let snoozed = note.snoozes.after(snoozed.unwrap_or_default());
     let history = match note.error {
         Some(error) => ichido::inspect::history(past.as_deref(), note.attempts, at, error),
         None => past.unwrap_or_else(|| "[]".into()),
     };
     let write = format!(
-        "insert into {parked} (queue, {column}, state, attempts, suspect, due_at, parked_at, history) \
-         values (?1, ?2, ?3, ?4, ?5, {}, {}, ?7) {}",
+        "insert into {parked} (queue, {column}, state, attempts, suspect, due_at, parked_at, history, snoozed) \
+         values (?1, ?2, ?3, ?4, ?5, {}, {}, ?7, ?8) {}",
         S::Dialect::after('+', "?6"),
         S::Dialect::NOW,
         S::Dialect::or_replace(
             &format!("queue, {column}"),
-            &["state", "attempts", "suspect", "due_at", "parked_at", "history"]
+            &["state", "attempts", "suspect", "due_at", "parked_at", "history", "snoozed"]
         )
     );
     let write = Query::new(write).bind(&*queue.queue).exact(key.to_string()).bind(note.state.as_str());
-    store.execute(tx, write.bind(note.attempts).bind(note.suspect).bind(note.wait_ms()).bind(history)).await?;
+    store
+        .execute(tx, write.bind(note.attempts).bind(note.suspect).bind(note.wait_ms()).bind(history).bind(snoozed))
+        .await?;
     Ok(())
 }
 

@@ -113,8 +113,8 @@ fn stat_row(row: &Row) -> Result<StatRow> {
         queue: row.get(2)?,
         level: row.get(3)?,
         lanes: row.get(4)?,
-        waiting: row.get(15)?,
-        running: row.get(16)?,
+        waiting: row.get(16)?,
+        running: row.get(17)?,
         ..StatCells::default()
     };
     for (at, number) in cells.numbers.iter_mut().enumerate() {

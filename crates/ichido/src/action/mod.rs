@@ -159,7 +159,7 @@ pub(crate) fn proper(outcome: Outcome) -> Result<Outcome> {
         Outcome::Abort(code) if !(100..=199).contains(&code) => {
             Err(format!("an action cannot abort with code {code}; use 100 to 199").into())
         }
-        Outcome::Stop | Outcome::Ended(_) => Err("an action must return done, retry, park or abort".into()),
+        Outcome::Stop | Outcome::Ended(_) => Err("an action must return done, retry, snooze, park or abort".into()),
         outcome => Ok(outcome),
     }
 }

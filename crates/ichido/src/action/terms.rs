@@ -85,7 +85,8 @@ mod tests {
     fn only_what_the_action_has_said_commits() {
         let all = Committing { kinds: vec![CommitOn::Park, CommitOn::Error], types: Vec::new() };
         assert!(all.commits(&Ok(Outcome::park("no"))) && all.commits(&Err("no".into())));
-        for other in [Ok(Outcome::retry()), Err(Error::Panic("no".into())), Err(Error::TimedOut(Duration::ZERO))] {
+        let never = [Ok(Outcome::retry()), Ok(Outcome::snooze(Duration::ZERO))];
+        for other in never.into_iter().chain([Err(Error::Panic("no".into())), Err(Error::TimedOut(Duration::ZERO))]) {
             assert!(!all.commits(&other), "{other:?}");
         }
         assert!(!Committing::default().commits(&Ok(Outcome::park("no"))));

@@ -21,6 +21,10 @@ use crate::{
 /// An answer that the server sent this shortly after we fell asleep may be one that we were awake for.
 const SLACK: Duration = Duration::from_millis(5);
 
+/// A silence elsewhere says something about this session only if it began when the action fell asleep: within so many looks, each a
+/// timeout after the other, somebody else has noticed it. One that comes later finds an action that does something else.
+const NEAR: u32 = 3;
+
 /// Whose session is to be watched, shared by who opens the transaction and who watches it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watched(Arc<State>);
@@ -72,7 +76,7 @@ pub(crate) async fn watch<S: Store, T>(
     let Some(timeout) = store.timeout() else { return run.await };
     let run = pin!(run);
     let mut run = Awake::new(run);
-    let (mut since, mut silences) = (run.last, store.silences());
+    let (mut since, mut elsewhere) = (run.last, Elsewhere::new(store.silences()));
     loop {
         tokio::select! {
             biased;
@@ -80,7 +84,7 @@ pub(crate) async fn watch<S: Store, T>(
             () = tokio::time::sleep(timeout.saturating_sub(since.elapsed())) => {}
         }
         if run.last > since {
-            (since, silences) = (run.last, store.silences());
+            (since, elsewhere) = (run.last, Elsewhere::new(store.silences()));
             continue;
         }
         since = Instant::now();
@@ -94,11 +98,31 @@ pub(crate) async fn watch<S: Store, T>(
         if run.last > last {
             continue; // what was asked about is over
         }
-        let unheard = watched.0.waits.load(Ordering::Relaxed) || store.silences() != silences;
+        let unheard = elsewhere.look(store.silences()) || watched.0.waits.load(Ordering::Relaxed);
         if let Some(how) = silence::<S>(state, timeout, asleep, unheard) {
             watched.0.lost.store(true, Ordering::Relaxed);
             return Err(Error::Failed(Fault(how.into()).into()));
         }
+    }
+}
+
+/// What is known about other connections since the action fell asleep.
+struct Elsewhere {
+    silences: u64,
+    looks: u32,
+    silent: bool,
+}
+
+impl Elsewhere {
+    fn new(silences: u64) -> Self {
+        Elsewhere { silences, looks: 0, silent: false }
+    }
+
+    /// Have they fallen silent at about the same time?
+    fn look(&mut self, silences: u64) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        self.silent |= self.looks <= NEAR && silences != self.silences;
+        self.silent
     }
 }
 
@@ -112,7 +136,7 @@ async fn ask<S: Store>(store: &S, session: &SessionId) -> Result<SessionState> {
 
 /// Why a session that has this state is given up; none if it may go on. An idle one may wait for an action that does something else. It is
 /// given up if we know that somebody waits for it, if the action was asleep before the server answered (and still is), or if
-/// the server was silent elsewhere in the meantime.
+/// the server was silent elsewhere when the action fell asleep.
 fn silence<S: Store>(
     state: Result<SessionState>,
     timeout: Duration,
@@ -201,6 +225,14 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
+
+    #[test]
+    fn only_a_silence_from_the_same_time_counts() {
+        let mut early = Elsewhere::new(7);
+        assert_eq!([7, 7, 8, 8, 8].map(|silences| early.look(silences)), [false, false, true, true, true]);
+        let mut late = Elsewhere::new(7);
+        assert_eq!([7, 7, 7, 8, 9].map(|silences| late.look(silences)), [false; 5]);
+    }
 
     #[tokio::test]
     async fn only_who_is_woken_is_awake() {

@@ -10,6 +10,8 @@ pub enum Outcome {
     Done,
     /// Roll back, and run the message again after this time (none: after the backoff). Spends an attempt.
     Retry(Option<Duration>),
+    /// Roll back, and run the message again after this time, as the same attempt: nothing has failed, it was too early.
+    Snooze(Duration),
     /// Roll back, and park the message for good with this reason.
     Park(String),
     /// End the process with this code (100–199). Spends an attempt.
@@ -31,6 +33,15 @@ impl Outcome {
     #[must_use]
     pub fn retry_after(time: Duration) -> Self {
         Outcome::Retry(Some(time))
+    }
+
+    /// Run the message again after this time. No attempt is spent and nothing is recorded as a failure; snoozes are counted apart.
+    ///
+    /// What the action has written is rolled back, for a message's effects are committed with its completion and nowhere else. To keep
+    /// them, send a message with a delay and return [`Outcome::Done`].
+    #[must_use]
+    pub fn snooze(time: Duration) -> Self {
+        Outcome::Snooze(time)
     }
 
     /// Park the message for good; an operator will see the reason.

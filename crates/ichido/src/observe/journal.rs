@@ -34,14 +34,16 @@ pub(crate) struct Journal {
     pub(crate) failed: AtomicU64,
     /// Failed, and run again.
     pub(crate) retried: AtomicU64,
+    /// Run again later, because the action said so; nothing had failed.
+    pub(crate) snoozed: AtomicU64,
     /// Rolled back because the claim was gone.
     pub(crate) lost: AtomicU64,
 }
 
 impl Journal {
     pub(crate) fn new(masks: Masks, settings: String, begun: Instant) -> Self {
-        let [done, failed, retried, lost] = [const { AtomicU64::new(0) }; 4];
-        Journal { masks, settings, begun, started: OnceLock::new(), done, failed, retried, lost }
+        let [done, failed, retried, snoozed, lost] = [const { AtomicU64::new(0) }; 5];
+        Journal { masks, settings, begun, started: OnceLock::new(), done, failed, retried, snoozed, lost }
     }
 
     /// The lines at the start; once, however often the process begins anew.
@@ -68,17 +70,21 @@ impl Journal {
         let Some(request_id) = self.started.get() else { return };
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let (done, failed) = (count(&self.done), count(&self.failed));
-        let (retried, lost) = (count(&self.retried), count(&self.lost));
+        let (retried, snoozed, lost) = (count(&self.retried), count(&self.snoozed), count(&self.lost));
         let elapsed_seconds = (now.saturating_duration_since(self.begun).as_secs_f64() * 1000.0).round() / 1000.0;
         let request_id = named(request_id);
-        tracing::info!(exit_code, elapsed_seconds, done, failed, retried, lost, request_id, "ichido ends");
+        tracing::info!(exit_code, elapsed_seconds, done, failed, retried, snoozed, lost, request_id, "ichido ends");
     }
 
-    /// A message has failed.
+    /// A message has failed, or is only snoozed.
     pub(crate) fn failure(&self, delivery: &Delivery, failure: &Failure) {
         let (message, attempt) = (&delivery.message, delivery.attempt);
         let Failure { error, code, .. } = failure;
         let id = message.id();
+        if let Some(after) = failure.retry_after.filter(|_| failure.is_snooze()) {
+            tracing::debug!(target: MONITOR, code, attempt, "{id} snoozed; runs again in {after:.1?}");
+            return;
+        }
         let payload = shortened(&self.masks.payload(&message.payload));
         let headers = serde_json::to_string(&self.masks.headers(&message.headers)).ok();
         let headers = headers.filter(|_| !message.headers.is_empty());

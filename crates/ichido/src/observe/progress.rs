@@ -43,13 +43,13 @@ impl Progress {
                 Err(error) => tracing::debug!(%error, "cannot count the messages left"),
             }
         }
-        let [done, failed, retried] =
-            [&journal.done, &journal.failed, &journal.retried].map(|count| count.load(Ordering::Relaxed));
+        let [done, failed, retried, snoozed] = [&journal.done, &journal.failed, &journal.retried, &journal.snoozed]
+            .map(|count| count.load(Ordering::Relaxed));
         let (ended, elapsed) = (done + failed, now - self.since);
         let rate = rate(ended - self.ended, elapsed);
         if ended > self.ended || left > Some(0) {
             let seconds_left = left.filter(|left| *left > 0).and_then(|left| seconds(left, rate));
-            tracing::info!(done, failed, retried, per_second = rate, left, more, seconds_left, "progress");
+            tracing::info!(done, failed, retried, snoozed, per_second = rate, left, more, seconds_left, "progress");
         }
         (self.since, self.ended) = (now, ended);
     }

@@ -22,25 +22,38 @@ impl<S: Store> Ending<S> {
     /// Runs a process, to its end or until it is out of time.
     pub(super) async fn in_time(self, run: impl Future<Output = Result<Outcome>>) -> Result<Outcome> {
         let Some(timeout) = self.store.timeout() else { return run.await };
-        let mut hurried = false;
+        let mut hurried = None;
         let out_of_time = async {
             self.stop.cancelled().await;
             self.clock.sleep(self.grace).await;
-            hurried = true;
             self.store.hurry(LEAVE.0.min(timeout));
+            hurried = Some(self.store.silences());
             tokio::time::sleep(LEAVE.1).await;
         };
         let ended = tokio::select! {
             biased;
             ended = run => ended,
             () = out_of_time => {
-                tracing::warn!("the database does not answer; other processes rescue the messages after the lease expires");
+                self.tell(hurried.is_some_and(|before| self.store.silences() != before));
                 Ok(Outcome::Stop)
             }
         };
-        if hurried {
+        if hurried.is_some() {
             self.store.hurry(timeout); // others may go on with this store
         }
         ended
+    }
+
+    /// Why it ends now. If the database is at fault, one of the last statements was not answered.
+    fn tell(&self, database_is_silent: bool) {
+        if database_is_silent {
+            tracing::warn!("the database does not answer; other processes rescue the messages after the lease expires");
+        } else {
+            tracing::warn!(
+                grace = ?self.grace,
+                "not everything has ended within the grace: a broker does not answer, or an action or a hook blocks; other \
+                 processes rescue the messages after the lease expires"
+            );
+        }
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
             return Ok(None);
         }
         Err(Error::Setup(_)) | Ok(Outcome::Stop | Outcome::Ended(_)) => return Ok(None),
+        Ok(Outcome::Snooze(_)) if delivery.claim.is_none() => return Ok(None), // its reader decides when it comes again
         _ if delivery.claim.is_none() => {
             tell_unclaimed::<S>(&journal, delivery, result);
             return Ok(None);
@@ -103,7 +104,8 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     delivery.failure = Some(failure.clone());
     count_failure(cx, &failure);
     if parked {
-        meter(cx, |meter| meter.failed(for_good));
+        let count = |meter: &Meter| if failure.is_snooze() { meter.snoozed() } else { meter.failed(for_good) };
+        meter(cx, count);
     }
     Ok(())
 }
@@ -149,6 +151,7 @@ pub(crate) fn failure<S: Store>(
             ("the action asked for a retry".into(), policy.wait_after(attempt).map(|_| *after))
         }
         Ok(Outcome::Retry(None)) => ("the action asked for a retry".into(), policy.wait_after(attempt)),
+        Ok(Outcome::Snooze(after)) => return Failure::snoozed(attempt - 1, *after),
         Ok(Outcome::Abort(code)) => {
             (format!("the action aborted the process with code {code}"), policy.wait_after(attempt))
         }
@@ -191,7 +194,11 @@ fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Journal) -> 
 }
 
 fn count_failure<S: Store>(cx: &Context<S>, failure: &Failure) {
-    count(cx, 1, |journal| if failure.retry_after.is_some() { &journal.retried } else { &journal.failed });
+    count(cx, 1, |journal| match failure.retry_after {
+        Some(_) if failure.is_snooze() => &journal.snoozed,
+        Some(_) => &journal.retried,
+        None => &journal.failed,
+    });
 }
 
 /// Counts for each message that the transaction was about.

@@ -1,10 +1,13 @@
-//! The failure of a message: why it is put aside and for how long, which is what `park` and `fail` write down; the record that is kept
+//! The failure of a message: why it is put aside and for how long, which is what `park` and `fail` write down (also of one that was only snoozed); the record that is kept
 //! of it, which operators see; and the history of those before it. A run that fails is a [`Failure`] from the moment it is judged
 //! (`process/record.rs`) until it is a row; nothing else says what becomes of the message.
 
 use std::{fmt, time::Duration};
 
 use serde::Serialize;
+
+/// The code of what has not failed.
+const SNOOZE: &str = "snooze";
 
 /// Why a message is parked, and for how long.
 #[derive(Debug, Clone)]
@@ -26,6 +29,17 @@ impl Failure {
         Failure { error: error.into(), failures, retry_after: None, code: "error" }
     }
 
+    /// No failure: the action wants to run the message later.
+    pub fn snoozed(failures: u32, after: Duration) -> Self {
+        Failure { error: "the action snoozed it".into(), failures, retry_after: Some(after), code: SNOOZE }
+    }
+
+    /// Nothing has failed: no attempt is spent, and the history has nothing to say about it.
+    #[must_use]
+    pub fn is_snooze(&self) -> bool {
+        self.code == SNOOZE
+    }
+
     /// A failure that is retried after this time.
     pub fn waiting(error: impl Into<String>, failures: u32, retry_after: Duration) -> Self {
         Failure { error: error.into(), failures, retry_after: Some(retry_after), code: "error" }
@@ -42,6 +56,8 @@ pub struct Parked {
     pub state: ParkedState,
     /// Runs that failed by themselves.
     pub attempts: i64,
+    /// How often it was snoozed since it last failed, or was sent.
+    pub snoozed: i64,
     /// When it runs again, by the database's clock.
     pub due_at: Option<String>,
     /// The last error.
@@ -60,7 +76,7 @@ impl Parked {
     pub fn new(
         id: String,
         state: &str,
-        attempts: i64,
+        (attempts, snoozed): (i64, i64),
         due_at: Option<String>,
         parked_at: String,
         history: &str,
@@ -68,7 +84,7 @@ impl Parked {
         let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
         let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
         let shape = shape(&error);
-        Parked { id, state: ParkedState::read(state), attempts, due_at, error, shape, parked_at, history }
+        Parked { id, state: ParkedState::read(state), attempts, snoozed, due_at, error, shape, parked_at, history }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::{
     Context, Error, Handler, MessageId, Next, Outcome, Process, Result, Store, handlers::Scope, message::Mark,
 };
 
-/// Runs a process until no message is unprocessed and none waits for a retry, and counts what became of them.
+/// Runs a process until no message is unprocessed and none waits for a retry, and counts what became of them. Snoozed messages are not waited for,
+/// unless they are due by then.
 ///
 /// The process is built as it is elsewhere, with its handlers, its settings and its pools. A message that waits for a retry is
 /// waited for, by the database's time: give the pool a [`RetryPolicy`](crate::RetryPolicy) with short times.
@@ -48,8 +49,9 @@ pub async fn drain<S: Store>(process: Process<S>) -> Result<Drained> {
     let process = process.handlers(|queue| queue.after(Scope::Worker, "read", witness));
     let code = process.drain().run().await?;
     let seen = std::mem::take(&mut *lock(&told));
-    let done = seen.last.values().filter(|done| **done).count();
-    Ok(Drained { done, failed: seen.last.len() - done, errors: seen.errors, code })
+    let count = |end| seen.last.values().filter(|last| **last == end).count();
+    let (done, failed, snoozed) = (count(End::Done), count(End::Failed), count(End::Snoozed));
+    Ok(Drained { done, failed, snoozed, errors: seen.errors, code })
 }
 
 /// What became of the messages of a process.
@@ -60,6 +62,8 @@ pub struct Drained {
     pub done: usize,
     /// Messages that have failed for good.
     pub failed: usize,
+    /// Messages that were snoozed, and are not due yet.
+    pub snoozed: usize,
     /// Every attempt that failed, also of messages that were done in the end.
     pub errors: Vec<Attempt>,
     /// The exit code of the process.
@@ -68,13 +72,13 @@ pub struct Drained {
 
 impl Drained {
     /// # Panics
-    /// If a message has failed, or the process did not end with 0; with every error.
+    /// If a message has failed or is snoozed, or the process did not end with 0; with every error.
     #[track_caller]
     pub fn assert_all_done(&self) {
         let errors: Vec<_> = self.errors.iter().map(|attempt| format!("\n{attempt}")).collect();
-        let Drained { done, failed, code, .. } = self;
-        let fine = *failed == 0 && *code == 0;
-        assert!(fine, "{done} done, {failed} failed, exit code {code}{}", errors.concat());
+        let Drained { done, failed, snoozed, code, .. } = self;
+        let fine = *failed == 0 && *snoozed == 0 && *code == 0;
+        assert!(fine, "{done} done, {failed} failed, {snoozed} snoozed, exit code {code}{}", errors.concat());
     }
 }
 
@@ -103,8 +107,15 @@ struct Witness(Arc<Mutex<Seen>>);
 #[derive(Default)]
 struct Seen {
     /// What the last run of each message has come to: when nothing waits any more, that is for good.
-    last: BTreeMap<MessageId, bool>,
+    last: BTreeMap<MessageId, End>,
     errors: Vec<Attempt>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Done,
+    Failed,
+    Snoozed,
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
@@ -117,14 +128,17 @@ impl<S: Store> Handler<S> for Witness {
         let mut seen = lock(&self.0);
         for delivery in cx.deliveries() {
             if delivery.mark == Some(Mark::Done) {
-                seen.last.insert(delivery.message.id(), true);
+                seen.last.insert(delivery.message.id(), End::Done);
             }
+        }
+        if let ([delivery], Ok(Outcome::Snooze(_))) = (cx.deliveries(), &result) {
+            seen.last.insert(delivery.message.id(), End::Snoozed);
         }
         if let ([delivery], Some(error)) = (cx.deliveries(), why(&result))
             && matches!(delivery.mark, None | Some(Mark::Parked))
         {
             let (id, attempt) = (delivery.message.id(), delivery.attempt);
-            seen.last.insert(id.clone(), false);
+            seen.last.insert(id.clone(), End::Failed);
             seen.errors.push(Attempt { id, attempt, error });
         }
         drop(seen);
@@ -135,7 +149,7 @@ impl<S: Store> Handler<S> for Witness {
 /// Why a message was put aside; none if it was not.
 fn why(result: &Result<Outcome>) -> Option<String> {
     match result {
-        Ok(Outcome::Done | Outcome::Stop | Outcome::Ended(_)) | Err(Error::Setup(_)) => None,
+        Ok(Outcome::Done | Outcome::Snooze(_) | Outcome::Stop | Outcome::Ended(_)) | Err(Error::Setup(_)) => None,
         Ok(Outcome::Park(reason)) => Some(reason.clone()),
         Ok(Outcome::Retry(_)) => Some("the action asked for a retry".into()),
         Ok(Outcome::Abort(code)) => Some(format!("the action aborted the process with code {code}")),

@@ -67,6 +67,23 @@ pub async fn a_message_that_fails_runs_again_after_its_backoff<F: Fixture, B: Br
     }
 }
 
+pub async fn a_snoozed_message_comes_again_as_the_same_attempt<F: Fixture, B: BrokerFixture>() {
+    for way in ways::<F>() {
+        let stage = Stage::<F, B>::new(way).await;
+        let ids = stage.send(4).await;
+        let script = Script::snoozing(10);
+        let process = stage.process(Work::of(script.clone()));
+        stage.until_effects(4).await;
+        stage.ends_empty().await;
+        process.end().await;
+        stage.exactly_once(&ids).await;
+        let runs = script.runs();
+        assert!(runs.len() == 14 && runs.iter().all(|(_, attempt)| *attempt == 1), "{way:?}: {runs:?}");
+        let tally = stage.tally().await;
+        assert_eq!((tally.done, tally.snoozed, tally.retried), (4, 10, 0), "{way:?}");
+    }
+}
+
 pub async fn what_has_failed_is_a_dead_letter_until_an_operator_retries<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await;

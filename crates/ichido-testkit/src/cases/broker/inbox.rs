@@ -104,6 +104,19 @@ pub async fn a_foreign_message_that_fails_runs_again_from_its_own_queue<F: Fixtu
     assert!(runs.iter().all(|(id, _)| *id == runs[0].0), "it keeps its id: {runs:?}");
 }
 
+pub async fn a_snoozed_foreign_message_comes_again_as_the_same_attempt<F: Fixture, B: BrokerFixture>() {
+    let stage = stage::<F, B>().await;
+    let script = Script::snoozing(5);
+    let process = stage.process(Work::of(script.clone()));
+    stage.publish_foreign(&[(Some("a"), "{}"), (Some("b"), "{}")]).await;
+    stage.until_effects(2).await;
+    ends_done(&stage, 2).await;
+    process.end().await;
+    let runs = script.runs();
+    assert!(runs.len() == 7 && runs.iter().all(|(_, attempt)| *attempt == 1), "{runs:?}");
+    assert_eq!((stage.effects().await, stage.tally().await.snoozed), (2, 5));
+}
+
 pub async fn a_failed_foreign_message_is_a_dead_letter_and_comes_back<F: Fixture, B: BrokerFixture>() {
     let stage = stage::<F, B>().await;
     let process = stage.process(Work::of(Script::new(3, false)));

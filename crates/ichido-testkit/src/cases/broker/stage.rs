@@ -274,6 +274,8 @@ pub(crate) struct Work<F> {
 pub(crate) struct Script {
     /// The first so many runs fail.
     pub(crate) failures: Mutex<u32>,
+    /// So many runs after that are snoozed.
+    snoozes: Mutex<u32>,
     /// Runs wait here, after their effect, if they are to.
     gate: Option<Gate>,
     pub(crate) runs: Mutex<Vec<(String, u32)>>,
@@ -297,7 +299,14 @@ impl<F: Fixture> Work<F> {
 impl Script {
     pub(crate) fn new(failures: u32, gated: bool) -> Arc<Self> {
         let gate = gated.then(|| Gate { entered: Semaphore::new(0), open: Semaphore::new(0) });
-        Arc::new(Script { failures: Mutex::new(failures), gate, runs: Mutex::default() })
+        Arc::new(Script { failures: Mutex::new(failures), snoozes: Mutex::new(0), gate, runs: Mutex::default() })
+    }
+
+    /// So many runs are snoozed.
+    pub(crate) fn snoozing(snoozes: u32) -> Arc<Self> {
+        let script = Script::new(0, false);
+        *script.snoozes.lock().unwrap() = snoozes;
+        script
     }
 
     /// Until a run waits at the gate.
@@ -334,12 +343,17 @@ impl<F: Fixture> Action<F::Store> for Work<F> {
         if later {
             effect::<F>(cx.tx().await?, &message).await?;
         }
-        let fails = {
-            let mut left = self.script.failures.lock().unwrap();
-            let fails = *left > 0;
-            *left = left.saturating_sub(1);
-            fails
-        };
-        if fails { Err("told to fail".into()) } else { Ok(Outcome::Done) }
+        if one_of(&self.script.failures) {
+            return Err("told to fail".into());
+        }
+        Ok(if one_of(&self.script.snoozes) { Outcome::snooze(Duration::ZERO) } else { Outcome::Done })
     }
+}
+
+/// Takes one, if one is left.
+fn one_of(left: &Mutex<u32>) -> bool {
+    let mut left = left.lock().unwrap();
+    let some = *left > 0;
+    *left = left.saturating_sub(1);
+    some
 }

@@ -14,6 +14,9 @@ use crate::{
     fixture::{Fixture, effect, effects, send_orders},
 };
 
+/// The role of a process whose action snoozes.
+const SNOOZE: &str = "snooze ";
+
 const SIGABRT: i32 = 6;
 
 #[derive(Deserialize)]
@@ -33,13 +36,24 @@ async fn deadly<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<
     Ok(Outcome::Done)
 }
 
+/// Snoozes what nobody has parked yet: after a death it is done, if it was a suspect.
+async fn early<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
+    let message = cx.message()?.clone();
+    effect::<F>(cx.tx().await?, &message).await?;
+    let parked = cx.delivery()?.claim.as_ref().is_some_and(|claim| claim.parked);
+    Ok(if parked { Outcome::Done } else { Outcome::snooze(Duration::ZERO) })
+}
+
 /// What a process of these tests does: it drains the queue, unless it dies at the step that is its role.
 pub(crate) async fn child<F: Fixture>(fixture: F, role: &str) {
     let retry =
         RetryPolicy { attempts: 3, first: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 };
     let pool = Pool::new("Deadly").from("orders").concurrency(2).retry(retry);
     let process = Process::new(fixture.store()).poll(Duration::from_millis(50)).lease(Duration::from_secs(1)).drain();
-    let mut process = process.action_fn(pool, deadly::<F>);
+    let (mut process, role) = match role.strip_prefix(SNOOZE) {
+        Some(role) => (process.action_fn(pool, early::<F>), role),
+        None => (process.action_fn(pool, deadly::<F>), role),
+    };
     if !role.is_empty() {
         let step: Step = role.parse().unwrap();
         let nth = if matches!(step, Step::Failed | Step::Recorded) { 1 } else { 5 };
@@ -83,5 +97,20 @@ pub async fn a_death_at_any_step_leaves_each_effect_once<F: Fixture>() {
         assert_eq!(effects(&fixture).await, 12);
         assert_eq!(fixture.number("select count(distinct message) from ledger").await, 12);
         assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 12);
+    }
+}
+
+pub async fn a_death_at_a_snooze_loses_nothing_and_spends_no_attempt<F: Fixture>() {
+    for step in [Step::Failed, Step::Recorded, Step::Committed] {
+        let fixture = F::fresh().await;
+        send_orders(&fixture, 12).await;
+        let ended = start(&fixture, &format!("{SNOOZE}{step}")).wait().await.unwrap();
+        assert_eq!(ended.signal(), Some(SIGABRT), "it died when a snooze was {step}");
+        assert_eq!(fixture.number("select count(*) from ichido_parked where attempts > 0").await, 0, "{step}");
+        supervise(&fixture, SNOOZE, 2).await;
+        assert_eq!(effects(&fixture).await, 12, "{step}");
+        assert_eq!(fixture.number("select count(distinct message) from ledger").await, 12);
+        assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 12);
+        assert_eq!(fixture.number("select count(*) from ichido_parked").await, 0, "{step}: nothing is known any more");
     }
 }

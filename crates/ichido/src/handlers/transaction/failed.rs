@@ -23,6 +23,9 @@ pub(super) async fn record_failed_run<S: Store>(cx: &mut Context<S>, result: Res
 pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome>) -> Result<Outcome> {
     cx.roll_back().await;
     let Some(mut failure) = verdict(cx, &result)? else { return result };
+    if failure.is_snooze() {
+        return park(cx, failure).await.and(result);
+    }
     match tell_action(cx, &failure, &result).await {
         Ok(true) => return result,
         Ok(false) => {}

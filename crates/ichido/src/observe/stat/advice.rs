@@ -124,13 +124,16 @@ fn overload(about: &str, sharing: &[&Load]) -> Option<Advice> {
     let arrive: f64 = with_work.iter().filter_map(|load| load.arrivals()).sum();
     let able = f64::from(slots) * number(ended) / busy.as_secs_f64();
     let retried: f64 = with_work.iter().map(|load| number(load.tally.retried) / load.span.as_secs_f64()).sum();
-    let retried = if retried >= 0.05 { format!(" and {retried:.1}/s are retried") } else { String::new() };
+    let snoozed: f64 = with_work.iter().map(|load| number(load.tally.snoozed) / load.span.as_secs_f64()).sum();
+    let again = [(retried, "retried"), (snoozed, "snoozed")];
+    let again: Vec<_> = again.iter().filter(|(rate, _)| *rate >= 0.05).collect();
+    let again: String = again.iter().map(|(rate, how)| format!(" and {rate:.1}/s are {how}")).collect();
     let least = if with_work.iter().any(|load| load.backlog.is_cut()) { "at least " } else { "" };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let enough = ((offered / FULL).ceil() as u32).max(slots + 1);
     let (more, then) = (enough - slots, percent(offered / f64::from(enough)));
     let text = format!(
-        "{about}: {least}{arrive:.1}/s arrive{retried}, {} can handle {able:.1}/s: give it {} ({enough} would be {then} busy)",
+        "{about}: {least}{arrive:.1}/s arrive{again}, {} can handle {able:.1}/s: give it {} ({enough} would be {then} busy)",
         count(slots, "slot"),
         count(more, "more slot"),
     );

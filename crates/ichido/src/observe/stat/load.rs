@@ -161,7 +161,7 @@ impl Load {
     /// The number of slots that what arrives, and what is repeated, keeps busy on average.
     #[must_use]
     pub fn offered(&self) -> Option<f64> {
-        let repeated = number(self.tally.retried) / self.span.as_secs_f64();
+        let repeated = number(self.tally.retried + self.tally.snoozed) / self.span.as_secs_f64();
         Some((self.arrivals()? + repeated) * self.service()?.as_secs_f64())
     }
 
@@ -187,6 +187,7 @@ impl Load {
             done: self.tally.done,
             failed: self.tally.failed,
             retried: self.tally.retried,
+            snoozed: self.tally.snoozed,
             overtaken: self.tally.overtaken,
             duplicates: self.tally.duplicates,
             found_busy: self.tally.found_busy,
@@ -214,6 +215,7 @@ pub struct Summary {
     pub done: u64,
     pub failed: u64,
     pub retried: u64,
+    pub snoozed: u64,
     pub overtaken: u64,
     pub duplicates: u64,
     pub found_busy: u64,

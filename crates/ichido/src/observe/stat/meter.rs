@@ -36,6 +36,7 @@ pub(crate) struct Meter {
     done: AtomicU64,
     failed: AtomicU64,
     retried: AtomicU64,
+    snoozed: AtomicU64,
     overtaken: AtomicU64,
     duplicates: AtomicU64,
     found_busy: AtomicU64,
@@ -137,6 +138,7 @@ impl Meter {
             done: zero(),
             failed: zero(),
             retried: zero(),
+            snoozed: zero(),
             overtaken: zero(),
             duplicates: zero(),
             found_busy: zero(),
@@ -155,6 +157,11 @@ impl Meter {
     pub(crate) fn failed(&self, for_good: bool) {
         let counter = if for_good { &self.failed } else { &self.retried };
         counter.fetch_add(1, Relaxed);
+    }
+
+    /// A message was snoozed.
+    pub(crate) fn snoozed(&self) {
+        self.snoozed.fetch_add(1, Relaxed);
     }
 
     /// A broker handed out a message that was done already.
@@ -181,6 +188,7 @@ impl Meter {
             done: self.done.load(Relaxed),
             failed: self.failed.load(Relaxed),
             retried: self.retried.load(Relaxed),
+            snoozed: self.snoozed.load(Relaxed),
             overtaken: self.overtaken.load(Relaxed),
             duplicates: self.duplicates.load(Relaxed),
             found_busy: self.found_busy.load(Relaxed),
@@ -242,6 +250,7 @@ mod tests {
         (0..3).for_each(|_| meter.done());
         meter.failed(true);
         meter.failed(false);
+        (0..4).for_each(|_| meter.snoozed());
         meter.duplicate();
         (0..2).for_each(|_| meter.found_busy());
         meter.ran(SECOND, true);
@@ -250,7 +259,7 @@ mod tests {
         let tally = &stat.tally;
         assert_eq!((&*stat.queue, stat.slots), ("orders", 8));
         assert_eq!((tally.started, tally.done, tally.failed, tally.retried), (2, 3, 1, 1));
-        assert_eq!((tally.duplicates, tally.found_busy), (1, 2));
+        assert_eq!((tally.snoozed, tally.duplicates, tally.found_busy), (4, 1, 2));
         assert_eq!((tally.busy, tally.waiting.count(), tally.running.count()), (SECOND * 2, 1, 1));
     }
 }

@@ -16,6 +16,8 @@ pub struct Tally {
     pub failed: u64,
     /// Runs that failed and are repeated.
     pub retried: u64,
+    /// Runs that ended with a snooze, and are repeated.
+    pub snoozed: u64,
     /// Messages that started after one of a lower level that was sent later, as far as one process can tell.
     pub overtaken: u64,
     /// Deliveries of a broker whose message was done already.
@@ -37,6 +39,7 @@ impl Tally {
         self.done += other.done;
         self.failed += other.failed;
         self.retried += other.retried;
+        self.snoozed += other.snoozed;
         self.overtaken += other.overtaken;
         self.duplicates += other.duplicates;
         self.found_busy += other.found_busy;
@@ -53,6 +56,7 @@ impl Tally {
             done: self.done.saturating_sub(earlier.done),
             failed: self.failed.saturating_sub(earlier.failed),
             retried: self.retried.saturating_sub(earlier.retried),
+            snoozed: self.snoozed.saturating_sub(earlier.snoozed),
             overtaken: self.overtaken.saturating_sub(earlier.overtaken),
             duplicates: self.duplicates.saturating_sub(earlier.duplicates),
             found_busy: self.found_busy.saturating_sub(earlier.found_busy),
@@ -65,7 +69,7 @@ impl Tally {
     /// Runs that came to an end of their own.
     #[must_use]
     pub fn ended(&self) -> u64 {
-        self.done + self.failed + self.retried
+        self.done + self.failed + self.retried + self.snoozed
     }
 }
 

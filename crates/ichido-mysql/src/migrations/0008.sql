@@ -1,0 +1,8 @@
+-- How often a message was snoozed since it last failed. A process of the version before does not set it back; a drain then does not wait
+-- for the retry of a message that had been snoozed.
+-- Skipped if this column is there: ichido_parked.snoozed
+alter table ichido_parked add column snoozed bigint not null default 0;
+
+-- Runs that ended with a snooze.
+-- Skipped if this column is there: ichido_stat.snoozed
+alter table ichido_stat add column snoozed bigint not null default 0;

@@ -1,0 +1,6 @@
+-- How often a message was snoozed since it last failed. A process of the version before does not set it back; a drain then does not wait
+-- for the retry of a message that had been snoozed.
+alter table ichido_parked add column if not exists snoozed bigint not null default 0;
+
+-- Runs that ended with a snooze.
+alter table ichido_stat add column if not exists snoozed bigint not null default 0;
