@@ -112,14 +112,6 @@ impl Starting for MariaDb {
     const PORT_TAKEN: &'static str = "Bind on TCP/IP port";
     const STOP: &'static str = "TERM";
 
-    fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    fn seat_mut(&mut self) -> &mut Seat {
-        &mut self.seat
-    }
-
     fn launch(&self) -> u32 {
         let port = format!("--port={}", self.seat.port);
         let arguments = self.arguments.iter().chain([&port]).map(String::as_str);

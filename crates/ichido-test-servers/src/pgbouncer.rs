@@ -107,14 +107,6 @@ impl Starting for PgBouncer {
     const PORT_TAKEN: &'static str = "Address already in use";
     const STOP: &'static str = "INT";
 
-    fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    fn seat_mut(&mut self) -> &mut Seat {
-        &mut self.seat
-    }
-
     fn launch(&self) -> u32 {
         let file = self.write_settings();
         self.seat.guardian.start(&self.program, &[file.to_str().expect("a path in UTF-8")])

@@ -103,14 +103,6 @@ impl Starting for Postgres {
     /// Fast: it does not wait for its clients.
     const STOP: &'static str = "INT";
 
-    fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    fn seat_mut(&mut self) -> &mut Seat {
-        &mut self.seat
-    }
-
     fn launch(&self) -> u32 {
         let data = self.folder().join("data");
         let data = data.to_str().expect("a path in UTF-8");

@@ -284,14 +284,6 @@ impl Starting for RabbitMq {
     const PORT_TAKEN: &'static str = "eaddrinuse";
     const STOP: &'static str = "TERM";
 
-    fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    fn seat_mut(&mut self) -> &mut Seat {
-        &mut self.seat
-    }
-
     fn launch(&self) -> u32 {
         self.control.store(self.place.control.unwrap_or_else(free_port), Ordering::Relaxed);
         self.write_settings();

@@ -33,8 +33,15 @@ impl Seat {
     }
 }
 
+/// A server in its seat.
+pub(super) trait Seated {
+    fn seat(&self) -> &Seat;
+
+    fn seat_mut(&mut self) -> &mut Seat;
+}
+
 /// A server that can be started.
-pub(super) trait Starting {
+pub(super) trait Starting: Seated {
     /// Its name in messages.
     const NAME: &'static str;
 
@@ -43,10 +50,6 @@ pub(super) trait Starting {
 
     /// The signal with which an operator stops it.
     const STOP: &'static str;
-
-    fn seat(&self) -> &Seat;
-
-    fn seat_mut(&mut self) -> &mut Seat;
 
     /// Starts its process on its port and returns the process id.
     fn launch(&self) -> u32;
@@ -104,6 +107,16 @@ pub(super) trait Starting {
 /// What a test may do with a server, whatever its kind; and how the one that tests share is started.
 macro_rules! server {
     ($server:ty, $start:expr) => {
+        impl $crate::starting::Seated for $server {
+            fn seat(&self) -> &$crate::starting::Seat {
+                &self.seat
+            }
+
+            fn seat_mut(&mut self) -> &mut $crate::starting::Seat {
+                &mut self.seat
+            }
+        }
+
         impl $server {
             /// The one that all tests of this process share, started at first use.
             pub fn shared() -> &'static Self {
