@@ -7,12 +7,9 @@
 # ICHIDO names the binary; without it the release build is used.
 set -euo pipefail
 
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/setup.sh"
 policy=${1:-weighted} seconds=${2:-60} url=${3:-sqlite://$folder/bench.db}
 member=12 free=8 service=0.150 slots=4
-root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/..
-ichido=$(readlink -f "${ICHIDO:-$root/target/release/ichido}")
 cd "$folder"
 
 cat >ichido.toml <<END

@@ -8,13 +8,10 @@
 # ICHIDO names the binary; without it the release build is used.
 set -euo pipefail
 
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/setup.sh"
 url=${1:-sqlite://$folder/bench.db}
 messages=${2:-10000}
 rounds=${3:-3}
-root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/..
-ichido=$(readlink -f "${ICHIDO:-$root/target/release/ichido}")
 cd "$folder"
 
 cat >ichido.toml <<END

@@ -5,12 +5,10 @@
 
 use std::fs::{self, Permissions};
 use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -18,7 +16,7 @@ use uuid::Uuid;
 use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::folder_with;
-use super::starting::Starting;
+use super::starting::{Seat, Starting, server};
 
 /// Fast, and still a killed server loses no commit; a machine would. (With 0
 /// instead of 2 a killed server loses the commits of the last second.)
@@ -44,22 +42,11 @@ const PASSWORD: &str = "once";
 #[derive(Debug)]
 pub struct MariaDb {
     programs: Programs,
-    guardian: Guardian,
     arguments: Vec<String>,
-    port: u16,
+    seat: Seat,
 }
 
 impl MariaDb {
-    /// The server that all tests of this process share, started at first use.
-    ///
-    /// # Panics
-    ///
-    /// If MariaDB is not installed or does not start.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<MariaDb> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&[]))
-    }
-
     /// Starts a server of one's own; `extra_settings` come after the defaults.
     /// The server survives its machine too with `innodb-flush-method` = `fsync`
     /// and `innodb-flush-log-at-trx-commit` = `1`.
@@ -75,21 +62,9 @@ impl MariaDb {
         create_data(&guardian, &programs);
         let mut arguments = place(guardian.folder());
         arguments.extend(options(extra_settings));
-        let mut mariadb = Self { programs, guardian, arguments, port: 0 };
+        let mut mariadb = Self { programs, arguments, seat: Seat::new(guardian) };
         mariadb.start_on_a_free_port();
         mariadb
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    /// The temporary folder with its data and its log.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.guardian.folder()
     }
 
     /// Creates an empty database with a name of its own and returns its URL.
@@ -124,59 +99,23 @@ impl MariaDb {
         rows.trim_end_matches('\n').replace('\t', "|")
     }
 
-    /// Stops the server as an operator would (open connections are ended).
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn stop(&self) {
-        self.guardian.stop("TERM");
-    }
-
-    /// Ends it with SIGKILL: a crash, after which only what is in files is left.
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn kill(&self) {
-        self.guardian.kill();
-    }
-
-    /// Starts the server again after `stop` or `kill`: same port, same data.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
-    pub fn start_again(&self) {
-        self.start_on_its_port();
-    }
-
     fn url(&self, database: &str) -> String {
         let address = self.address();
         format!("mysql://{USER}:{PASSWORD}@{address}/{database}?ssl-mode=DISABLED")
     }
 }
 
+server!(MariaDb, Self::start(&[]));
+
 impl Starting for MariaDb {
     const NAME: &'static str = "MariaDB";
     const PORT_TAKEN: &'static str = "Bind on TCP/IP port";
-
-    fn guardian(&self) -> &Guardian {
-        &self.guardian
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn set_port(&mut self, port: u16) {
-        self.port = port;
-    }
+    const STOP: &'static str = "TERM";
 
     fn launch(&self) -> u32 {
-        let port = format!("--port={}", self.port);
+        let port = format!("--port={}", self.seat.port);
         let arguments = self.arguments.iter().chain([&port]).map(String::as_str);
-        self.guardian.start(&self.programs.server, &arguments.collect::<Vec<_>>())
+        self.seat.guardian.start(&self.programs.server, &arguments.collect::<Vec<_>>())
     }
 
     /// It greets on the socket in its folder, where no other server can answer,

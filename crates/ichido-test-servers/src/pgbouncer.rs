@@ -3,17 +3,14 @@
 //! may pass: `postgres`, and `worker`, which the server lets write only in a
 //! transaction that says so. Talks to its guardian only.
 
-use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::PathBuf;
 
 use super::Postgres;
 use super::guardian::Guardian;
 use super::programs::folder_with;
-use super::starting::Starting;
+use super::starting::{Seat, Starting, lines, server};
 
 /// Connections to the server are few, so that clients really share them, and
 /// given up soon, for every test has a database of its own.
@@ -37,24 +34,12 @@ const SETTINGS: [(&str, &str); 11] = [
 #[derive(Debug)]
 pub struct PgBouncer {
     program: PathBuf,
-    guardian: Guardian,
     server: String,
     settings: String,
-    port: u16,
+    seat: Seat,
 }
 
 impl PgBouncer {
-    /// The pooler that all tests of this process share, in front of the server
-    /// that they share, started at first use.
-    ///
-    /// # Panics
-    ///
-    /// If pgbouncer or PostgreSQL is not installed or does not start.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<PgBouncer> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(Postgres::shared(), "", &[]))
-    }
-
     /// Starts a pooler of one's own. `how` is what else its line about the
     /// server says, such as `connect_query='…'`, or `port=…` for a proxy in
     /// between; `extra_settings` come after the defaults.
@@ -68,27 +53,12 @@ impl PgBouncer {
         create_worker(server);
         // INT ends it at once; on TERM newer ones wait for their clients.
         let guardian = Guardian::new("pgbouncer", "postgres", "INT");
-        let settings = SETTINGS.iter().chain(extra_settings).fold(String::new(), |mut lines, (name, value)| {
-            writeln!(lines, "{name} = {value}").expect("to a string");
-            lines
-        });
+        let settings = lines(SETTINGS.iter().chain(extra_settings));
         let address = server.address();
         let server = format!("host={} port={} {how}", address.ip(), address.port());
-        let mut pooler = Self { program, guardian, server, settings, port: 0 };
+        let mut pooler = Self { program, server, settings, seat: Seat::new(guardian) };
         pooler.start_on_a_free_port();
         pooler
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    /// The temporary folder with its settings and its log.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.guardian.folder()
     }
 
     /// Its process.
@@ -108,31 +78,13 @@ impl PgBouncer {
         format!("postgres://{user}@{}/{database}", self.address())
     }
 
-    /// Ends it with SIGKILL; its connections to the server end with it.
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn kill(&self) {
-        self.guardian.kill();
-    }
-
-    /// Starts it again after `kill`, on the same port.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
-    pub fn start_again(&self) {
-        self.start_on_its_port();
-    }
-
     fn written_pid(&self) -> Option<u32> {
         fs::read_to_string(self.folder().join("pid")).ok()?.trim().parse().ok()
     }
 
     /// The file is written before each start, for the port may be another one.
     fn write_settings(&self) -> PathBuf {
-        let (server, folder, port, settings) = (&self.server, self.folder().display(), self.port, &self.settings);
+        let (server, folder, port, settings) = (&self.server, self.folder().display(), self.seat.port, &self.settings);
         let users = self.folder().join("users.txt");
         let ini = format!(
             "[databases]\n* = {server}\n\
@@ -148,31 +100,22 @@ impl PgBouncer {
     }
 }
 
+server!(PgBouncer, Self::start(Postgres::shared(), "", &[]));
+
 impl Starting for PgBouncer {
     const NAME: &'static str = "pgbouncer";
     const PORT_TAKEN: &'static str = "Address already in use";
-
-    fn guardian(&self) -> &Guardian {
-        &self.guardian
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn set_port(&mut self, port: u16) {
-        self.port = port;
-    }
+    const STOP: &'static str = "INT";
 
     fn launch(&self) -> u32 {
         let file = self.write_settings();
-        self.guardian.start(&self.program, &[file.to_str().expect("a path in UTF-8")])
+        self.seat.guardian.start(&self.program, &[file.to_str().expect("a path in UTF-8")])
     }
 
     /// On the socket in its folder no other server can answer; it listens there before it has written its process id.
     fn is_ready(&self, pid: u32) -> bool {
         self.written_pid() == Some(pid)
-            && UnixStream::connect(self.folder().join(format!(".s.PGSQL.{}", self.port))).is_ok()
+            && UnixStream::connect(self.folder().join(format!(".s.PGSQL.{}", self.seat.port))).is_ok()
     }
 }
 

@@ -6,47 +6,36 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use uuid::Uuid;
 
 use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::{by_version, folder_with};
-use super::starting::Starting;
+use super::starting::{Seat, Starting, server};
 
 /// Fast, and nothing left behind: with `mmap`, shared memory is in the data
 /// folder. A killed server loses no commit without fsync; a machine would.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("listen_addresses", "127.0.0.1"),
     ("max_connections", "200"),
     ("fsync", "off"),
     ("full_page_writes", "off"),
     ("dynamic_shared_memory_type", "mmap"),
+    // Each test has a database of its own: once a minute for hundreds of them is ten processes a second.
+    ("autovacuum_naptime", "15min"),
 ];
 
 /// A PostgreSQL server of this test process.
 #[derive(Debug)]
 pub struct Postgres {
     programs: PathBuf,
-    guardian: Guardian,
-    port: u16,
+    seat: Seat,
 }
 
 impl Postgres {
-    /// The server that all tests of this process share, started at first use.
-    ///
-    /// # Panics
-    ///
-    /// If PostgreSQL is not installed or does not start.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<Postgres> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&[]))
-    }
-
     /// Starts a server of one's own; `extra_settings` come after the defaults.
     ///
     /// # Panics
@@ -58,21 +47,9 @@ impl Postgres {
         // QUIT: at once and without a checkpoint, yet leaving no shared memory behind.
         let guardian = Guardian::new("postgres", "postgres", "QUIT");
         create_data(&guardian, &programs, extra_settings);
-        let mut postgres = Self { programs, guardian, port: 0 };
+        let mut postgres = Self { programs, seat: Seat::new(guardian) };
         postgres.start_on_a_free_port();
         postgres
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    /// The temporary folder with its data and its log.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.guardian.folder()
     }
 
     /// Creates an empty database with a name of its own and returns its URL.
@@ -105,37 +82,6 @@ impl Postgres {
         rows.trim_end_matches('\n').to_owned()
     }
 
-    /// Stops the server as an operator would (fast: open connections are ended).
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn stop(&self) {
-        self.guardian.stop("INT");
-    }
-
-    /// Ends all of its processes with SIGKILL: a crash, after which only what is in files is left.
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn kill(&self) {
-        self.guardian.kill();
-        // The kernel would keep its shared memory, a few bytes, until the machine restarts.
-        if let Some(id) = self.lock_file(6).split_whitespace().nth(1) {
-            self.guardian.run(Path::new("ipcrm"), &["-m", id]);
-        }
-    }
-
-    /// Starts the server again after `stop` or `kill`: same port, same data.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
-    pub fn start_again(&self) {
-        self.start_on_its_port();
-    }
-
     pub(super) fn url(&self, database: &str) -> String {
         let address = self.address();
         format!("postgres://postgres@{address}/{database}?sslmode=disable")
@@ -149,27 +95,26 @@ impl Postgres {
     }
 }
 
+server!(Postgres, Self::start(&[]));
+
 impl Starting for Postgres {
     const NAME: &'static str = "PostgreSQL";
     const PORT_TAKEN: &'static str = "create any TCP/IP";
-
-    fn guardian(&self) -> &Guardian {
-        &self.guardian
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn set_port(&mut self, port: u16) {
-        self.port = port;
-    }
+    /// Fast: it does not wait for its clients.
+    const STOP: &'static str = "INT";
 
     fn launch(&self) -> u32 {
         let data = self.folder().join("data");
         let data = data.to_str().expect("a path in UTF-8");
-        let arguments = ["-D", data, "-p", &self.port.to_string()];
-        self.guardian.start(&self.programs.join("postgres"), &arguments)
+        let arguments = ["-D", data, "-p", &self.seat.port.to_string()];
+        self.seat.guardian.start(&self.programs.join("postgres"), &arguments)
+    }
+
+    /// The kernel would keep its shared memory, a few bytes, until the machine restarts.
+    fn tidy(&self) {
+        if let Some(id) = self.lock_file(6).split_whitespace().nth(1) {
+            self.seat.guardian.run(Path::new("ipcrm"), &["-m", id]);
+        }
     }
 
     /// What `pg_ctl` looks at too. The process matters, for a killed server

@@ -11,10 +11,9 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use uuid::Uuid;
@@ -24,7 +23,7 @@ use super::port::free_port;
 use super::processes::plain_environment;
 use super::programs::folder_with;
 use super::rabbitmq_modules::load_at_once;
-use super::starting::Starting;
+use super::starting::{Seat, Starting, lines, server};
 
 /// Whatever is confirmed is on disk, as RabbitMQ always does it.
 const SETTINGS: [(&str, &str); 7] = [
@@ -65,10 +64,9 @@ pub const DEPTH: &str = "Told = fun() -> \
 #[derive(Debug)]
 pub struct RabbitMq {
     programs: Programs,
-    guardian: Guardian,
+    seat: Seat,
     place: Place,
     settings: String,
-    port: u16,
     /// Where `erl_call` finds it; another one at each start if it is alone.
     control: AtomicU16,
 }
@@ -85,16 +83,6 @@ pub(super) struct Place {
 }
 
 impl RabbitMq {
-    /// The node that all tests of this process share, started at first use.
-    ///
-    /// # Panics
-    ///
-    /// If RabbitMQ is not installed or does not start.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<RabbitMq> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&[]))
-    }
-
     /// Starts a node of one's own; `extra_settings` are lines of
     /// `rabbitmq.conf`, after the defaults.
     ///
@@ -120,19 +108,11 @@ impl RabbitMq {
         let programs = Programs::find();
         // KILL: it has nothing but its folder, which is removed anyway.
         let guardian = Guardian::new("rabbitmq", "rabbitmq", "KILL");
-        let settings = SETTINGS.iter().chain(extra_settings).fold(String::new(), |mut lines, (name, value)| {
-            writeln!(lines, "{name} = {value}").expect("to a string");
-            lines
-        });
-        let mut node = Self { programs, guardian, place, settings, port: 0, control: AtomicU16::new(0) };
+        let settings = lines(SETTINGS.iter().chain(extra_settings));
+        let seat = Seat { ip: place.address, ..Seat::new(guardian) };
+        let mut node = Self { programs, seat, place, settings, control: AtomicU16::new(0) };
         node.start_on_a_free_port();
         node
-    }
-
-    /// Where it listens for AMQP.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        (self.place.address, self.port).into()
     }
 
     /// The URL of the management API.
@@ -154,12 +134,6 @@ impl RabbitMq {
     #[must_use]
     pub fn name(&self) -> String {
         format!("ichido@{}", self.place.address)
-    }
-
-    /// The temporary folder with its data and its log.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        self.guardian.folder()
     }
 
     /// The last lines of its log, for a test that fails.
@@ -223,47 +197,6 @@ impl RabbitMq {
         self.eval(&format!("rabbit_alarm:{change}({alarm}), length(rabbit_alarm:get_alarms())"));
     }
 
-    /// Stops the node as an operator would (open connections are ended).
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn stop(&self) {
-        self.guardian.stop("TERM");
-    }
-
-    /// Ends it with SIGKILL: a crash, after which only what is in files is left.
-    ///
-    /// # Panics
-    ///
-    /// If it is not running.
-    pub fn kill(&self) {
-        self.guardian.kill();
-    }
-
-    /// Starts the node again after `stop` or `kill`: same port, same data.
-    ///
-    /// # Panics
-    ///
-    /// If it does not start.
-    pub fn start_again(&self) {
-        self.start_on_its_port();
-        self.elect_leaders();
-    }
-
-    /// RabbitMQ 3.10.8 sometimes comes back from a crash with a quorum queue that has no leader and never will
-    /// (rabbitmq-server issue 10070). Then an operator makes it elect one, and so do we.
-    fn elect_leaders(&self) {
-        let without = "length([Q || Q <- rabbit_amqqueue:list(), amqqueue:get_type(Q) =:= rabbit_quorum_queue, \
-             element(1, ra:members(amqqueue:get_pid(Q), 300)) =/= ok andalso \
-             begin ra:trigger_election(amqqueue:get_pid(Q)), true end])";
-        for _ in 0..MOST_ELECTIONS {
-            if self.ask(without).is_ok_and(|without| without == "{ok, 0}") {
-                return;
-            }
-        }
-    }
-
     /// Lets its process stand still, with its connections open. After that it can only be killed: other nodes have given it
     /// up, and RabbitMQ does not always join them again by itself.
     ///
@@ -271,7 +204,7 @@ impl RabbitMq {
     ///
     /// If it is not running.
     pub(super) fn freeze(&self) {
-        self.guardian.freeze();
+        self.seat.guardian.freeze();
     }
 
     pub(super) fn ask(&self, erlang: &str) -> Result<String, String> {
@@ -293,7 +226,7 @@ impl RabbitMq {
     /// The file is written before each start, for the port may be another one.
     fn write_settings(&self) {
         let (address, settings) = (self.place.address, &self.settings);
-        let mut lines = format!("listeners.tcp.1 = {address}:{}\n{settings}", self.port);
+        let mut lines = format!("listeners.tcp.1 = {address}:{}\n{settings}", self.seat.port);
         let mut plugins = "[].\n";
         if let Some(port) = self.place.management {
             writeln!(lines, "management.tcp.ip = {address}\nmanagement.tcp.port = {port}").expect("to a string");
@@ -344,21 +277,12 @@ pub(super) fn cookie() -> String {
     Uuid::now_v7().simple().to_string()
 }
 
+server!(RabbitMq, Self::start(&[]));
+
 impl Starting for RabbitMq {
     const NAME: &'static str = "RabbitMQ";
     const PORT_TAKEN: &'static str = "eaddrinuse";
-
-    fn guardian(&self) -> &Guardian {
-        &self.guardian
-    }
-
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn set_port(&mut self, port: u16) {
-        self.port = port;
-    }
+    const STOP: &'static str = "TERM";
 
     fn launch(&self) -> u32 {
         self.control.store(self.place.control.unwrap_or_else(free_port), Ordering::Relaxed);
@@ -366,7 +290,20 @@ impl Starting for RabbitMq {
         let environment = self.environment();
         let server = self.programs.server.to_str().expect("a path in UTF-8");
         let words: Vec<&str> = environment.iter().map(String::as_str).chain([server]).collect();
-        self.guardian.start(Path::new("env"), &words)
+        self.seat.guardian.start(Path::new("env"), &words)
+    }
+
+    /// RabbitMQ 3.10.8 sometimes comes back from a crash with a quorum queue that has no leader and never will
+    /// (rabbitmq-server issue 10070). Then an operator makes it elect one, and so do we.
+    fn mend(&self) {
+        let without = "length([Q || Q <- rabbit_amqqueue:list(), amqqueue:get_type(Q) =:= rabbit_quorum_queue, \
+             element(1, ra:members(amqqueue:get_pid(Q), 300)) =/= ok andalso \
+             begin ra:trigger_election(amqqueue:get_pid(Q)), true end])";
+        for _ in 0..MOST_ELECTIONS {
+            if self.ask(without).is_ok_and(|without| without == "{ok, 0}") {
+                return;
+            }
+        }
     }
 
     /// The process matters: with another node's cookie nobody would answer, but one that is ending might.

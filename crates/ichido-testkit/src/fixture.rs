@@ -9,11 +9,11 @@ mod reader;
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Table,
+    Context, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Table,
     inspect::ParkedFilter,
     message::{Claim, Order},
     sql::RunSql,
-    store::{Database, ProcessId, Processes, Queues, Registration, Transactions},
+    store::{Database, Failure, ProcessId, Processes, Queues, Registration, Transactions},
 };
 
 pub use self::{
@@ -33,6 +33,9 @@ pub trait Fixture: Sized + Send + Sync + 'static {
 
     /// Rows can be locked: `claim = "lock"` works.
     const LOCKS: bool = true;
+
+    /// How a claim locks the row of its process, where rows can be locked: beside other claims, and before whoever ends the process.
+    const SHARE: &'static str = "";
 
     /// A fresh database with [`TABLES`] and without ichido's own tables.
     fn empty() -> impl Future<Output = Self> + Send;
@@ -57,6 +60,11 @@ pub trait Fixture: Sized + Send + Sync + 'static {
 
     /// Makes a process die: nobody writes its heartbeat any more.
     fn die(&self, store: Self::Store, process: ProcessId) -> impl Future<Output = ()> + Send;
+
+    /// How many sessions of the database wait for a lock, where rows can be locked.
+    fn lock_waits(&self) -> impl Future<Output = i64> + Send {
+        async { 0 }
+    }
 
     /// A fresh database with all tables.
     #[must_use]
@@ -191,12 +199,48 @@ pub async fn send_orders<F: Fixture>(fixture: &F, count: i64) {
     send(fixture, "orders", &orders.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
+/// A fresh database with one order, and a process that has claimed it.
+pub async fn one_claimed<F: Fixture>() -> (F, Player<F>, Delivery) {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    let process = Player::join(&fixture).await;
+    let delivery = process.claim_one("orders").await;
+    (fixture, process, delivery)
+}
+
+/// A fresh database with an order and a mail, and a process.
+pub async fn order_and_mail<F: Fixture>() -> (F, Player<F>) {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, 1).await;
+    send(&fixture, "mail", &["{}"]).await;
+    let process = Player::join(&fixture).await;
+    (fixture, process)
+}
+
+/// A fresh database with an order that one process had claimed, and another one has now; each with its delivery.
+pub async fn claimed_after_another<F: Fixture>() -> (F, (Player<F>, Delivery), (Player<F>, Delivery)) {
+    let (fixture, old, stale) = one_claimed::<F>().await;
+    let new = Player::join(&fixture).await;
+    old.store.release(&[stale.copy()]).await.expect("a claim can be released");
+    let fresh = new.claim_one("orders").await;
+    (fixture, (old, stale), (new, fresh))
+}
+
 /// The business effect of a message: one line in the ledger.
 ///
 /// # Errors
 /// What the database said.
 pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Message) -> Result<()> {
     F::through(connection, format!("insert into ledger (message, who) values ('{}', 'action')", message.id())).await
+}
+
+/// The business effect of the message that an action has, in its transaction.
+///
+/// # Errors
+/// What the database said.
+pub async fn effect_here<F: Fixture>(cx: &mut Context<F::Store>) -> Result<()> {
+    let message = cx.message()?.clone();
+    effect::<F>(cx.tx().await?, &message).await
 }
 
 /// A delivery of a row that this process never claimed.
@@ -233,8 +277,31 @@ pub async fn failed_in<S: Inspect>(store: &S) -> Vec<(String, i64, String)> {
     failed
 }
 
+/// What a store says that cannot work with its queues.
+pub async fn refusal<S: Operate>(store: S) -> String {
+    match store.prepare().await {
+        Err(Error::Setup(text)) => text,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
 /// Asserts that a claim is gone.
 #[track_caller]
 pub fn assert_lost(result: &Result<()>) {
     assert!(matches!(result, Err(Error::LostClaim)), "expected a lost claim, got {result:?}");
+}
+
+/// Asserts that a message that has failed holds its group, whatever the column takes for the same: the rows 1, 2 and 3 of the queue
+/// are in one group, row 4 is in another. Then the process leaves.
+pub async fn assert_group_is_held<F: Fixture>(process: &Player<F>, queue: &str, what: &str) {
+    let (store, process) = (&process.store, process.registration.id);
+    let claim = async || store.claim(process, queue, 10).await.expect("a live process can claim");
+    let first = claim().await;
+    let keys: Vec<_> = first.iter().map(|delivery| delivery.message.key.to_string()).collect();
+    assert_eq!(keys, ["1", "4"], "{what}");
+    assert!(store.park(&first[0], &Failure::dead("no", 3)).await.expect("a message can be parked"));
+    assert!(claim().await.is_empty(), "{what}: the first holds its group");
+    assert!(store.retry(&first[0].message.id()).await.expect("a message can be retried"));
+    assert_eq!(claim().await[0].message.key.to_string(), "1", "{what}");
+    store.deregister(process).await.expect("a process can leave");
 }

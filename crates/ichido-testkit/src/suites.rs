@@ -22,6 +22,7 @@ macro_rules! conformance {
 macro_rules! locking {
     ($fixture:ty) => {
         $crate::__suite!(locks, $fixture);
+        $crate::__suite!(races, $fixture);
     };
 }
 

@@ -2,12 +2,12 @@
 //! the queue's depths beside each other (`exam`); for tables it looks for rows that belong to nobody.
 
 #[cfg(feature = "rabbitmq")]
+mod dead_letters;
+#[cfg(feature = "rabbitmq")]
 mod exam;
 #[cfg(not(feature = "rabbitmq"))]
 #[path = "doctor/no_exam.rs"]
 mod exam;
-#[cfg(feature = "rabbitmq")]
-mod letters;
 mod report;
 #[cfg(feature = "rabbitmq")]
 mod sight;
@@ -17,10 +17,10 @@ use ichido::{
     broker::{Orphan, Verdict},
 };
 
+#[cfg(feature = "rabbitmq")]
+pub(super) use self::dead_letters::forget;
 #[cfg(not(feature = "rabbitmq"))]
 pub(super) use self::exam::forget;
-#[cfg(feature = "rabbitmq")]
-pub(super) use self::letters::forget;
 use self::{
     exam::Exam,
     report::{Done, Finding, Report},

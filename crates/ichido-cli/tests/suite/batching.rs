@@ -1,6 +1,5 @@
 //! Many messages in one transaction, time limits and isolation, from outside.
 
-use ichido_test_servers::proxy::Cut;
 use ichido_testkit::size;
 
 use crate::testenv::{Env, Kind};
@@ -136,33 +135,4 @@ async fn refused_on_sqlite() {
     }
     env.reconfigure(|config| config.replace("repeatable read", "serializable"));
     env.ok(RUN).await;
-}
-
-on_servers!(
-    batches_whose_connection_is_cut_just_before_commit_are_exact,
-    batches_whose_connection_is_cut_just_after_commit_are_exact
-);
-
-async fn batches_whose_connection_is_cut_just_before_commit_are_exact(kind: Kind) {
-    cut(kind, Cut::BeforeCommit).await;
-}
-
-async fn batches_whose_connection_is_cut_just_after_commit_are_exact(kind: Kind) {
-    cut(kind, Cut::AfterCommit).await;
-}
-
-/// Every third COMMIT of about twenty orders is cut; each effect is there once, and no attempt is spent.
-async fn cut(kind: Kind, cut: Cut) {
-    let times = size(6, 50);
-    let orders = times * 100;
-    let env = Env::new(kind).await;
-    env.send_orders(1..=orders).await;
-    let proxy = env.behind_a_proxy();
-    env.set("commit_interval = 20");
-    proxy.cut_commits(cut, 3, times);
-    let mut process = env.start("process", RUN);
-    proxy.all_cut().await;
-    assert_eq!(process.exit_code().await, 0, "{}", process.log());
-    env.assert_exact(orders.into()).await;
-    assert_eq!(env.number("select count(*) from ichido_parked").await, 0, "an attempt was spent:\n{}", process.log());
 }

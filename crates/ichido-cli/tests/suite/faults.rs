@@ -99,7 +99,9 @@ async fn many_failed_messages_are_found_grouped_and_changed_at_once(kind: Kind) 
 
 on_servers!(
     a_connection_cut_just_before_commit_runs_the_message_again,
-    a_connection_cut_just_after_commit_does_not_run_it_again
+    a_connection_cut_just_after_commit_does_not_run_it_again,
+    batches_whose_connection_is_cut_just_before_commit_are_exact,
+    batches_whose_connection_is_cut_just_after_commit_are_exact
 );
 
 async fn a_connection_cut_just_before_commit_runs_the_message_again(kind: Kind) {
@@ -110,13 +112,33 @@ async fn a_connection_cut_just_after_commit_does_not_run_it_again(kind: Kind) {
     cut(kind, Cut::AfterCommit).await;
 }
 
-/// Every third COMMIT is cut, a hundred times in the full size; each effect is there once, and no attempt is spent.
+async fn batches_whose_connection_is_cut_just_before_commit_are_exact(kind: Kind) {
+    cut_batches(kind, Cut::BeforeCommit).await;
+}
+
+async fn batches_whose_connection_is_cut_just_after_commit_are_exact(kind: Kind) {
+    cut_batches(kind, Cut::AfterCommit).await;
+}
+
+/// Every third COMMIT is cut, a hundred times in the full size.
 async fn cut(kind: Kind, cut: Cut) {
     let times = size(15, 100);
-    let orders = times * 4;
+    survive_cuts(kind, cut, (times, times * 4), |config| config).await;
+}
+
+/// The same with about twenty orders in a COMMIT.
+async fn cut_batches(kind: Kind, cut: Cut) {
+    let times = size(6, 50);
+    let interval = |config: String| config.replace("concurrency = 4\n", "concurrency = 4\ncommit_interval = 20\n");
+    survive_cuts(kind, cut, (times, times * 100), interval).await;
+}
+
+/// Every third COMMIT is cut, so many times, while so many orders run; each effect is there once, and no attempt is spent.
+async fn survive_cuts(kind: Kind, cut: Cut, (times, orders): (u32, u32), change: impl FnOnce(String) -> String) {
     let env = Env::new(kind).await;
     env.send_orders(1..=orders).await;
     let proxy = env.behind_a_proxy();
+    env.reconfigure(change);
     proxy.cut_commits(cut, 3, times);
     let mut process = env.start("process", &["run", "ProjectCreation/R1", "--drain"]);
     proxy.all_cut().await;

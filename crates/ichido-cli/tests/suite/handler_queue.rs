@@ -9,7 +9,7 @@ on_all!(
     handlers_by_name_run_where_they_are_put
 );
 
-const STANDARD: [&str; 14] = [
+pub(crate) const STANDARD: [&str; 14] = [
     "status code",
     "context clear",
     "global error",

@@ -13,9 +13,12 @@ use ichido_sqlite::VERSION;
 use ichido_testkit::{eventually, size};
 use sqlx::{Connection, Executor, MySqlConnection, PgConnection};
 
-use crate::testenv::{
-    Env, Kind, Process,
-    next::{migrate, next_version},
+use crate::{
+    rolling,
+    testenv::{
+        Env, Kind, Process,
+        next::{migrate, next_version},
+    },
 };
 
 on_all!(migrating_under_load_loses_nothing_again_and_again);
@@ -47,7 +50,7 @@ async fn migrating_under_load_loses_nothing_again_and_again(kind: Kind) {
     };
     let ((rounds, retries), sent) = tokio::join!(rounds, send(&env, &migrated));
     env.ok(&["run", "--drain"]).await;
-    assert_exact(&env, sent).await;
+    rolling::assert_exact(&env, sent).await;
     println!(
         "{kind:?}: {rounds} migrations under load, {retries} steps tried again, {} messages: LOST 0, DOUBLE 0, failed 0",
         2 * sent
@@ -117,21 +120,6 @@ async fn send(env: &Env, migrated: &CancellationToken) -> i64 {
         .await;
     }
     i64::from(round * PER_ROUND)
-}
-
-async fn assert_exact(env: &Env, messages: i64) {
-    env.assert_exact(messages).await;
-    for (what, query, expected) in [
-        ("DOUBLE mails", "select count(*) - count(distinct n) from letter", 0),
-        ("mails", "select count(*) from letter", messages),
-        ("mails left", "select count(*) from ichido_message", 0),
-        ("failed orders", "select count(*) from received_order where status = '2'", 0),
-        ("failures", "select count(*) from ichido_parked", 0),
-        ("groups", "select count(*) from ichido_group", 0),
-        ("processes", "select count(*) from ichido_process", 0),
-    ] {
-        assert_eq!(env.number(query).await, expected, "{what} on {:?}", env.kind);
-    }
 }
 
 /// A database is cut off after each statement in turn, by running so many of them by hand; each has a schema of its own.

@@ -85,7 +85,8 @@ async fn send(env: &Env, least: u32, deployed: &CancellationToken) -> i64 {
     i64::from(round * PER_ROUND)
 }
 
-async fn assert_exact(env: &Env, messages: i64) {
+/// The ledger rule for orders and mails: all done, once, and nothing left behind.
+pub(crate) async fn assert_exact(env: &Env, messages: i64) {
     env.assert_exact(messages).await;
     for (what, query, expected) in [
         ("DOUBLE mails", "select count(*) - count(distinct n) from letter", 0),
@@ -93,6 +94,7 @@ async fn assert_exact(env: &Env, messages: i64) {
         ("mails left", "select count(*) from ichido_message", 0),
         ("failed orders", "select count(*) from received_order where status = '2'", 0),
         ("failures", "select count(*) from ichido_parked", 0),
+        ("groups", "select count(*) from ichido_group", 0),
         ("processes", "select count(*) from ichido_process", 0),
     ] {
         assert_eq!(env.number(query).await, expected, "{what} on {:?}", env.kind);

@@ -1,19 +1,41 @@
 //! What the cases of `ichido-testkit` need of a database, on a private MariaDB: each case has a database of its own.
 
+use std::time::Duration;
+
 use ichido::{Queue, Result, store::ProcessId};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::{Fixture, TABLES};
-use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
+use ichido_testkit::fixture::{Fixture, TABLES, queues, send_orders};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, Row};
 
 pub(crate) struct OnMariaDb {
-    url: String,
+    pub(crate) url: String,
     outside: MySqlPool,
+}
+
+impl OnMariaDb {
+    /// A fresh database with so many orders.
+    pub(crate) async fn with_orders(orders: i64) -> Self {
+        let fixture = OnMariaDb::fresh().await;
+        send_orders(&fixture, orders).await;
+        fixture
+    }
+
+    /// The usual queues at this URL.
+    pub(crate) fn store_at(url: &str) -> MySql {
+        MySql::new(url, None, 6, false, queues()).unwrap()
+    }
+
+    /// A session of its own.
+    pub(crate) async fn connection(&self) -> MySqlConnection {
+        MySqlConnection::connect(&self.url).await.unwrap()
+    }
 }
 
 impl Fixture for OnMariaDb {
     type Store = MySql;
     const ENDING: &'static [&'static str] = &[];
+    const SHARE: &'static str = "lock in share mode";
 
     async fn empty() -> Self {
         let fixture = OnMariaDb::at(&servers::MariaDb::shared().fresh_database()).await;
@@ -44,6 +66,19 @@ impl Fixture for OnMariaDb {
     async fn through(connection: &mut MySqlConnection, statement: String) -> Result<()> {
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await?;
         Ok(())
+    }
+
+    /// The server renews what it tells about that only when nobody has asked for a tenth of a second, so one test asks at a time, and not
+    /// too often.
+    async fn lock_waits(&self) -> i64 {
+        static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let _turn = TURN.lock().await;
+        // Not a wait for anything: the tenth of a second in which nobody asks.
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        let sessions =
+            "information_schema.innodb_trx t join information_schema.processlist p on p.id = t.trx_mysql_thread_id";
+        self.number(&format!("select count(*) from {sessions} where p.db = database() and t.trx_state = 'LOCK WAIT'"))
+            .await
     }
 
     /// Its last heartbeat was long ago.

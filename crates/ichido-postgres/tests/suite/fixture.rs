@@ -3,17 +3,40 @@
 use ichido::{Queue, Result, store::ProcessId};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::{Fixture, TABLES};
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+use ichido_testkit::fixture::{Fixture, TABLES, queues, send_orders};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
+
+/// The sessions of the database that wait for a lock.
+pub(crate) const WAITING: &str = "pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
 pub(crate) struct OnPostgres {
-    url: String,
+    pub(crate) url: String,
     outside: PgPool,
+}
+
+impl OnPostgres {
+    /// A fresh database with so many orders.
+    pub(crate) async fn with_orders(orders: i64) -> Self {
+        let fixture = OnPostgres::fresh().await;
+        send_orders(&fixture, orders).await;
+        fixture
+    }
+
+    /// The usual queues at this URL.
+    pub(crate) fn store_at(url: &str) -> Postgres {
+        Postgres::new(url, None, 6, queues()).unwrap()
+    }
+
+    /// A session of its own.
+    pub(crate) async fn connection(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
 }
 
 impl Fixture for OnPostgres {
     type Store = Postgres;
     const ENDING: &'static [&'static str] = &["insert into only_one (id) values (1), (1)"];
+    const SHARE: &'static str = "for key share";
 
     async fn empty() -> Self {
         let fixture = OnPostgres::at(&servers::Postgres::shared().fresh_database()).await;
@@ -44,6 +67,10 @@ impl Fixture for OnPostgres {
     async fn through(connection: &mut PgConnection, statement: String) -> Result<()> {
         sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
         Ok(())
+    }
+
+    async fn lock_waits(&self) -> i64 {
+        self.number(&format!("select count(*) from {WAITING}")).await
     }
 
     /// Its last heartbeat was long ago.

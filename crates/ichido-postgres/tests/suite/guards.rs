@@ -2,7 +2,6 @@
 //! COMMITs whose reply is lost.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -11,85 +10,49 @@ use std::{
 };
 
 use ichido::{
-    Action, BoxFuture, Context, Error, Handler, Inspect, NewMessage, Next, Operate, Outcome, Pool, Process, Queue,
-    Result, Status, Store, Table,
+    Action, BoxFuture, Context, Error, Handler, Inspect, Next, Outcome, Pool, Process, Queue, Result, Status, Store,
+    Table,
     handlers::Scope,
     inspect::ParkedFilter,
     process::Clock,
-    store::{Database, Processes, Queues, Registration, Transactions},
+    store::{Database, Queues, Transactions},
 };
 use ichido_postgres::Postgres;
-use ichido_testkit::fixture::TABLES;
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use ichido_testkit::fixture::{Fixture, Player, assert_group_is_held, refusal};
+use sqlx::Executor;
 use {
     ichido_test_servers as servers,
     ichido_test_servers::proxy::{Cut, Proxy},
 };
 
-struct Scene {
-    url: String,
-    store: Postgres,
-}
-
-fn store(url: &str) -> Postgres {
-    let status = Status::new("status", "0", "1").failed("2");
-    let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
-    Postgres::new(url, None, 6, vec![queue]).unwrap()
-}
-
-impl Scene {
-    async fn new(orders: u32) -> Self {
-        let url = servers::Postgres::shared().fresh_database();
-        let scene = Scene { store: store(&url), url };
-        sqlx::raw_sql(TABLES).execute(&mut scene.connection().await).await.unwrap();
-        scene.store.migrate().await.unwrap();
-        let mut tx = scene.store.begin().await.unwrap();
-        let orders: Vec<_> = (1..=orders).map(|id| NewMessage::new(format!(r#"{{"id":{id}}}"#))).collect();
-        scene.store.send(Postgres::connection(&mut tx), "orders", &orders).await.unwrap();
-        scene.store.commit(tx).await.unwrap();
-        scene
-    }
-
-    async fn connection(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
-    }
-
-    async fn number(&self, query: &str) -> i64 {
-        sqlx::query(AssertSqlSafe(query)).fetch_one(&mut self.connection().await).await.unwrap().get(0)
-    }
-}
+use crate::fixture::OnPostgres;
 
 /// The transaction that the action begins may write, so only the token tells that it is not the one that was begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_action_begins_completes_nothing() {
     for restart in [&["rollback", "begin read write"][..], &["rollback and chain"], &["commit and chain"]] {
-        let scene = Scene::new(1).await;
-        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
-        scene.store.register(&process).await.unwrap();
-        let claimed = scene.store.claim(process.id, "orders", 1).await.unwrap();
-        let mut tx = scene.store.begin().await.unwrap();
+        let fixture = OnPostgres::with_orders(1).await;
+        let Player { store, registration } = Player::join(&fixture).await;
+        let claimed = store.claim(registration.id, "orders", 1).await.unwrap();
+        let mut tx = store.begin().await.unwrap();
         for statement in restart.iter().chain(&["insert into ledger values ('late', 'action')"]) {
             Postgres::connection(&mut tx).execute(*statement).await.unwrap();
         }
-        let completed = scene.store.complete(&mut tx, &claimed).await;
+        let completed = store.complete(&mut tx, &claimed).await;
         assert!(matches!(completed, Err(Error::BrokenTransaction(_))), "after {restart:?}: {completed:?}");
-        scene.store.rollback(tx).await.unwrap();
-        assert_eq!(scene.number("select count(*) from ledger").await, 0, "after {restart:?}");
-        assert_eq!(scene.number("select count(*) from received_order where status = '0'").await, 1);
+        store.rollback(tx).await.unwrap();
+        assert_eq!(fixture.number("select count(*) from ledger").await, 0, "after {restart:?}");
+        assert_eq!(fixture.number("select count(*) from received_order where status = '0'").await, 1);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_are_equal_for_the_column_or_too_wide_are_refused() {
-    let scene = Scene::new(0).await;
+    let fixture = OnPostgres::fresh().await;
     let table = "create table word (id int primary key, state varchar(3) not null, grade int not null, padded char(3) not null, taken_by char(36), narrow char(32))";
-    sqlx::raw_sql(table).execute(&mut scene.connection().await).await.unwrap();
+    fixture.sql(table).await;
     let refusal = async |owner: &str, status: Status| {
-        let queue = Queue::table("words", Table::new("word", owner, status));
-        match Postgres::new(&scene.url, None, 4, vec![queue]).unwrap().prepare().await {
-            Err(Error::Setup(text)) => text,
-            other => panic!("expected a refusal, got {other:?}"),
-        }
+        refusal(fixture.store_with(vec![Queue::table("words", Table::new("word", owner, status))])).await
     };
     assert!(refusal("taken_by", Status::new("grade", "1", "01")).await.contains("are equal"));
     assert!(refusal("taken_by", Status::new("padded", "n", "n ")).await.contains("are equal"));
@@ -129,13 +92,13 @@ impl Action<Postgres> for Unlucky {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_faults_in_a_row_put_a_message_aside_and_spend_no_attempt() {
-    let scene = Scene::new(1).await;
+    let fixture = OnPostgres::with_orders(1).await;
     let runs = Arc::new(AtomicUsize::new(0));
-    let process = Process::new(scene.store.clone()).clock(Hasty).drain();
+    let process = Process::new(fixture.store()).clock(Hasty).drain();
     let process = process.action(Pool::new("Unlucky").from("orders").concurrency(1), Unlucky(runs.clone()));
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(runs.load(Ordering::SeqCst), 20);
-    let failed = scene.store.parked(&ParkedFilter::default()).await.unwrap();
+    let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
     assert_eq!((failed[0].id.as_str(), failed[0].attempts), ("orders/1", 0));
     assert!(failed[0].error.contains("20 times in a row"), "{}", failed[0].error);
 }
@@ -153,11 +116,11 @@ impl<S: Store> Handler<S> for Diary {
 
 /// Runs forty orders while ten of the COMMITs are cut; says how often an order ran, and how often one was said to be done.
 async fn cut_ten_of_forty(cut: Cut) -> (usize, usize) {
-    let scene = Scene::new(40).await;
+    let fixture = OnPostgres::with_orders(40).await;
     let proxy = Proxy::start(servers::Postgres::shared().address());
     let said = Arc::<Mutex<Vec<bool>>>::default();
     let diary = said.clone();
-    let process = Process::new(store(&proxy.url(&scene.url)))
+    let process = Process::new(OnPostgres::store_at(&proxy.url(&fixture.url)))
         .poll(Duration::from_millis(20))
         .lease(Duration::from_secs(3))
         .drain();
@@ -167,8 +130,8 @@ async fn cut_ten_of_forty(cut: Cut) -> (usize, usize) {
     proxy.cut_commits(cut, 3, 10);
     assert_eq!(process.run().await.unwrap(), 0);
     assert_eq!(proxy.cuts(), 10);
-    assert_eq!(scene.number("select count(*) from ledger").await, 40);
-    assert_eq!(scene.number("select count(*) from received_order where status = '1'").await, 40);
+    assert_eq!(fixture.number("select count(*) from ledger").await, 40);
+    assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 40);
     let said = said.lock().unwrap();
     (said.len(), said.iter().filter(|done| **done).count())
 }
@@ -192,7 +155,7 @@ async fn what_was_not_committed_is_not_said_to_be_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
-    let scene = Scene::new(0).await;
+    let fixture = OnPostgres::fresh().await;
     for (kind, same, other) in [
         ("numeric", ["1", "1.0", "1.00"], "1.001"),
         ("numeric not null", ["0", "-0.0", "0.00"], "1"),
@@ -218,19 +181,9 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
             "drop table if exists held; create table held (id int primary key, g {kind}, s char(1) default '0' not null, o uuid); \
              insert into held (id, g) values (1, '{one}'), (2, '{two}'), (3, '{three}'), (4, '{other}')"
         );
-        sqlx::raw_sql(AssertSqlSafe(table)).execute(&mut scene.connection().await).await.unwrap();
+        fixture.sql(&table).await;
         let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
-        let store = Postgres::new(&scene.url, None, 4, vec![Queue::table("held", queue)]).unwrap();
-        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("held".into(), 3)]));
-        store.register(&process).await.unwrap();
-        let first = store.claim(process.id, "held", 10).await.unwrap();
-        let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
-        assert_eq!(ids, ["held/1", "held/4"], "{kind}");
-        assert!(store.park(&first[0], &ichido::store::Failure::dead("no", 3)).await.unwrap());
-        assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
-        assert!(store.retry(&first[0].message.id()).await.unwrap());
-        let again = store.claim(process.id, "held", 10).await.unwrap();
-        assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
-        store.deregister(process.id).await.unwrap();
+        let store = fixture.store_with(vec![Queue::table("held", queue)]);
+        assert_group_is_held(&Player::<OnPostgres>::join_with(store, &["held"]).await, "held", kind).await;
     }
 }

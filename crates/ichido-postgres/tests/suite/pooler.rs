@@ -9,13 +9,15 @@ use ichido::{
 };
 use ichido_postgres::Postgres;
 use ichido_testkit::fixture::{Fixture, Player, TABLES, effects, send_orders};
-use sqlx::{AssertSqlSafe, Executor, PgConnection, PgPool, Row};
+use sqlx::{Executor, PgConnection};
 use {ichido_test_servers as servers, ichido_test_servers::PgBouncer};
 
+use crate::fixture::OnPostgres;
+
 struct ThroughPooler {
-    /// Through the pooler, and directly.
-    urls: [String; 2],
-    outside: PgPool,
+    /// Through the pooler.
+    url: String,
+    direct: OnPostgres,
 }
 
 impl ThroughPooler {
@@ -53,43 +55,39 @@ impl ThroughPooler {
 
 impl Fixture for ThroughPooler {
     type Store = Postgres;
-    const ENDING: &'static [&'static str] = &["insert into only_one (id) values (1), (1)"];
+    const ENDING: &'static [&'static str] = OnPostgres::ENDING;
 
     async fn empty() -> Self {
         ThroughPooler::empty_by(PgBouncer::shared(), "worker").await
     }
 
     fn place(&self) -> String {
-        self.urls.join(" ")
+        format!("{} {}", self.url, self.direct.place())
     }
 
     async fn at(place: &str) -> Self {
         let (pooled, direct) = place.split_once(' ').unwrap();
-        ThroughPooler { urls: [pooled.into(), direct.into()], outside: PgPool::connect(direct).await.unwrap() }
+        ThroughPooler { url: pooled.into(), direct: OnPostgres::at(direct).await }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> Postgres {
-        Postgres::new(&self.urls[0], None, 6, queues).unwrap()
+        Postgres::new(&self.url, None, 6, queues).unwrap()
     }
 
     async fn sql(&self, statements: &str) {
-        sqlx::raw_sql(AssertSqlSafe(statements)).execute(&self.outside).await.unwrap();
+        self.direct.sql(statements).await;
     }
 
     async fn number(&self, query: &str) -> i64 {
-        sqlx::query(AssertSqlSafe(query)).fetch_one(&self.outside).await.unwrap().get(0)
+        self.direct.number(query).await
     }
 
     async fn through(connection: &mut PgConnection, statement: String) -> Result<()> {
-        sqlx::query(AssertSqlSafe(statement)).execute(connection).await?;
-        Ok(())
+        OnPostgres::through(connection, statement).await
     }
 
-    /// Its last heartbeat was long ago.
-    async fn die(&self, _: Postgres, process: ProcessId) {
-        let expire =
-            format!("update ichido_process set heartbeat_at = now() - interval '1 hour' where id = '{process}'");
-        self.sql(&expire).await;
+    async fn die(&self, store: Postgres, process: ProcessId) {
+        self.direct.die(store, process).await;
     }
 }
 
@@ -111,7 +109,7 @@ async fn a_pooler_is_found_out_whether_it_refuses_our_settings_or_drops_them() {
         assert_eq!(effects(&fixture).await, 3);
     }
     let mut direct = ThroughPooler::by(PgBouncer::shared(), "postgres").await;
-    direct.urls[0] = direct.urls[1].clone();
+    direct.url = direct.direct.place();
     assert!(direct.warnings().await.is_empty());
 }
 
@@ -178,7 +176,7 @@ async fn a_broken_transaction_is_noticed_among_statements_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_reads_by_default_works_directly() {
     let mut fixture = ThroughPooler::by(PgBouncer::shared(), "worker").await;
-    fixture.urls[0] = fixture.urls[1].replace("postgres@", "worker@");
+    fixture.url = fixture.direct.place().replace("postgres@", "worker@");
     send_orders(&fixture, 2).await;
     let process = Player::join(&fixture).await;
     assert!(process.store.heartbeat(process.registration.id, &[]).await.unwrap());

@@ -8,7 +8,7 @@ use ichido::{
     store::{ProcessId, Registration, refuse_request_id},
 };
 
-use crate::{Dialect, Liveness, Other, Query, Row, SqlStore};
+use crate::{Dialect, Liveness, Other, Query, Row, SqlStore, Tables};
 
 /// Writes down which request ids a process serves, unless another live process serves one that it must serve alone.
 pub(crate) async fn serve<S: Liveness>(store: &S, tx: &mut S::Connection, process: &Registration) -> Result<()> {
@@ -35,6 +35,11 @@ async fn keep<S: SqlStore>(store: &S, tx: &mut S::Connection, request_id: &str) 
     Ok(())
 }
 
+/// The request ids that processes serve, as `r`, with their processes, as `p`.
+fn requests(tables: &Tables) -> String {
+    format!("{} r join {} p on p.id = r.process", tables.process_request, tables.process)
+}
+
 /// Another live process that serves this request id. A statement of its own: it must see who has registered while this transaction
 /// waited for the row.
 async fn other<S: Liveness>(
@@ -45,11 +50,10 @@ async fn other<S: Liveness>(
 ) -> Result<Option<Other>> {
     let (tables, alive) = (store.tables(), S::Dialect::ALIVE);
     let others = format!(
-        "select {}, p.host, p.pid, {alive}, {} from {} r join {} p on p.id = r.process where r.request_id = ?1 and p.id <> ?2",
+        "select {}, p.host, p.pid, {alive}, {} from {} where r.request_id = ?1 and p.id <> ?2",
         S::Dialect::id("p.id"),
         S::Dialect::HEARTBEAT,
-        tables.process_request,
-        tables.process
+        requests(tables)
     );
     for row in store.fetch(tx, Query::new(others).exact(request_id).bind(process)).await? {
         let id: ProcessId = row.get(0)?;
@@ -88,13 +92,8 @@ pub async fn set<S: SqlStore>(store: &S, request_id: &str, flag: Flag, on: bool)
 pub async fn states<S: Liveness>(store: &S) -> Result<Vec<RequestState>> {
     store.queues().await?;
     let tables = store.tables();
-    let served = format!(
-        "select r.request_id, {}, {} from {} r join {} p on p.id = r.process",
-        S::Dialect::id("p.id"),
-        S::Dialect::ALIVE,
-        tables.process_request,
-        tables.process
-    );
+    let served =
+        format!("select r.request_id, {}, {} from {}", S::Dialect::id("p.id"), S::Dialect::ALIVE, requests(tables));
     let read = |row: &Row| Ok((row.get(0)?, store.is_alive(row.get(1)?, row.get(2)?)?));
     let served = store.look(Query::new(served)).await?.iter().map(read).collect::<Result<Vec<_>>>()?;
     let flags = format!("select request_id, stopped, paused from {} where stopped or paused", tables.request);

@@ -9,9 +9,11 @@ use ichido::{
     store::{Database, Mutexes, Processes, Queues, Registration, Transactions},
 };
 use ichido_sqlite::Sqlite;
-use ichido_testkit::fixture::TABLES;
+use ichido_testkit::fixture::{Player, TABLES, assert_group_is_held};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 use tempfile::TempDir;
+
+use crate::fixture::OnSqlite;
 
 /// A database with one claimed order, and a connection to it that is not ichido's and does not wait.
 struct Scene {
@@ -129,17 +131,7 @@ async fn a_failed_message_holds_what_is_the_same_group_for_the_column() {
         let queue = Table::new("held", "o", Status::new("s", "0", "1").failed("2")).group_by("g");
         let url = format!("sqlite://{}", scene.file.display());
         let store = Sqlite::new(&url, vec![Queue::table("held", queue)]).unwrap();
-        let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("held".into(), 3)]));
-        store.register(&process).await.unwrap();
-        let first = store.claim(process.id, "held", 10).await.unwrap();
-        let ids: Vec<_> = first.iter().map(|delivery| delivery.message.id().to_string()).collect();
-        assert_eq!(ids, ["held/1", "held/4"], "{kind}");
-        assert!(store.park(&first[0], &ichido::store::Failure::dead("no", 3)).await.unwrap());
-        assert!(store.claim(process.id, "held", 10).await.unwrap().is_empty(), "{kind}: the first holds its group");
-        assert!(store.retry(&first[0].message.id()).await.unwrap());
-        let again = store.claim(process.id, "held", 10).await.unwrap();
-        assert_eq!(again[0].message.id().to_string(), "held/1", "{kind}");
-        store.deregister(process.id).await.unwrap();
+        assert_group_is_held(&Player::<OnSqlite>::join_with(store, &["held"]).await, "held", kind).await;
     }
 }
 

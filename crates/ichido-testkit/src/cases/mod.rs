@@ -4,7 +4,7 @@
 //! | suite | what passes it | macro |
 //! | --- | --- | --- |
 //! | [`store`] | a store | [`conformance!`](crate::conformance) |
-//! | [`locks`] | a store of a database with row locks | [`locking!`](crate::locking) |
+//! | [`locks`], [`races`] | a store of a database with row locks | [`locking!`](crate::locking) |
 //! | [`crash`] | a store whose processes die | [`crashing!`](crate::crashing) |
 //! | [`reader`] | a reader | [`reading!`](crate::reading) |
 //! | [`broker`] | a broker, together with a store | [`brokering!`](crate::brokering) |
@@ -17,5 +17,6 @@ mod broker_rows;
 pub mod crash;
 pub mod exchange;
 pub mod locks;
+pub mod races;
 pub mod reader;
 pub mod store;

@@ -7,27 +7,23 @@
 //!
 //! What was made due is published a page at a time, and told then: what the broker has not taken is left.
 
-use std::{collections::BTreeSet, time::Duration};
+mod rows;
+
+use std::collections::BTreeSet;
 
 use ichido::{
     Key, Message, MessageId,
     broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
     message::GuardBy,
 };
-use ichido_rabbitmq::{DeadLetters, Delivery, REASON, Settled};
+use ichido_rabbitmq::{self as rabbitmq, Delivery, REASON, Settled};
 
 use super::{
-    letters::{Letters, Named},
+    dead_letters::{DeadLetters, Named},
     report::{Counts, Done, Finding, Report},
     sight::{self, Depths, look},
 };
 use crate::{brokers::Kept, commands::publishing::Publishing, failure::Failure, open::Backend, output};
-
-/// So many rows are looked at together.
-const ROWS: usize = 500;
-
-/// Between two looks at what is ready without a row.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// A finding that is told when what was made due is published, or not.
 struct Pending {
@@ -37,7 +33,7 @@ struct Pending {
 }
 
 pub(super) struct Exam<'a, S: Backend> {
-    letters: Letters<'a, S>,
+    letters: DeadLetters<'a, S>,
     /// None if nothing is to be done.
     fix: Option<Publishing<S>>,
     report: &'a mut Report,
@@ -62,7 +58,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         fix: Option<Publishing<S>>,
         report: &'a mut Report,
     ) -> Result<Self, Failure> {
-        let letters = Letters::of(store, kept).await?;
+        let letters = DeadLetters::of(store, kept).await?;
         let depths = look(kept).await?;
         let counts = Counts { queue: kept.name().to_owned(), ..Counts::default() };
         Ok(Exam {
@@ -123,7 +119,12 @@ impl<'a, S: Backend> Exam<'a, S> {
         reading.close().await.map_err(|error| self.letters.kept.failure(&error))
     }
 
-    async fn one(&mut self, reading: &mut DeadLetters, letter: &Delivery, named: Named) -> Result<(), Failure> {
+    async fn one(
+        &mut self,
+        reading: &mut rabbitmq::DeadLetters,
+        letter: &Delivery,
+        named: Named,
+    ) -> Result<(), Failure> {
         let inbox = self.letters.guard.rules.by == GuardBy::Inbox;
         let why = match (&named.key, &named.row) {
             (None, _) => named.foreign.as_deref().unwrap_or("no message id"),
@@ -144,7 +145,12 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.tell(Finding { dead: true, ..Finding::of(self.letters.kept.name(), name, meaning) }, None)
     }
 
-    async fn letter(&mut self, reading: &mut DeadLetters, letter: &Delivery, named: Named) -> Result<(), Failure> {
+    async fn letter(
+        &mut self,
+        reading: &mut rabbitmq::DeadLetters,
+        letter: &Delivery,
+        named: Named,
+    ) -> Result<(), Failure> {
         let Some(key) = named.key.clone() else { return Ok(()) };
         self.dead.insert(key.clone());
         if self.again.contains(&key) {
@@ -171,7 +177,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// What is done about a dead letter that has a row.
     async fn mend(
         &mut self,
-        reading: &mut DeadLetters,
+        reading: &mut rabbitmq::DeadLetters,
         letter: &Delivery,
         row: &MutexRow,
         named: &Named,
@@ -180,7 +186,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
             return Ok(None);
         }
-        let Letters { store, kept, .. } = &self.letters;
+        let DeadLetters { store, kept, .. } = &self.letters;
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
             let message = Message::new(kept.name(), row.key.clone(), letter.payload()).with_headers(letter.headers());
@@ -201,7 +207,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// Makes a message due, if it is still as it was seen: its row's lock tells.
     async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
         let failure = |error| Failure::of::<S>(&error);
-        let Letters { store, kept, .. } = &self.letters;
+        let DeadLetters { store, kept, .. } = &self.letters;
         let done = if row.state == RowState::Failed {
             store.retry(&self.id(&row.key)).await.map_err(failure)?
         } else {
@@ -251,48 +257,6 @@ impl<'a, S: Backend> Exam<'a, S> {
         Ok(())
     }
 
-    async fn rows(&mut self) -> Result<(), Failure> {
-        let mut after: Option<Key> = None;
-        loop {
-            let page = self.letters.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.key.clone());
-            for row in page {
-                self.row(row).await?;
-            }
-            self.publish().await?;
-        }
-    }
-
-    async fn row(&mut self, row: MutexRow) -> Result<(), Failure> {
-        self.counts.rows += 1;
-        let (key, unsent) = (row.key.clone(), u64::from(matches!(row.state, RowState::Unsent(_))));
-        if self.dead.contains(&key) {
-            self.counts.unpublished += unsent;
-            self.counts.healthy += u64::from(self.again.contains(&key) && !self.unpublished.contains(&key));
-            return Ok(());
-        }
-        let row = self.probed(Some(row), false).await?;
-        let (mut finding, sighting) = self.judge(&key, row.as_ref(), false);
-        let verdict = sighting.judge().verdict;
-        let Some(row) = row.filter(|_| !matches!(verdict, Verdict::Wait | Verdict::Nothing)) else {
-            self.counts.unpublished += unsent;
-            self.counts.healthy += 1;
-            return Ok(());
-        };
-        if !row.kept {
-            finding.verdict = Verdict::Investigate;
-            finding.meaning = format!("{}; another program created its row and must publish it", finding.meaning);
-        } else if self.fix.is_some() && self.act(&row).await? {
-            finding.done = Some(Done::did("published again"));
-            return self.tell(finding, Some((self.id(&key), false)));
-        } else if self.fix.is_some() {
-            finding.done = Some(Done::left_alone());
-        }
-        self.counts.unpublished += unsent;
-        self.tell(finding, None)
-    }
-
     /// The row as it is under its lock, if that makes a difference: the message has a dead letter, or something would be done.
     async fn probed(&self, row: Option<MutexRow>, dead: bool) -> Result<Option<MutexRow>, Failure> {
         let Some(row) = row else { return Ok(None) };
@@ -325,24 +289,6 @@ impl<'a, S: Backend> Exam<'a, S> {
 
     fn id(&self, key: &Key) -> MessageId {
         MessageId { queue: self.letters.kept.name().into(), key: key.clone() }
-    }
-
-    /// What is ready, without any row, and stays so while consumers live.
-    async fn without_rows(&mut self) -> Result<(), Failure> {
-        let suspicious =
-            |depths: &Option<Depths>| depths.as_ref().is_some_and(|d| d.counted.ready > 0 && d.consumers > 0);
-        if self.counts.rows > 0 || !suspicious(&self.depths) {
-            return Ok(());
-        }
-        tokio::time::sleep(AGAIN).await;
-        let again = look(self.letters.kept).await?;
-        if !suspicious(&again) || !self.letters.look(MutexFilter::After(None, 1)).await?.is_empty() {
-            return Ok(());
-        }
-        let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
-        let finding =
-            Finding::of(self.letters.kept.name(), self.letters.kept.name().to_owned(), old.meaning.to_owned());
-        self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
     }
 }
 

@@ -37,20 +37,23 @@ async fn all_is_done_once_after_a_silence_of_the_broker(kind: Kind) {
     let mut processes = world.start(["one", "two"], &[]);
     let orders = size(30, 200);
     let mut sent = 0;
-    for (step, nth) in [("deliver", 7), ("ack", 5), ("publish", 9), ("confirm", 1)] {
-        for silence in [Silence::Answers, Silence::Both] {
+    for (at, (step, nth)) in [("deliver", 7), ("ack", 5), ("publish", 9), ("confirm", 1)].into_iter().enumerate() {
+        // In the small size each server has one of the two at a step, and the other server the other one.
+        let both = [Silence::Answers, Silence::Both];
+        let turn = (at + usize::from(kind == Kind::MariaDb)) % 2;
+        for silence in if size(0, 1) == 1 { &both[..] } else { &both[turn..=turn] } {
             let since = Instant::now();
             let begins = async || in_time(format!("silence at {step}"), proxy.silenced()).await;
             let messages = sent + 1..=sent + orders;
             if matches!(step, "deliver" | "ack") {
-                proxy.silence_at(silence, Whom::Everyone, step, nth);
+                proxy.silence_at(*silence, Whom::Everyone, step, nth);
                 world.send(messages).await;
             } else {
                 // So that the relays of the processes publish them, and not who sends, and none of them before it is silent.
                 proxy.refuse(true);
                 proxy.sever_all();
                 world.send(messages).await;
-                proxy.silence_at(silence, Whom::Everyone, step, nth);
+                proxy.silence_at(*silence, Whom::Everyone, step, nth);
                 proxy.refuse(false);
             }
             begins().await;

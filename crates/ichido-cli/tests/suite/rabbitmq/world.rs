@@ -77,12 +77,13 @@ impl World<'static> {
     }
 }
 
-/// A test that fails tells what the node said last.
+/// A test that fails tells what the node said last. The queues of a test that has ended would keep the node busy.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", self.node.last_words());
         }
+        self.node.delete_vhost(&self.url);
     }
 }
 

@@ -5,13 +5,20 @@ use std::fmt::Debug;
 use ichido_test_servers::proxy::Proxy;
 use ichido_testkit::eventually;
 use sqlx::{Connection, Result};
+use tokio::{
+    io::{self, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 /// How often each fault is tried.
-pub(crate) const TIMES: u32 = 100;
+pub(crate) fn times() -> u32 {
+    ichido_testkit::size(25, 100)
+}
 
 /// A kind of database, with a table `effect` in it.
-pub(crate) trait Database: 'static {
+pub(crate) trait Database: Sized + 'static {
     type Client: Connection + Debug;
+    type Raw: Raw<Self>;
 
     /// The URL of a fresh one, and a proxy in front of its server.
     fn fresh() -> (String, Proxy);
@@ -30,6 +37,68 @@ pub(crate) trait Database: 'static {
 
     /// Ends all other sessions on this database.
     fn end_others(client: &mut Self::Client) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What needs no dialect, for a [`Database`] with such a client.
+macro_rules! effects {
+    ($client:ty) => {
+        async fn insert(client: &mut $client) -> sqlx::Result<()> {
+            let mut transaction = client.begin().await?;
+            sqlx::query("insert into effect values (1)").execute(&mut *transaction).await?;
+            transaction.commit().await
+        }
+
+        async fn insert_prepared(client: &mut $client) -> sqlx::Result<()> {
+            for statement in ["begin", "insert into effect values (1)", "commit"] {
+                sqlx::query(statement).execute(&mut *client).await?;
+            }
+            Ok(())
+        }
+
+        async fn effects(client: &mut $client) -> sqlx::Result<i64> {
+            sqlx::query_scalar("select count(*) from effect").fetch_one(client).await
+        }
+    };
+}
+pub(crate) use effects;
+
+/// A client that speaks the protocol byte by byte.
+pub(crate) trait Raw<D: Database>: Sized {
+    /// How the server answers two statements that it has done.
+    const DONE: &'static [u8];
+
+    /// Logs in, in pieces of so many bytes.
+    async fn start(bench: &Bench<D>, piece: usize) -> Self;
+
+    fn socket(&mut self) -> &mut TcpStream;
+
+    /// The frame of a statement.
+    fn query(statement: &str) -> Vec<u8>;
+
+    /// The kind of the next answer.
+    async fn answer(&mut self) -> io::Result<u8>;
+
+    async fn send(&mut self, bytes: &[u8], piece: usize) {
+        for piece in bytes.chunks(piece) {
+            // The proxy may have cut the connection before the last piece.
+            drop(self.socket().write_all(piece).await);
+        }
+    }
+
+    async fn answers_to_the_end(&mut self) -> Vec<u8> {
+        let mut kinds = Vec::new();
+        while let Ok(kind) = self.answer().await {
+            kinds.push(kind);
+        }
+        kinds
+    }
+}
+
+/// A connection to the proxy without any client.
+pub(crate) async fn socket<D: Database>(bench: &Bench<D>) -> TcpStream {
+    let socket = TcpStream::connect(bench.proxy.address()).await.expect("a connection");
+    socket.set_nodelay(true).expect("a socket option");
+    socket
 }
 
 /// A database, watched past the proxy.

@@ -6,11 +6,29 @@ use ichido_testkit::eventually;
 use sqlx::Connection as _;
 use tokio::task::JoinSet;
 
-use super::bench::{Bench, Database, TIMES, insert, insert_prepared};
+use super::bench::{Bench, Database, Raw, insert, insert_prepared, times};
 
+/// Takes the database, its server and how a proxy in front of it is started.
 macro_rules! cases {
-    ($database:ty) => {
+    ($database:ty, $server:ident, $proxy:path) => {
+        #[tokio::test]
+        async fn a_killed_server_is_an_error_and_a_restarted_one_is_reached() {
+            let server = $server::start(&[]);
+            let proxy = $proxy(server.address());
+            let connect = async |url: &str| <$database as Database>::Client::connect(url).await;
+            let url = proxy.url(&server.fresh_database());
+            for end in [$server::kill, $server::stop] {
+                let mut client = connect(&url).await.expect("a client");
+                end(&server);
+                client.ping().await.expect_err("no server");
+                connect(&url).await.expect_err("no server");
+                server.start_again();
+                connect(&url).await.expect("a server again");
+            }
+        }
+
         $crate::proxy::cases::cases!($database: [
+            frames_may_come_in_any_pieces,
             cut_before_commit_nothing_is_committed,
             cut_after_commit_everything_is_committed_when_the_client_sees_the_error,
             a_prepared_commit_is_cut_when_it_runs_not_when_it_is_parsed,
@@ -39,38 +57,38 @@ pub(crate) use cases;
 
 pub(crate) async fn cut_before_commit_nothing_is_committed<D: Database>() {
     let mut bench = Bench::<D>::new().await;
-    bench.proxy.cut_commits(Cut::BeforeCommit, 1, TIMES);
-    for _ in 0..TIMES {
+    bench.proxy.cut_commits(Cut::BeforeCommit, 1, times());
+    for _ in 0..times() {
         insert::<D>(&bench.url).await.expect_err("cut");
         assert_eq!(bench.effects().await, 0);
     }
     bench.proxy.all_cut().await;
-    assert_eq!(bench.proxy.cuts(), TIMES);
+    assert_eq!(bench.proxy.cuts(), times());
     insert::<D>(&bench.url).await.expect("no more cuts");
     assert_eq!(bench.effects().await, 1);
 }
 
 pub(crate) async fn cut_after_commit_everything_is_committed_when_the_client_sees_the_error<D: Database>() {
     let mut bench = Bench::<D>::new().await;
-    bench.proxy.cut_commits(Cut::AfterCommit, 1, TIMES);
-    for round in 1..=TIMES {
+    bench.proxy.cut_commits(Cut::AfterCommit, 1, times());
+    for round in 1..=times() {
         insert::<D>(&bench.url).await.expect_err("cut");
         assert_eq!(bench.effects().await, i64::from(round));
     }
     bench.proxy.all_cut().await;
-    assert_eq!(bench.proxy.cuts(), TIMES);
+    assert_eq!(bench.proxy.cuts(), times());
     insert::<D>(&bench.url).await.expect("no more cuts");
 }
 
 pub(crate) async fn a_prepared_commit_is_cut_when_it_runs_not_when_it_is_parsed<D: Database>() {
     let mut bench = Bench::<D>::new().await;
-    bench.proxy.cut_commits(Cut::BeforeCommit, 1, TIMES);
-    for _ in 0..TIMES {
+    bench.proxy.cut_commits(Cut::BeforeCommit, 1, times());
+    for _ in 0..times() {
         insert_prepared::<D>(&bench.url).await.expect_err("cut");
         assert_eq!(bench.effects().await, 0);
     }
-    bench.proxy.cut_commits(Cut::AfterCommit, 1, TIMES);
-    for round in 1..=TIMES {
+    bench.proxy.cut_commits(Cut::AfterCommit, 1, times());
+    for round in 1..=times() {
         insert_prepared::<D>(&bench.url).await.expect_err("cut");
         assert_eq!(bench.effects().await, i64::from(round));
     }
@@ -93,9 +111,9 @@ pub(crate) async fn every_third_commit_is_cut_on_one_connection_too<D: Database>
 }
 
 pub(crate) async fn with_many_clients_as_many_errors_as_cuts<D: Database>() {
-    for (cut, effects) in [(Cut::BeforeCommit, 300), (Cut::AfterCommit, 400)] {
+    for (cut, effects) in [(Cut::BeforeCommit, 400 - times()), (Cut::AfterCommit, 400)] {
         let mut bench = Bench::<D>::new().await;
-        bench.proxy.cut_commits(cut, 3, TIMES);
+        bench.proxy.cut_commits(cut, 3, times());
         let mut clients = JoinSet::new();
         for _ in 0..8 {
             let url = bench.url.clone();
@@ -109,14 +127,34 @@ pub(crate) async fn with_many_clients_as_many_errors_as_cuts<D: Database>() {
         }
         let errors: u32 = clients.join_all().await.into_iter().sum();
         bench.proxy.all_cut().await;
-        assert_eq!(errors, TIMES);
-        assert_eq!(bench.effects().await, effects);
+        assert_eq!(errors, times());
+        assert_eq!(bench.effects().await, i64::from(effects));
+    }
+}
+
+pub(crate) async fn frames_may_come_in_any_pieces<D: Database>() {
+    let mut bench = Bench::<D>::new().await;
+    let script = ["BEGIN", "insert into effect values (1)", " \n commit"].map(D::Raw::query).concat();
+    for piece in [1, 2, 3, 7, script.len()] {
+        for (cut, effects) in [(Cut::BeforeCommit, 0), (Cut::AfterCommit, 1)] {
+            let before = bench.effects().await;
+            bench.proxy.cut_commits(cut, 1, 1);
+            let mut client = D::Raw::start(&bench, piece).await;
+            client.send(&script, piece).await;
+            let answers = client.answers_to_the_end().await;
+            bench.proxy.all_cut().await;
+            assert_eq!(bench.effects().await, before + effects);
+            match cut {
+                Cut::BeforeCommit => assert!(D::Raw::DONE.starts_with(&answers), "{answers:?}"),
+                _ => assert_eq!(answers, D::Raw::DONE),
+            }
+        }
     }
 }
 
 pub(crate) async fn severed_clients_see_an_error_and_may_come_back<D: Database>() {
     let mut bench = Bench::<D>::new().await;
-    for round in 1..=TIMES {
+    for round in 1..=times() {
         let (mut one, mut other) = (bench.client().await, bench.client().await);
         D::insert(&mut one).await.expect("connected");
         bench.proxy.sever_all();
@@ -129,7 +167,7 @@ pub(crate) async fn severed_clients_see_an_error_and_may_come_back<D: Database>(
 pub(crate) async fn what_is_held_arrives_when_it_is_resumed<D: Database>() {
     let mut bench = Bench::<D>::new().await;
     let mut client = bench.client().await;
-    for round in 1..=TIMES {
+    for round in 1..=times() {
         bench.proxy.hold();
         let held = tokio::spawn(async move {
             D::insert(&mut client).await.expect("in the end");
@@ -146,7 +184,7 @@ pub(crate) async fn what_is_held_arrives_when_it_is_resumed<D: Database>() {
 
 pub(crate) async fn a_held_client_can_be_severed_and_a_new_one_is_held<D: Database>() {
     let bench = Bench::<D>::new().await;
-    for _ in 0..TIMES {
+    for _ in 0..times() {
         let mut client = bench.client().await;
         bench.proxy.hold();
         let held = tokio::spawn(async move { D::insert(&mut client).await });
@@ -165,7 +203,7 @@ pub(crate) async fn a_held_client_can_be_severed_and_a_new_one_is_held<D: Databa
 pub(crate) async fn new_clients_are_refused_and_old_ones_stay<D: Database>() {
     let bench = Bench::<D>::new().await;
     let mut old = bench.client().await;
-    for _ in 0..TIMES {
+    for _ in 0..times() {
         bench.proxy.refuse(true);
         let refused = D::Client::connect(&bench.url).await;
         refused.expect_err("refused");

@@ -5,10 +5,10 @@ use std::process::Command;
 use ichido_test_servers::MariaDb;
 use ichido_test_servers::proxy::{Cut, Proxy};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Result};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::bench::{Database, TIMES};
+use super::bench::{Database, Raw, effects, socket, times};
 use super::cases::cases;
 
 type Bench = super::bench::Bench<OnMariaDb>;
@@ -17,6 +17,7 @@ struct OnMariaDb;
 
 impl Database for OnMariaDb {
     type Client = MySqlConnection;
+    type Raw = Bytes;
 
     fn fresh() -> (String, Proxy) {
         let server = MariaDb::shared();
@@ -25,23 +26,7 @@ impl Database for OnMariaDb {
         (database, Proxy::start_mysql(server.address()))
     }
 
-    async fn insert(client: &mut MySqlConnection) -> Result<()> {
-        let mut transaction = client.begin().await?;
-        let insert = sqlx::query("insert into effect values (1)");
-        insert.execute(&mut *transaction).await?;
-        transaction.commit().await
-    }
-
-    async fn insert_prepared(client: &mut MySqlConnection) -> Result<()> {
-        for statement in ["begin", "insert into effect values (1)", "commit"] {
-            sqlx::query(statement).execute(&mut *client).await?;
-        }
-        Ok(())
-    }
-
-    async fn effects(client: &mut MySqlConnection) -> Result<i64> {
-        sqlx::query_scalar("select count(*) from effect").fetch_one(client).await
-    }
+    effects!(MySqlConnection);
 
     async fn sessions(client: &mut MySqlConnection) -> Result<i64> {
         let sessions = "select count(*) from information_schema.processlist where db = database()";
@@ -59,7 +44,7 @@ impl Database for OnMariaDb {
     }
 }
 
-cases!(OnMariaDb);
+cases!(OnMariaDb, MariaDb, Proxy::start_mysql);
 
 #[tokio::test]
 async fn a_commit_is_cut_after_an_answer_of_any_length() {
@@ -81,7 +66,7 @@ async fn a_commit_is_cut_after_an_answer_of_any_length() {
 #[tokio::test]
 async fn a_commit_is_cut_after_a_rollback_that_did_not_wait_for_all_rows() {
     let mut bench = Bench::new().await;
-    for round in 1..=i64::from(TIMES) {
+    for round in 1..=i64::from(times()) {
         bench.proxy.cut_commits(Cut::AfterCommit, 1, 1);
         let mut client = bench.client().await;
         let mut transaction = client.begin().await.expect("a transaction");
@@ -114,31 +99,6 @@ async fn a_command_of_several_frames_does_not_hide_the_commit_after_it() {
 }
 
 #[tokio::test]
-async fn frames_may_come_in_any_pieces() {
-    let mut bench = Bench::new().await;
-    let nobody = "create user if not exists raw@'%' identified via mysql_native_password using ''";
-    let server = MariaDb::shared();
-    server.client(&server.fresh_database(), &format!("{nobody}; grant all on *.* to raw@'%'"));
-    let script = ["BEGIN", "insert into effect values (1)", " \n commit"];
-    let script = script.map(query).concat();
-    for piece in [1, 2, 3, 7, script.len()] {
-        for (cut, effects) in [(Cut::BeforeCommit, 0), (Cut::AfterCommit, 1)] {
-            let before = bench.effects().await;
-            bench.proxy.cut_commits(cut, 1, 1);
-            let mut client = Raw::start(&bench, piece).await;
-            client.send(&script, piece).await;
-            let answers = client.answers_to_the_end().await;
-            bench.proxy.all_cut().await;
-            assert_eq!(bench.effects().await, before + effects);
-            match cut {
-                Cut::BeforeCommit => assert!([OK, OK].starts_with(&answers), "{answers:?}"),
-                _ => assert_eq!(answers, [OK, OK]),
-            }
-        }
-    }
-}
-
-#[tokio::test]
 async fn a_client_that_asks_for_compression_is_understood() {
     let mut bench = Bench::new().await;
     let (host, port) = (bench.proxy.address().ip(), bench.proxy.address().port());
@@ -155,35 +115,20 @@ async fn a_client_that_asks_for_compression_is_understood() {
     }
 }
 
-#[tokio::test]
-async fn a_killed_server_is_an_error_and_a_restarted_one_is_reached() {
-    let server = MariaDb::start(&[]);
-    let proxy = Proxy::start_mysql(server.address());
-    let url = proxy.url(&server.fresh_database());
-    for end in [MariaDb::kill, MariaDb::stop] {
-        let mut client = MySqlConnection::connect(&url).await.expect("a client");
-        end(&server);
-        client.ping().await.expect_err("no server");
-        let refused = MySqlConnection::connect(&url).await;
-        refused.expect_err("no server");
-        server.start_again();
-        let client = MySqlConnection::connect(&url).await;
-        client.expect("a server again");
-    }
-}
-
 const OK: u8 = 0;
 
 /// A client that speaks the protocol byte by byte, logged in without a password.
-struct Raw(TcpStream);
+struct Bytes(TcpStream);
 
-impl Raw {
+impl Raw<OnMariaDb> for Bytes {
+    const DONE: &'static [u8] = &[OK, OK];
+
     async fn start(bench: &Bench, piece: usize) -> Self {
-        let socket = TcpStream::connect(bench.proxy.address()).await;
-        let mut client = Self(socket.expect("a connection"));
-        client.0.set_nodelay(true).expect("a socket option");
-        let greeting = client.answer().await;
-        assert_eq!(greeting.expect("a greeting"), 10);
+        let nobody = "create user if not exists raw@'%' identified via mysql_native_password using ''";
+        let server = MariaDb::shared();
+        server.client(&server.fresh_database(), &format!("{nobody}; grant all on *.* to raw@'%'"));
+        let mut client = Self(socket(bench).await);
+        assert_eq!(client.answer().await.expect("a greeting"), 10);
         // Protocol 4.1, a database, a log-in with a plugin.
         let abilities = (1_u32 << 9 | 1 << 3 | 1 << 15 | 1 << 19).to_le_bytes();
         let start = [&abilities[..], &[0, 0, 0, 1, 45], &[0; 23]].concat();
@@ -193,11 +138,12 @@ impl Raw {
         client
     }
 
-    async fn send(&mut self, bytes: &[u8], piece: usize) {
-        for piece in bytes.chunks(piece) {
-            // The proxy may have cut the connection before the last piece.
-            drop(self.0.write_all(piece).await);
-        }
+    fn socket(&mut self) -> &mut TcpStream {
+        &mut self.0
+    }
+
+    fn query(statement: &str) -> Vec<u8> {
+        frame(0, &[&[3], statement.as_bytes()].concat())
     }
 
     async fn answer(&mut self) -> std::io::Result<u8> {
@@ -206,21 +152,9 @@ impl Raw {
         self.0.read_exact(&mut body).await?;
         Ok(body[0])
     }
-
-    async fn answers_to_the_end(&mut self) -> Vec<u8> {
-        let mut kinds = Vec::new();
-        while let Ok(kind) = self.answer().await {
-            kinds.push(kind);
-        }
-        kinds
-    }
 }
 
 fn frame(sequence: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("a short frame").to_le_bytes();
     [&length[..3], &[sequence], body].concat()
-}
-
-fn query(text: &str) -> Vec<u8> {
-    frame(0, &[&[3], text.as_bytes()].concat())
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     child::{start, supervise},
-    fixture::{Fixture, effect, effects, send_orders},
+    fixture::{Fixture, effect, effect_here, effects, send_orders},
 };
 
 /// The role of a process whose action snoozes.
@@ -25,8 +25,7 @@ struct Order {
 }
 
 async fn deadly<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     if order.name.as_deref() == Some("abort") {
         std::process::abort();
     }

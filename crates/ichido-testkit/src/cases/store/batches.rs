@@ -18,10 +18,10 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use super::interference;
+use super::interference::{self, Again};
 use crate::{
     faults::{Fault, Scene, Verb, one_line},
-    fixture::{Fixture, effect, effects, failed, send, send_orders},
+    fixture::{Fixture, effect, effect_here, effects, failed, send, send_orders},
 };
 
 #[derive(Deserialize)]
@@ -45,8 +45,7 @@ async fn book<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Ou
     if cx.message_id()?.to_string() != format!("orders/{}", order.id) || cx.deliveries().len() != 1 {
         return Err(format!("{} is not order {}", cx.message_id()?, order.id).into());
     }
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     match order.name.as_deref() {
         Some("error") => Err("no such customer".into()),
         Some("panic") => panic!("boom {}", order.id),
@@ -57,7 +56,7 @@ async fn book<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Ou
             for statement in F::ENDING.iter().chain(&["rollback"]) {
                 let _ = F::through(cx.tx().await?, (*statement).to_owned()).await;
             }
-            let _ = effect::<F>(cx.tx().await?, &message).await;
+            let _ = effect_here::<F>(cx).await;
             Ok(Outcome::Done)
         }
         _ => Ok(Outcome::Done),
@@ -161,8 +160,7 @@ pub async fn one_that_breaks_the_transaction_is_parked_alone<F: Fixture>() {
 }
 
 async fn read_mail<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(Outcome::Done)
 }
 
@@ -334,19 +332,6 @@ pub async fn an_abort_in_the_middle_releases_the_rest<F: Fixture>() {
     assert_exact(&fixture, 10, &[]).await;
 }
 
-/// Drops the first pass when the action says so, and runs the rest again, inside the same transaction.
-struct Again(Arc<Notify>);
-
-impl<S: Store> Handler<S> for Again {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        tokio::select! {
-            outcome = next.run(cx) => return outcome,
-            () = self.0.notified() => {}
-        }
-        next.run(cx).await
-    }
-}
-
 /// Stops for ever at order 3, once.
 struct StopsOnce<F>(Arc<Notify>, AtomicBool, PhantomData<fn(F)>);
 
@@ -359,8 +344,7 @@ impl<F: Fixture> Action<F::Store> for StopsOnce<F> {
             std::future::pending::<()>().await;
         }
         if !self.1.load(Ordering::SeqCst) {
-            let message = cx.message()?.clone();
-            effect::<F>(cx.tx().await?, &message).await?;
+            effect_here::<F>(cx).await?;
         }
         Ok(Outcome::Done)
     }
@@ -383,8 +367,7 @@ struct Ticket {
 }
 
 async fn serve<F: Fixture>(cx: &mut Context<F::Store>, ticket: Ticket) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     if ticket.number % 10 == 7 { Ok(Outcome::park("not today")) } else { Ok(Outcome::Done) }
 }
 

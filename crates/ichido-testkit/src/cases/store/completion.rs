@@ -5,7 +5,10 @@ use ichido::{
     store::{Database, Queues, Transactions},
 };
 
-use crate::fixture::{Fixture, Player, assert_lost, effect, effects, send, send_orders};
+use crate::fixture::{
+    Fixture, Player, assert_lost, claimed_after_another, effect, effects, one_claimed, order_and_mail, send,
+    send_orders,
+};
 
 pub async fn effect_and_completion_are_committed_together<F: Fixture>() {
     let fixture = F::fresh().await;
@@ -26,10 +29,7 @@ pub async fn effect_and_completion_are_committed_together<F: Fixture>() {
 }
 
 pub async fn a_message_passes_the_door_only_once<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    send(&fixture, "mail", &["{}"]).await;
-    let process = Player::join(&fixture).await;
+    let (fixture, process) = order_and_mail::<F>().await;
     for queue in ["orders", "mail"] {
         let delivery = process.claim_one(queue).await;
         process.finish(&delivery).await.unwrap();
@@ -39,12 +39,7 @@ pub async fn a_message_passes_the_door_only_once<F: Fixture>() {
 }
 
 pub async fn a_claim_that_was_given_to_another_completes_nothing<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let (old, new) = (Player::join(&fixture).await, Player::join(&fixture).await);
-    let stale = old.claim_one("orders").await;
-    old.store.release(&[stale.copy()]).await.unwrap();
-    let fresh = new.claim_one("orders").await;
+    let (fixture, (old, stale), (new, fresh)) = claimed_after_another::<F>().await;
     assert_lost(&old.finish(&stale).await);
     assert_eq!(effects(&fixture).await, 0);
     new.finish(&fresh).await.unwrap();
@@ -134,10 +129,7 @@ pub async fn a_commit_by_the_action_breaks_the_transaction<F: Fixture>() {
 }
 
 pub async fn a_rolled_back_transaction_leaves_nothing<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (fixture, process, delivery) = one_claimed::<F>().await;
     let mut tx = process.store.begin().await.unwrap();
     effect::<F>(F::Store::connection(&mut tx), &delivery.message).await.unwrap();
     process.store.complete(&mut tx, std::slice::from_ref(&delivery)).await.unwrap();
@@ -148,20 +140,14 @@ pub async fn a_rolled_back_transaction_leaves_nothing<F: Fixture>() {
 }
 
 pub async fn the_row_tells_whether_a_commit_arrived<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (_fixture, process, delivery) = one_claimed::<F>().await;
     assert!(process.store.is_claimed(&delivery).await.unwrap());
     process.finish(&delivery).await.unwrap();
     assert!(!process.store.is_claimed(&delivery).await.unwrap());
 }
 
 pub async fn a_dropped_transaction_leaves_nothing_and_harms_nobody<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (fixture, process, delivery) = one_claimed::<F>().await;
     for _ in 0..20 {
         let mut tx = process.store.begin().await.unwrap();
         effect::<F>(F::Store::connection(&mut tx), &delivery.message).await.unwrap();

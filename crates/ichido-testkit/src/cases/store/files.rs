@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::{
     faults::{Fault, FaultyStore, Scene, Verb},
-    fixture::{Connection, Fixture, effect, effects, failed, send, send_orders},
+    fixture::{Connection, Fixture, effect_here, effects, failed, send, send_orders},
     in_time,
 };
 
@@ -33,8 +33,7 @@ pub(crate) async fn write<F: Fixture, S: Store<Connection = Connection<F>>>(
     cx: &mut Context<S>,
     order: Order,
 ) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     let path = format!("orders/{}.txt", order.id);
     cx.file(&path).await?.write_all(b"order ").await?;
     cx.file(&path).await?.write_all(order.id.to_string().as_bytes()).await?;

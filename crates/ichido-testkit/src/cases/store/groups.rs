@@ -16,7 +16,7 @@ use ichido::{
 };
 use serde::Deserialize;
 
-use crate::fixture::{Fixture, Player, effect, effects};
+use crate::fixture::{Fixture, Player, effect_here, effects};
 
 /// A managed queue, a table whose group can be null, and one whose group cannot, and whose done rows are deleted.
 const QUEUES: [&str; 3] = ["mail", "transfers", "bookings"];
@@ -308,8 +308,7 @@ async fn book<F: Fixture>(cx: &mut Context<F::Store>, n: i64, seen: &Seen) -> Re
     if !seen.running.lock().unwrap().insert(group.clone()) {
         seen.overlap.store(true, Ordering::Relaxed);
     }
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     tokio::task::yield_now().await;
     seen.running.lock().unwrap().remove(&group);
     // Every seventh fails at first.

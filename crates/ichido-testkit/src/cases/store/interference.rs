@@ -18,13 +18,10 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, Player, effect, effects, send_orders};
+use crate::fixture::{Fixture, Player, effect_here, effects, one_claimed, send_orders};
 
 pub async fn a_row_that_was_done_by_hand_is_neither_parked_nor_released<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (fixture, process, delivery) = one_claimed::<F>().await;
     fixture.sql("update received_order set status = '1'").await;
     for failure in [Failure::waiting("later", 1, Duration::ZERO), Failure::dead("never", 1)] {
         assert!(!process.store.park(&delivery, &failure).await.unwrap());
@@ -166,8 +163,8 @@ pub async fn a_suspect_runs_under_a_mark_and_what_comes_after_it_does_not<F: Fix
     assert_eq!(*seen.lock().unwrap(), BTreeMap::from([(1, 1), (2, 1), (3, 0)]));
 }
 
-/// Drops the first pass when the action says so, and runs the rest again for the same message.
-struct Again(Arc<Notify>);
+/// Drops the first pass when the action says so, and runs the rest again for the same message, in the same transaction.
+pub(super) struct Again(pub(super) Arc<Notify>);
 
 impl<S: Store> Handler<S> for Again {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
@@ -190,8 +187,7 @@ impl<F: Fixture> Action<F::Store> for SecondTime<F> {
     type Message = Order;
 
     async fn handle(&self, cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
-        let message = cx.message()?.clone();
-        effect::<F>(cx.tx().await?, &message).await?;
+        effect_here::<F>(cx).await?;
         if self.first.swap(false, Ordering::SeqCst) {
             self.written.notify_one();
             std::future::pending::<()>().await;
@@ -239,8 +235,7 @@ impl<S: Store> Handler<S> for Drops {
 }
 
 async fn one_line<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(Outcome::Done)
 }
 

@@ -18,6 +18,7 @@ use self::diary::{AsleepForEver, Diary, Numbered, Running};
 use crate::{
     faults::{Faults, FaultyStore, LEASE, Verb},
     fixture::{Fixture, Player, ReaderFixture, send, until},
+    size,
 };
 
 /// A table of the user's own above a managed queue.
@@ -52,27 +53,31 @@ async fn assert_nothing_is_claimed<F: Fixture>(fixture: &F) {
     assert_eq!(fixture.number("select count(*) from ichido_message where owner is not null").await, 0);
 }
 
+/// Drains two levels that are full at the start; how many each had, and whose messages started, one after the other.
+async fn two_full_levels<F: Fixture>(policy: Policy) -> (usize, Vec<String>) {
+    let (fixture, each) = (F::fresh().await, size(240, 1000));
+    for queue in ["mail", "orders"] {
+        put(&fixture, queue, 1..=each.into()).await;
+    }
+    let queues = drained(&fixture, pool(lanes(policy), 4)).await.queues();
+    assert_eq!(queues.len(), 2 * each as usize);
+    (each as usize, queues)
+}
+
 pub async fn a_strict_set_starts_all_of_the_higher_level_first<F: Fixture>() {
-    let fixture = F::fresh().await;
-    put(&fixture, "mail", 1..=1000).await;
-    put(&fixture, "orders", 1..=1000).await;
-    let queues = drained(&fixture, pool(lanes(Policy::Strict), 4)).await.queues();
-    assert_eq!(queues.len(), 2000);
+    let (each, queues) = two_full_levels::<F>(Policy::Strict).await;
     let high = queues.iter().take_while(|queue| *queue == "orders").count();
-    assert_eq!(high, 1000, "a lower one started before a higher one that was waiting");
+    assert_eq!(high, each, "a lower one started before a higher one that was waiting");
 }
 
 pub async fn weights_are_exact_in_every_window_until_a_level_is_empty<F: Fixture>() {
-    let fixture = F::fresh().await;
-    put(&fixture, "mail", 1..=1000).await;
-    put(&fixture, "orders", 1..=1000).await;
-    let queues = drained(&fixture, pool(lanes(Policy::Weighted), 4)).await.queues();
-    assert_eq!(queues.len(), 2000);
-    for (from, window) in queues[..1250].windows(5).enumerate() {
+    let (each, queues) = two_full_levels::<F>(Policy::Weighted).await;
+    let (both, rest) = queues.split_at(each / 4 * 5);
+    for (from, window) in both.windows(5).enumerate() {
         let high = window.iter().filter(|queue| *queue == "orders").count();
         assert_eq!(high, 4, "{window:?} from {from}");
     }
-    assert!(queues[1250..].iter().all(|queue| queue == "mail"), "then the other gets all");
+    assert!(rest.iter().all(|queue| queue == "mail"), "then the other gets all");
 }
 
 pub async fn a_reserved_slot_is_free_whatever_the_lower_level_runs<F: Fixture>() {

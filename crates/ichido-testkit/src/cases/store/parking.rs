@@ -8,7 +8,7 @@ use ichido::{
     store::{Failure, Queues},
 };
 
-use crate::fixture::{Fixture, Player, effects, send, send_orders};
+use crate::fixture::{Fixture, Player, claimed_after_another, effects, one_claimed, order_and_mail, send, send_orders};
 
 async fn park_dead<F: Fixture>(process: &Player<F>, queue: &str) -> Delivery {
     let delivery = process.claim_one(queue).await;
@@ -21,10 +21,7 @@ fn id(text: &str) -> MessageId {
 }
 
 pub async fn a_waiting_message_is_claimable_when_due_with_its_attempts<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    send(&fixture, "mail", &["{}"]).await;
-    let process = Player::join(&fixture).await;
+    let (fixture, process) = order_and_mail::<F>().await;
     for queue in ["orders", "mail"] {
         let delivery = process.claim_one(queue).await;
         assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::from_hours(1))).await.unwrap());
@@ -43,10 +40,7 @@ pub async fn a_waiting_message_is_claimable_when_due_with_its_attempts<F: Fixtur
 }
 
 pub async fn a_message_that_failed_for_good_has_its_status_and_its_reason<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    send(&fixture, "mail", &["{}"]).await;
-    let process = Player::join(&fixture).await;
+    let (fixture, process) = order_and_mail::<F>().await;
     park_dead(&process, "orders").await;
     park_dead(&process, "mail").await;
     assert_eq!(
@@ -121,12 +115,7 @@ pub async fn an_operator_discards_with_a_note<F: Fixture>() {
 }
 
 pub async fn a_failure_of_a_lost_claim_is_not_written<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let (old, new) = (Player::join(&fixture).await, Player::join(&fixture).await);
-    let stale = old.claim_one("orders").await;
-    old.store.release(&[stale.copy()]).await.unwrap();
-    let fresh = new.claim_one("orders").await;
+    let (fixture, (old, stale), (new, fresh)) = claimed_after_another::<F>().await;
     assert!(!old.store.park(&stale, &Failure::dead("late", 1)).await.unwrap());
     new.finish(&fresh).await.unwrap();
     assert!(!old.store.park(&stale, &Failure::dead("later", 1)).await.unwrap());
@@ -135,10 +124,7 @@ pub async fn a_failure_of_a_lost_claim_is_not_written<F: Fixture>() {
 }
 
 pub async fn completion_forgets_the_past<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (fixture, process, delivery) = one_claimed::<F>().await;
     process.store.park(&delivery, &Failure::waiting("once", 1, Duration::ZERO)).await.unwrap();
     assert_eq!(process.store.return_due(&process.registration).await.unwrap(), 1);
     let delivery = process.claim_one("orders").await;
@@ -218,10 +204,7 @@ pub async fn a_queue_is_drained_when_nothing_is_left_or_waits<F: Fixture>() {
 }
 
 pub async fn a_wait_longer_than_a_database_can_count_is_cut<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
-    let process = Player::join(&fixture).await;
-    let delivery = process.claim_one("orders").await;
+    let (fixture, process, delivery) = one_claimed::<F>().await;
     assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::MAX)).await.unwrap());
     assert_eq!(fixture.number("select count(*) from ichido_parked where due_at > parked_at").await, 1);
 }

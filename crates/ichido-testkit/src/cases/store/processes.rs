@@ -16,7 +16,7 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, Player, effect, effects, send, send_orders, until};
+use crate::fixture::{Fixture, Player, effect, effect_here, effects, send, send_orders, until};
 
 #[derive(Deserialize)]
 struct Order {
@@ -26,8 +26,7 @@ struct Order {
 
 /// One line in the ledger; what the order's name says goes wrong.
 async fn create_project<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     match order.name.as_deref() {
         Some("error") => Err("no such customer".into()),
         Some("panic") => panic!("boom {}", order.id),
@@ -41,7 +40,7 @@ async fn create_project<F: Fixture>(cx: &mut Context<F::Store>, order: Order) ->
         }
         Some("rollback") => {
             let _ = F::through(cx.tx().await?, "rollback".into()).await;
-            let _ = effect::<F>(cx.tx().await?, &message).await;
+            let _ = effect_here::<F>(cx).await;
             Ok(Outcome::Done)
         }
         _ => Ok(Outcome::Done),
@@ -196,8 +195,7 @@ pub async fn a_message_out_of_grace_is_released<F: Fixture>() {
 }
 
 async fn read_mail<F: Fixture>(cx: &mut Context<F::Store>, _: serde_json::Value) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(Outcome::Done)
 }
 
@@ -414,8 +412,7 @@ pub async fn a_reader_of_the_users_own_takes_the_place_of_a_queue<F: Fixture>() 
 }
 
 async fn rolls_back<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     let _ = F::through(cx.tx().await?, "rollback".into()).await;
     Ok(Outcome::Done)
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     faults::{Fault, FaultyStore, HEARTBEAT, Order, Running, Scene, Verb, one_line, orders},
-    fixture::{Fixture, Player, effect, send, send_orders},
+    fixture::{Fixture, Player, effect_here, send, send_orders},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -32,8 +32,7 @@ async fn counted<F: Fixture>(fixture: &F, queue: &str) -> Tally {
 
 /// Of ten orders one fails for good, and one is repeated.
 async fn sometimes<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(match order.id % 10 {
         0 => Outcome::Park("it is bad".into()),
         5 if cx.attempt() == 1 => Outcome::Retry(Some(Duration::ZERO)),
@@ -42,8 +41,7 @@ async fn sometimes<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Resu
 }
 
 async fn always<F: Fixture>(cx: &mut Context<F::Store>, _: Value) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(Outcome::Done)
 }
 
@@ -78,8 +76,7 @@ impl<F: Fixture> Action<FaultyStore<F::Store>> for Slow<F> {
     type Message = Value;
 
     async fn handle(&self, cx: &mut Context<FaultyStore<F::Store>>, _: Value) -> Result<Outcome> {
-        let message = cx.message()?.clone();
-        effect::<F>(cx.tx().await?, &message).await?;
+        effect_here::<F>(cx).await?;
         self.0.pass(10 * MINUTE);
         Ok(Outcome::Done)
     }
@@ -144,8 +141,7 @@ impl<F: Fixture> Action<FaultyStore<F::Store>> for std::sync::Arc<Steps<F>> {
         // Without a transaction: on SQLite nobody else could write.
         let _ = self.begun.send(order.id);
         self.leave.acquire().await?.forget();
-        let message = cx.message()?.clone();
-        effect::<F>(cx.tx().await?, &message).await?;
+        effect_here::<F>(cx).await?;
         Ok(Outcome::Done)
     }
 }

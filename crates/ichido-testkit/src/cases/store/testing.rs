@@ -9,7 +9,7 @@ use ichido::{
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
-use crate::fixture::{Fixture, effect, effects, send};
+use crate::fixture::{Fixture, effect_here, effects, send};
 
 #[derive(Serialize, Deserialize)]
 struct Letter {
@@ -23,8 +23,7 @@ impl Letter {
 }
 
 async fn deliver<F: Fixture>(cx: &mut Context<F::Store>, letter: Letter) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     match letter.to.as_str() {
         "nobody" => Ok(Outcome::park("nobody lives there")),
         "late" if cx.attempt() == 1 => Err("not yet".into()),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     faults::{Fault, FaultyStore, Scene, Verb},
-    fixture::{Fixture, Player, assert_lost, effect, effects, failed, send_orders},
+    fixture::{Fixture, Player, assert_lost, effect_here, effects, failed, send_orders},
     in_time,
 };
 
@@ -50,8 +50,7 @@ const LONG: &str = "insert into ledger (message, who) select 'x', 'y' from recei
      received_order d, received_order e, received_order f where a.id + b.id + c.id + d.id + e.id + f.id < 0";
 
 async fn book<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     match order.name.as_deref() {
         Some("for ever") => std::future::pending().await,
         Some("long") => F::through(cx.tx().await?, LONG.into()).await?,
@@ -146,8 +145,7 @@ pub async fn a_failure_that_commits_does_so_alone_in_a_batch<F: Fixture>() {
 
 /// Parks, and has written something.
 async fn parks<F: Fixture>(cx: &mut Context<FaultyStore<F::Store>>, _: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     Ok(Outcome::park("not today"))
 }
 

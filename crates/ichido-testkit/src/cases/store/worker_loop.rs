@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::{
     faults::{Fault, Scene, Verb, one_line, orders as scene_orders},
-    fixture::{Fixture, effect, effects, send_orders, until},
+    fixture::{Fixture, effect_here, effects, send_orders, until},
 };
 
 #[derive(Deserialize)]
@@ -42,8 +42,7 @@ impl<S: Store> Handler<S> for Counter {
 
 /// One line in the ledger; what the order's name says goes wrong.
 async fn create_project<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     match order.name.as_deref() {
         Some("retry") => Ok(Outcome::retry()),
         Some("park") => Ok(Outcome::park("not today")),
@@ -139,8 +138,7 @@ impl<F: Fixture> ichido::Action<F::Store> for Aborting<F> {
         while !cx.stopping() {
             tokio::task::yield_now().await;
         }
-        let message = cx.message()?.clone();
-        effect::<F>(cx.tx().await?, &message).await?;
+        effect_here::<F>(cx).await?;
         Ok(Outcome::Done)
     }
 }

@@ -11,7 +11,7 @@ use ichido::{
     broker::{Guard, MutexFilter, MutexRow, Original, RowName},
     message::GuardBy,
 };
-use ichido_rabbitmq::{DeadLetters, Delivery, Error};
+use ichido_rabbitmq::{self as rabbitmq, Delivery, Error};
 
 use crate::{
     brokers::{Brokers, DUPLICATE, Kept},
@@ -51,20 +51,20 @@ impl Named {
 }
 
 /// The dead letters of a queue.
-pub(super) struct Letters<'a, S> {
+pub(super) struct DeadLetters<'a, S> {
     pub(super) store: &'a S,
     pub(super) kept: &'a Kept,
     pub(super) guard: Guard,
 }
 
-impl<'a, S: Backend> Letters<'a, S> {
+impl<'a, S: Backend> DeadLetters<'a, S> {
     pub(super) async fn of(store: &'a S, kept: &'a Kept) -> Result<Self, Failure> {
         let guard = store.guard(kept.name()).await.map_err(|error| Failure::of::<S>(&error))?;
-        Ok(Letters { store, kept, guard })
+        Ok(DeadLetters { store, kept, guard })
     }
 
     /// Begins to read them; whoever else reads them now is waited for.
-    pub(super) async fn open(&self) -> Result<DeadLetters, Failure> {
+    pub(super) async fn open(&self) -> Result<rabbitmq::DeadLetters, Failure> {
         let began = Instant::now();
         let mut told = false;
         loop {
@@ -84,7 +84,7 @@ impl<'a, S: Backend> Letters<'a, S> {
     }
 
     /// The next of them, with what is known of each; none at the end.
-    pub(super) async fn page(&self, letters: &mut DeadLetters) -> Result<Vec<(Delivery, Named)>, Failure> {
+    pub(super) async fn page(&self, letters: &mut rabbitmq::DeadLetters) -> Result<Vec<(Delivery, Named)>, Failure> {
         let mut page = Vec::with_capacity(PAGE);
         while page.len() < PAGE {
             let Some(letter) = letters.next().await.map_err(|error| self.kept.failure(&error))? else { break };
@@ -153,7 +153,7 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
             let of_queue = discarded.iter().filter(|id| *id.queue == *kept.name());
             let keys: BTreeSet<Key> = of_queue.map(|id| id.key.clone()).collect();
             if !keys.is_empty() {
-                forget_of(&Letters::of(store, kept).await?, &keys).await?;
+                forget_of(&DeadLetters::of(store, kept).await?, &keys).await?;
             }
         }
         Ok::<(), Failure>(())
@@ -164,7 +164,7 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
     }
 }
 
-async fn forget_of<S: Backend>(letters: &Letters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
+async fn forget_of<S: Backend>(letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
     match letters.kept.rabbitmq().depths().await {
         Ok(depths) if depths.dead > 0 => {}
         Ok(_) | Err(Error::Missing(_)) => return Ok(()),
