@@ -35,6 +35,7 @@ mod fault;
 mod groups;
 mod inbox;
 mod inspect;
+mod locks;
 mod messages;
 mod migrate;
 mod mutex;

@@ -22,7 +22,7 @@ pub use self::{
     panics::quiet_panics,
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
-    wake_ups::WakeUps,
+    wake_ups::{WakeUps, Writers},
 };
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
