@@ -1,6 +1,6 @@
 //! `ichido status`: queues, processes, what they run and request ids, what was measured in the last minutes, and what to tune.
 
-use std::{io::IsTerminal, time::Duration};
+use std::time::Duration;
 
 use ichido::{
     inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts, RunningState},
@@ -24,16 +24,12 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// So many of the messages that run are shown; `--json` has all that processes have told.
 const MOST_SHOWN: usize = 10;
 
-/// Moves to the upper left corner and wipes the screen.
-const WIPE: &str = "\x1b[H\x1b[2J";
-
 impl OnStore for Status {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         loop {
             let view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
-            let text = if self.json { output::as_json(&view)? } else { view.text() };
-            let wipe = if self.watch && !self.json && std::io::stdout().is_terminal() { WIPE } else { "" };
-            if !output::show(&format!("{wipe}{text}"))? || !self.watch {
+            let text = (!self.json).then(|| view.text());
+            if !output::refresh(text.as_deref(), &view, self.watch)? || !self.watch {
                 return Ok(0);
             }
             tokio::select! {

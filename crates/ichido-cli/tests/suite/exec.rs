@@ -77,6 +77,52 @@ async fn a_program_gets_the_message_and_its_arguments_as_they_are() {
 }
 
 #[tokio::test]
+async fn a_program_sees_no_variable_that_it_was_not_given() {
+    let env = running("env > variables", "env = [\"GIVEN\", \"UNSET\"]").await;
+    env.ok(&["send", "mail", "1"]).await;
+    let variables = [
+        ("ICHIDO_DATABASE_URL", "sqlite://test.db"),
+        ("BROKER", "amqp://guest:pa55word@localhost"),
+        ("GIVEN", "a value"),
+        ("LANG", "C"),
+        ("TZ", "UTC"),
+    ];
+    let ended = env.run_with(RUN, &variables).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let seen = read(&env, "variables");
+    let names: Vec<_> = seen.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    let own = ["MESSAGE_ID", "QUEUE", "ATTEMPT", "REQUEST_ID", "USER_ID"].map(|name| format!("ICHIDO_{name}"));
+    let by_the_shell = ["PWD", "OLDPWD", "SHLVL", "_"];
+    let given = ["PATH", "HOME", "LANG", "TZ", "GIVEN"];
+    for name in &names {
+        assert!(given.contains(name) || by_the_shell.contains(name) || own.iter().any(|own| own == name), "{seen}");
+    }
+    assert!(
+        own.iter().map(String::as_str).chain(["PATH", "LANG", "TZ", "GIVEN"]).all(|name| names.contains(&name)),
+        "{seen}"
+    );
+}
+
+/// Becomes the process that the kernel hands orphans to, as process 1 of a container is, and then the program that it is given.
+const REAPER: &str =
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])";
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_reaped() {
+    let left = "setsid sh -c 'echo $$ > id; mv id orphan; until [ -e go ]; do sleep 0.01; done' & until [ -e orphan ]; do sleep 0.01; done";
+    let env = running(left, "").await;
+    env.ok(&["send", "mail", "1"]).await;
+    let ichido = env!("CARGO_BIN_EXE_ichido");
+    let mut process = env.start_program(Path::new("python3"), "log", &["-c", REAPER, ichido, "run", "Do"]);
+    let orphan = until_written(&env, "orphan").await;
+    env.until_none("ichido_message").await;
+    std::fs::write(env.folder().join("go"), "").unwrap();
+    eventually(format!("nothing of process {orphan}"), async || !Path::new("/proc").join(&orphan).exists()).await;
+    process.signal("TERM").await;
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+}
+
+#[tokio::test]
 async fn its_exit_code_says_what_became_of_the_message() {
     let cases = [
         ("echo for nobody >&2; exit 65", "exited with code 65: for nobody", 1),
