@@ -34,6 +34,8 @@ mod management;
 mod publisher;
 mod rabbitmq;
 mod server;
+mod shallow;
+mod stream;
 mod subscription;
 mod topology;
 mod version;

@@ -28,7 +28,10 @@ async fn failed() -> Env {
     assert!(!ended.stderr.contains(is_hostile), "the log: {:?}", ended.stderr);
     assert!(ended.stderr.contains("\\u{202e}txet"), "the log: {:?}", ended.stderr);
     env.sql(&format!("update ichido_message set payload = '{HOSTILE}\nattempts  99'")).await;
-    env.sql(&format!("update ichido_parked set error = '{HOSTILE}\nattempt 7 at noon', history = null")).await;
+    env.sql(&format!(
+        "update ichido_parked set history = json_set(history, '$[0].error', '{HOSTILE}\nattempt 7 at noon')"
+    ))
+    .await;
     env
 }
 
