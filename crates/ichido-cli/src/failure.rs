@@ -2,7 +2,10 @@
 
 use ichido::{Error, Store};
 
-use crate::config::{Config, ConfigError};
+use crate::{
+    config::{Config, ConfigError},
+    output,
+};
 
 /// A bad command line or configuration.
 pub(crate) const USAGE: u8 = 127;
@@ -56,7 +59,7 @@ impl Failure {
 
     /// Tells the user and returns the exit code.
     pub(crate) fn report(self) -> u8 {
-        eprintln!("ichido: {}", self.text);
+        output::complain(&format!("ichido: {}", self.text));
         self.code
     }
 }

@@ -83,7 +83,7 @@ fn described(name: &str, action: &Action, config: &Config, masks: &Masks) -> Str
             let url = http.url.to_string();
             format!("http to {} with [{headers}]", url.split('?').next().unwrap_or_default())
         }
-        ActionKind::Exec(words) => format!("exec {}", words.first().map_or("", String::as_str)),
+        ActionKind::Exec(exec) => format!("exec {}", exec.argv.first().map_or("", String::as_str)),
         ActionKind::Rust => "rust".into(),
     };
     let mut told = format!(

@@ -3,6 +3,7 @@
 //! Rust actions and handlers of the user's own.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod actions;
 mod args;
@@ -23,6 +24,8 @@ mod output;
 mod own;
 mod probes;
 mod program;
+mod reaper;
+mod terminal;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;
 #[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
@@ -34,7 +37,11 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
-use crate::{args::Cli, failure::USAGE, own::Parts};
+use crate::{
+    args::{Cli, Command},
+    failure::USAGE,
+    own::Parts,
+};
 pub use crate::{open::Backend, own::Program};
 
 /// The README's examples compile.
@@ -52,7 +59,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Not generic, so that everything is compiled here, once, and not again in each program that calls it.
 fn start(args: Vec<OsString>, parts: Parts) -> u8 {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; everything else is a bad command line.
@@ -61,10 +68,18 @@ fn start(args: Vec<OsString>, parts: Parts) -> u8 {
             return code;
         }
     };
+    if matches!(cli.command, Command::Run(_)) && reaper::is_needed() {
+        match reaper::run(&args) {
+            Ok(code) => return code,
+            Err(why) => output::complain(&format!(
+                "ichido: cannot start a process of its own: {why}; what programs leave behind is not reaped"
+            )),
+        }
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("ichido: cannot start the async runtime: {error}");
+            output::complain(&format!("ichido: cannot start the async runtime: {error}"));
             return failure::FOUND;
         }
     };

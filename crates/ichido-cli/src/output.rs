@@ -1,15 +1,24 @@
-//! What goes to standard output: tables for people, JSON for programs; and talk, which goes to standard error.
+//! What goes to standard output: tables for people, JSON for programs; and talk, which goes to standard error. Everything passes
+//! `terminal`, so that no command need know what came from outside.
+
+#![allow(clippy::print_stderr, reason = "the one place that prints")]
 
 use std::{
-    io::{self, Write, stdout},
+    io::{self, IsTerminal, Write, stdout},
     sync::atomic::{AtomicBool, Ordering},
 };
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    terminal::{escaped, in_json, on_one_line},
+};
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Moves to the upper left corner and wipes the screen.
+const WIPE: &str = "\x1b[H\x1b[2J";
 
 /// From now on nothing is said to people but what went wrong.
 pub(crate) fn be_quiet(quiet: bool) {
@@ -19,8 +28,13 @@ pub(crate) fn be_quiet(quiet: bool) {
 /// Tells people, on standard error, what was done; a quiet command does not.
 pub(crate) fn talk(text: &str) {
     if !QUIET.load(Ordering::Relaxed) {
-        eprintln!("{text}");
+        complain(text);
     }
+}
+
+/// Tells people, on standard error, what went wrong.
+pub(crate) fn complain(text: &str) {
+    eprintln!("{}", escaped(text));
 }
 
 /// Prints rows under headings, each column as wide as it must be.
@@ -28,8 +42,9 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     print(&lines(headings, rows).join("\n"))
 }
 
-/// The lines of such a table.
+/// The lines of such a table. What is in a cell stays on its line.
 pub(crate) fn lines<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Vec<String> {
+    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| on_one_line(cell))).collect();
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
         cells.chain([headings[at].chars().count()]).max().unwrap_or_default()
@@ -45,21 +60,29 @@ pub(crate) fn lines<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
 
 /// Prints a value as JSON, on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
-    print(&as_json(value)?)
+    write(&as_json(value)?).map(|_| ())
 }
 
-/// A value as JSON, on one line.
-pub(crate) fn as_json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| Failure::found(error.to_string()))
+fn as_json(value: &impl Serialize) -> Result<String, Failure> {
+    let json = serde_json::to_string(value).map_err(|error| Failure::found(error.to_string()))?;
+    Ok(in_json(&json))
 }
 
 /// Prints a line. A reader that has gone away (`| head`) is no failure.
 pub(crate) fn print(line: &str) -> Result<(), Failure> {
-    show(line).map(|_| ())
+    write(&escaped(line)).map(|_| ())
 }
 
-/// The same; false if nobody reads any more.
-pub(crate) fn show(text: &str) -> Result<bool, Failure> {
+/// Shows a text, or a value as JSON, instead of what was shown before; false if nobody reads any more.
+pub(crate) fn refresh(text: Option<&str>, value: &impl Serialize, wipe: bool) -> Result<bool, Failure> {
+    match text {
+        Some(text) if wipe && stdout().is_terminal() => write(&format!("{WIPE}{}", escaped(text))),
+        Some(text) => write(&escaped(text)),
+        None => write(&as_json(value)?),
+    }
+}
+
+fn write(text: &str) -> Result<bool, Failure> {
     let mut out = stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -67,9 +90,9 @@ pub(crate) fn show(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Text from outside, without what would change the terminal.
-pub(crate) fn readable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }).collect()
+/// A text of several lines from outside: the further ones are indented, so that none passes for a line of ours.
+pub(crate) fn indented(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join("\n    ")
 }
 
 /// One line of what may be many, for tables.

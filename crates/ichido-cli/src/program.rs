@@ -34,13 +34,13 @@ pub(crate) fn process<S: Backend>(
         let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
         process = match (&action.kind, actions.remove(name)) {
             (ActionKind::Sql(texts), _) => {
-                process.action(pool, SqlAction::new(texts).map_err(|error| refused("sql", &error))?)
+                process.action(pool, SqlAction::new(S::SYNTAX, texts).map_err(|error| refused("sql", &error))?)
             }
             (ActionKind::Http(http), _) => {
                 process.action(pool, HttpAction::new(http).map_err(|why| refused("http", &why))?)
             }
-            (ActionKind::Exec(argv), _) => {
-                process.action(pool, ExecAction::new(argv).map_err(|why| refused("exec", &why))?)
+            (ActionKind::Exec(exec), _) => {
+                process.action(pool, ExecAction::new(exec).map_err(|why| refused("exec", &why))?)
             }
             (_, Some(own)) => own.join(process, pool, &action.from).map_err(|why| refused("from", &why))?,
             (_, None) => return Err(no_rust_action(name, &registered)),
@@ -166,7 +166,7 @@ pub(crate) async fn check_statements<S: Backend>(store: &S, config: &Config) -> 
             fault => fault,
         })?;
         if let ActionKind::Sql(texts) = &action.kind {
-            let sql = SqlAction::new(texts)?;
+            let sql = SqlAction::new(S::SYNTAX, texts)?;
             for queue in queues(action, config) {
                 check_action(store, queue, &sql).await.map_err(|error| match error {
                     Error::Setup(text) => Error::Setup(format!("actions.{name}.sql: {text}")),

@@ -8,7 +8,7 @@ use std::{
 
 use ichido::{
     Error, Result,
-    sql::{Fields, Part, RunSql, Template, Value},
+    sql::{Fields, Part, RunSql, Syntax, Template, Value},
 };
 use sqlx::{
     AssertSqlSafe, Column, Encode, Executor, MySqlConnection, SqlSafeStr, Statement, Type,
@@ -46,6 +46,8 @@ impl Rendered {
 }
 
 impl RunSql for MySql {
+    const SYNTAX: Syntax = Syntax::MySql;
+
     async fn run_sql(&self, connection: &mut MySqlConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let decimal = self.shared.rendered.decimal(&mut *connection).await?;
         let mut query = sqlx::query(AssertSqlSafe(self.shared.rendered.get(statement)));

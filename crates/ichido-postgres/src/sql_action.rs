@@ -8,7 +8,7 @@ use std::{
 
 use ichido::{
     Error, Result,
-    sql::{Fields, RunSql, Template},
+    sql::{Fields, RunSql, Syntax, Template},
 };
 use ichido_sql::SqlStore;
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -23,6 +23,8 @@ type Written = (Arc<str>, Arc<str>);
 pub(crate) struct Rendered(Mutex<HashMap<Written, Arc<Typed>>>);
 
 impl RunSql for Postgres {
+    const SYNTAX: Syntax = Syntax::Postgres;
+
     async fn run_sql(&self, connection: &mut PgConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let typed = self.rendered(statement, fields.queue()).await?;
         let mut query = sqlx::query(AssertSqlSafe(typed.sql.clone()));

@@ -34,6 +34,8 @@ mod management;
 mod publisher;
 mod rabbitmq;
 mod server;
+mod shallow;
+mod stream;
 mod subscription;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;

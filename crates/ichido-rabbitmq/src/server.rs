@@ -16,7 +16,7 @@ use lapin::{
 };
 use tokio::time::timeout;
 
-use crate::{Error, Result, error, http::refuse_without_tls};
+use crate::{Error, Result, error, http::refuse_without_tls, stream};
 
 /// How long one address may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,10 +81,7 @@ impl Server {
 
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let runtime = lapin::runtime::default_runtime().map_err(Error::broker("connecting"))?;
-        let connect =
-            |uri| Connection::connect_uri_with_config(uri, properties.clone(), self.tls.clone(), runtime.clone());
-        self.in_turn(connect).await
+        self.in_turn(|uri| stream::connect(uri, properties.clone(), self.tls.clone())).await
     }
 
     /// What the first address says that does not fail, beginning where the last caller has stopped.

@@ -5,30 +5,30 @@ use std::{
     collections::HashMap,
     fs::{File, TryLockError},
     io::{self, Seek, Write},
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
 use ichido::store::ProcessId;
 use ichido_sql::LastHeartbeat;
 
-use crate::turn::open;
+use crate::locks::Locks;
 
 /// The lock files of processes.
 pub(crate) struct Alive {
-    folder: PathBuf,
+    locks: Arc<Locks>,
     ours: Mutex<HashMap<ProcessId, File>>,
 }
 
 impl Alive {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Alive { folder: folder.into(), ours: Mutex::default() }
+    pub(crate) fn new(locks: Arc<Locks>) -> Self {
+        Alive { locks, ours: Mutex::default() }
     }
 
     /// From now on this process is alive.
     pub(crate) fn begin(&self, process: ProcessId) -> io::Result<()> {
-        let file = open(&self.path(process))?;
+        let file = self.locks.open(&name(process))?;
         file.lock()?;
         self.ours.lock().unwrap_or_else(PoisonError::into_inner).insert(process, file);
         Ok(())
@@ -73,7 +73,7 @@ impl Alive {
         if self.is_ours(process) {
             return Ok(None);
         }
-        let file = open(&self.path(process))?;
+        let file = self.locks.open(&name(process))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -88,8 +88,12 @@ impl Alive {
     }
 
     fn path(&self, process: ProcessId) -> PathBuf {
-        self.folder.join(format!("{process}.lock"))
+        self.locks.folder().join(name(process))
     }
+}
+
+fn name(process: ProcessId) -> String {
+    format!("{process}.lock")
 }
 
 #[cfg(test)]
@@ -99,7 +103,8 @@ mod tests {
     #[test]
     fn who_looks_does_not_look_alive() {
         let folder = tempfile::tempdir().unwrap();
-        let (process, one, other) = (ProcessId::random(), Alive::new(folder.path()), Alive::new(folder.path()));
+        let alive = || Alive::new(Arc::new(Locks::beside(&folder.path().join("a.db"))));
+        let (process, one, other) = (ProcessId::random(), alive(), alive());
         one.begin(process).unwrap();
         assert!(other.dead(process).unwrap().is_none(), "it is alive");
         one.tell(process, "a long word");

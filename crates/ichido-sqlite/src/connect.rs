@@ -20,13 +20,8 @@ use sqlx::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    Tx,
-    alive::Alive,
-    fault, schema,
-    sql_action::Rendered,
-    statements::Statements,
-    transaction::Guard,
-    turn::{self, Line},
+    Tx, alive::Alive, fault, locks::Locks, schema, sql_action::Rendered, statements::Statements, transaction::Guard,
+    turn::Line,
 };
 
 /// How long SQLite itself waits for writers that do not stand in our line.
@@ -130,11 +125,12 @@ impl Sqlite {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(BUSY);
-        let folder = turn::folder(&one_path(&path));
+        let database = one_path(&path);
+        let locks = Arc::new(Locks::beside(&database));
         let shared = Shared {
-            line: Line::new(&folder),
-            alive: Alive::new(&folder),
-            wake_ups: wake_ups(&folder),
+            wake_ups: wake_ups(locks.folder(), database),
+            line: Line::new(locks.clone()),
+            alive: Alive::new(locks),
             path,
             options,
             connections: plan.connections,
@@ -256,9 +252,9 @@ pub(crate) fn setup_error(error: sqlx::Error) -> Error {
 }
 
 /// Beside the database, where its lock files are; a path that is too long for a socket's name has its place elsewhere.
-fn wake_ups(folder: &Path) -> WakeUps {
+fn wake_ups(folder: &Path, database: PathBuf) -> WakeUps {
     if folder.as_os_str().len() <= LONGEST_FOLDER {
-        WakeUps::in_folder(folder.into())
+        WakeUps::beside(database, folder.into())
     } else {
         WakeUps::at(&folder.to_string_lossy())
     }

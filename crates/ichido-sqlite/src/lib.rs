@@ -37,6 +37,7 @@ mod fault;
 mod groups;
 mod inbox;
 mod inspect;
+mod locks;
 mod messages;
 mod migrate;
 mod mutex;

@@ -7,7 +7,7 @@ use std::{
 
 use ichido::{
     Error, Result,
-    sql::{Fields, RunSql, Template},
+    sql::{Fields, RunSql, Syntax, Template},
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr, SqliteConnection};
 
@@ -26,6 +26,8 @@ impl Rendered {
 }
 
 impl RunSql for Sqlite {
+    const SYNTAX: Syntax = Syntax::Sqlite;
+
     async fn run_sql(&self, connection: &mut SqliteConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let mut query = sqlx::query(AssertSqlSafe(self.shared.rendered.get(statement)));
         for name in statement.names() {

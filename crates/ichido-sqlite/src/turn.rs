@@ -3,22 +3,23 @@
 //! holds the gate, so that whoever had the last turn cannot slip in again before them. The kernel frees both when a process dies.
 
 use std::{
-    fs::{File, OpenOptions, TryLockError},
+    fs::{File, TryLockError},
     io,
-    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
+
+use crate::locks::Locks;
+
+const GATE: &str = "gate.lock";
+const TURN: &str = "turn.lock";
 
 /// Nobody waits longer than this for a turn: then the database counts as busy.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The line of writers.
 #[derive(Clone)]
-pub(crate) struct Line {
-    gate: Arc<Path>,
-    turn: Arc<Path>,
-}
+pub(crate) struct Line(Arc<Locks>);
 
 /// The right to write, until it is dropped.
 pub(crate) struct WriteTurn {
@@ -26,8 +27,8 @@ pub(crate) struct WriteTurn {
 }
 
 impl Line {
-    pub(crate) fn new(folder: &Path) -> Self {
-        Line { gate: folder.join("gate.lock").into(), turn: folder.join("turn.lock").into() }
+    pub(crate) fn new(locks: Arc<Locks>) -> Self {
+        Line(locks)
     }
 
     /// Waits for the turn.
@@ -47,15 +48,15 @@ impl Line {
     }
 
     fn try_now(&self) -> io::Result<Option<WriteTurn>> {
-        let gate = open(&self.gate)?;
-        let turn = open(&self.turn)?;
+        let gate = self.0.open(GATE)?;
+        let turn = self.0.open(TURN)?;
         Ok((try_lock(&gate)? && try_lock(&turn)?).then_some(WriteTurn { _file: turn }))
     }
 
     fn wait_blocking(&self) -> io::Result<WriteTurn> {
-        let gate = open(&self.gate)?;
+        let gate = self.0.open(GATE)?;
         gate.lock()?;
-        let turn = open(&self.turn)?;
+        let turn = self.0.open(TURN)?;
         turn.lock()?;
         Ok(WriteTurn { _file: turn })
     }
@@ -69,27 +70,6 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Opens a lock file, made if it is not there.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let open = || OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    match open() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match std::fs::create_dir(path.parent().unwrap_or(path)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => open(),
-            }
-        }
-        result => result,
-    }
-}
-
-/// The folder of lock files beside a database.
-pub(crate) fn folder(database: &Path) -> PathBuf {
-    let mut name = database.as_os_str().to_owned();
-    name.push("-ichido");
-    name.into()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{thread, time::Instant};
@@ -99,11 +79,11 @@ mod tests {
     #[test]
     fn nobody_passes_who_waits_for_the_turn() {
         let folder = tempfile::tempdir().unwrap();
-        let line = Line::new(folder.path());
+        let line = Line::new(Arc::new(Locks::beside(&folder.path().join("a.db"))));
         let writer = line.try_now().unwrap().unwrap();
         let second = line.clone();
         let waiting = thread::spawn(move || second.wait_blocking().unwrap());
-        let (gate, begun) = (open(&line.gate).unwrap(), Instant::now());
+        let (gate, begun) = (line.0.open(GATE).unwrap(), Instant::now());
         while try_lock(&gate).unwrap() {
             gate.unlock().unwrap();
             assert!(begun.elapsed() < TIMEOUT, "who waits for the turn does not hold the gate");

@@ -16,6 +16,8 @@ use tokio::{
     process::{ChildStdin, Command},
 };
 
+use crate::config;
+
 use super::{
     groups::{GO, Group, SHELL, waiting},
     output::{Tail, follow},
@@ -23,6 +25,9 @@ use super::{
 
 /// What a program says that cannot do anything with this message (`EX_DATAERR` of sysexits).
 const PARK: i32 = 65;
+
+/// What every program gets of ichido's environment. The rest may hold the passwords of the database and the broker.
+const VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
 /// So long a program that has left its group may hold the pipes after the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -32,6 +37,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub(crate) struct ExecAction {
     program: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<String>,
 }
 
 impl ExecAction {
@@ -39,15 +45,17 @@ impl ExecAction {
     ///
     /// # Errors
     /// The text says that there is no such program, or that it cannot be run.
-    pub(crate) fn new(argv: &[String]) -> Result<Self, String> {
-        let (name, arguments) = argv.split_first().ok_or("no program given")?;
+    pub(crate) fn new(exec: &config::ExecAction) -> Result<Self, String> {
+        let (name, arguments) = exec.argv.split_first().ok_or("no program given")?;
         found(SHELL).map_err(|why| format!("{why}; ichido needs it to end its programs if it is killed"))?;
-        Ok(ExecAction { program: found(name)?, arguments: arguments.to_vec() })
+        Ok(ExecAction { program: found(name)?, arguments: arguments.to_vec(), variables: exec.env.clone() })
     }
 
     fn command<S: Store>(&self, cx: &Context<S>) -> Result<Command> {
         let mut command = waiting(&self.program, &self.arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let named = VARIABLES.into_iter().chain(self.variables.iter().map(String::as_str));
+        command.envs(named.filter_map(|name| Some((name, env::var_os(name)?))));
         command.env("ICHIDO_MESSAGE_ID", cx.message_id()?.to_string());
         command.env("ICHIDO_QUEUE", &*cx.message()?.queue);
         command.env("ICHIDO_ATTEMPT", cx.attempt().to_string());

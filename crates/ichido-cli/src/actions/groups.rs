@@ -28,10 +28,10 @@ pub(super) const GO: &str = "\n";
 /// Where the guardian listens, once there was something to tell.
 static GUARDIAN: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// A program that begins when it has read [`GO`].
+/// A program that begins when it has read [`GO`], in an empty environment.
 pub(super) fn waiting(program: &Path, arguments: &[String]) -> Command {
     let mut command = Command::new(SHELL);
-    command.args(["-c", WAIT, "ichido"]).arg(program).args(arguments);
+    command.env_clear().args(["-c", WAIT, "ichido"]).arg(program).args(arguments);
     command
 }
 
@@ -80,6 +80,6 @@ fn tell(what: &str, leader: Pid) {
 /// In a group of its own too: what ends ichido's must not end it.
 fn call() -> io::Result<Option<ChildStdin>> {
     let mut shell = std::process::Command::new(SHELL);
-    shell.args(["-c", SCRIPT, "ichido-guardian"]).process_group(0);
+    shell.env_clear().args(["-c", SCRIPT, "ichido-guardian"]).process_group(0);
     Ok(shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?.stdin)
 }

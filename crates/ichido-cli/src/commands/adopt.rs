@@ -151,7 +151,7 @@ impl OnStore for Adoption {
         }
         // Names and values of the database must not change the terminal.
         for line in findings(&report) {
-            output::talk(&output::readable(&line));
+            output::talk(&line);
         }
         print(&report)?;
         conclude(&report, &self.draft);

@@ -130,7 +130,8 @@ fn action_line(name: &str, action: &Action) -> ActionLine {
     let does = match &action.kind {
         ActionKind::Sql(texts) => format!("sql: {} in the business transaction", count(texts.len(), "statement")),
         ActionKind::Http(http) => format!("http: POST {}", http::place(&http.url).unwrap_or_default()),
-        ActionKind::Exec(argv) => {
+        ActionKind::Exec(exec) => {
+            let argv = &exec.argv;
             let (program, rest) = (argv.first().map_or("", String::as_str), argv.len().saturating_sub(1));
             format!("exec: {program} with {}", count(rest, "argument"))
         }
@@ -217,7 +218,7 @@ fn print(report: &Report, sql: bool) -> Result<(), Failure> {
         }
     }
     for warning in &report.warnings {
-        eprintln!("warning: {warning}");
+        output::complain(&format!("warning: {warning}"));
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ pub(crate) struct Killed {
 impl Story {
     fn say(&self, text: &str) {
         if self.talks {
-            eprintln!("{text}");
+            output::complain(text);
         }
     }
 

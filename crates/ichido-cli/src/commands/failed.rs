@@ -162,14 +162,10 @@ async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> R
     if let Some(due) = &parked.due_at {
         output::print(&format!("due       {due}"))?;
     }
-    output::print(&format!("payload   {}", output::readable(payload.as_deref().unwrap_or("(gone)"))))?;
+    output::print(&format!("payload   {}", output::indented(payload.as_deref().unwrap_or("(gone)"))))?;
     for failure in &parked.history {
-        output::print(&format!(
-            "\nattempt {} at {}\n{}",
-            failure.attempt,
-            failure.at,
-            output::readable(&failure.error)
-        ))?;
+        let error = output::indented(&failure.error);
+        output::print(&format!("\nattempt {} at {}\n{error}", failure.attempt, failure.at))?;
     }
     Ok(0)
 }

@@ -12,6 +12,7 @@ use crate::{
     args::Init,
     config::{Config, TEMPLATE, with_url},
     failure::Failure,
+    output,
 };
 
 pub(crate) fn run(init: &Init, path: &Path, url: Option<&str>, quiet: bool) -> Result<u8, Failure> {
@@ -20,7 +21,7 @@ pub(crate) fn run(init: &Init, path: &Path, url: Option<&str>, quiet: bool) -> R
     Config::parse(&text, &path.display().to_string(), &|_| None)?;
     write(path, &text, init.force)?;
     if !quiet {
-        eprint!("{}", next(path));
+        output::complain(next(path).trim_end());
     }
     Ok(0)
 }

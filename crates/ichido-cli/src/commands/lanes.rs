@@ -153,7 +153,8 @@ fn print(simulation: &Simulation, forecast: &Forecast) -> Result<(), Failure> {
     let heads = ["LEVEL", "ARRIVED", "WAIT MEAN", "P50", "P95", "P99", "MAX", "SLOTS", "LEFT"];
     output::table(heads, &forecast.levels.iter().map(row).collect::<Vec<_>>())?;
     let busy = forecast.utilisation * 100.0;
-    eprintln!("{}: {}; slots busy {busy:.1} % of the time", simulation.set.name, described(simulation));
+    let name = &simulation.set.name;
+    output::complain(&format!("{name}: {}; slots busy {busy:.1} % of the time", described(simulation)));
     Ok(())
 }
 

@@ -71,7 +71,8 @@ async fn publish<S: Backend>(store: &S, sent: Sent, brokers: &Brokers, config: &
     let ids: Vec<_> = sent.ids.into_iter().filter(|id| brokers.iter().any(|kept| *kept.name() == *id.queue)).collect();
     if let Some(left) = Publishing::of(store, &brokers, config).publish(&ids).await {
         let (ids, why, later) = (left.ids.len(), left.why, "a running process or `ichido relay` will publish them");
-        eprintln!("ichido: committed, but not all messages are published yet ({ids} are left): {why}; {later}");
+        let left = format!("committed, but not all messages are published yet ({ids} are left)");
+        output::complain(&format!("ichido: {left}: {why}; {later}"));
     }
 }
 

@@ -3,7 +3,7 @@
 
 pub(crate) mod fail_if;
 
-use std::{io::IsTerminal, time::Duration};
+use std::time::Duration;
 
 use ichido::{
     inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts, RunningState},
@@ -28,18 +28,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// So many of the messages that run are shown; `--json` has all that processes have told.
 const MOST_SHOWN: usize = 10;
 
-/// Moves to the upper left corner and wipes the screen.
-const WIPE: &str = "\x1b[H\x1b[2J";
-
 impl OnStore for Status {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         loop {
             let mut view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
             view.exceeded = fail_if::exceeded(&self.fail_if, &view.overview);
-            let text = if self.json { output::as_json(&view)? } else { view.text() };
-            let wipe = if self.watch && !self.json && std::io::stdout().is_terminal() { WIPE } else { "" };
-            let read = output::show(&format!("{wipe}{text}"))?;
-            view.exceeded.iter().for_each(|limit| eprintln!("{limit}"));
+            let text = (!self.json).then(|| view.text());
+            let read = output::refresh(text.as_deref(), &view, self.watch)?;
+            view.exceeded.iter().for_each(|limit| output::complain(&limit.to_string()));
             if !read || !self.watch {
                 return Ok(if view.exceeded.is_empty() { 0 } else { FOUND });
             }

@@ -11,8 +11,10 @@ use super::field::Field;
 use super::section::Section;
 use super::url::Url;
 
-pub(super) const KEYS: [&str; 3] = ["sql", "http", "exec"];
+pub(super) const KEYS: [&str; 4] = ["sql", "http", "exec", "env"];
+const KINDS: [&str; 3] = ["sql", "http", "exec"];
 const OWN_HEADERS: [&str; 4] = ["connection", "content-length", "idempotency-key", "transfer-encoding"];
+const OWN_VARIABLES: &str = "ICHIDO_";
 const HTTP_KEYS: [&str; 3] = ["url", "headers", "timeout"];
 
 /// What is done with a message.
@@ -22,10 +24,19 @@ pub enum ActionKind {
     Sql(Vec<String>),
     /// A POST of the message.
     Http(HttpAction),
-    /// A program and its arguments.
-    Exec(Vec<String>),
+    /// A program.
+    Exec(ExecAction),
     /// Code that the Rust program registers.
     Rust,
+}
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecAction {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The variables of ichido's environment that it gets.
+    pub env: Vec<String>,
 }
 
 /// Where a message is posted.
@@ -52,12 +63,18 @@ impl fmt::Debug for HttpAction {
 
 impl ActionKind {
     pub(super) fn read(section: &Section) -> Result<Self, ConfigError> {
-        let written: Vec<_> = KEYS.into_iter().filter(|key| section.field(key).is_some()).collect();
+        if section.field("env").is_some() && section.field("exec").is_none() {
+            return Err(section.invalid("env", "only an action with `exec` has an environment"));
+        }
+        let written: Vec<_> = KINDS.into_iter().filter(|key| section.field(key).is_some()).collect();
         match written[..] {
             [] => Ok(Self::Rust),
             ["sql"] => section.required("sql", statements).map(Self::Sql),
             ["http"] => section.required("http", HttpAction::read).map(Self::Http),
-            ["exec"] => section.required("exec", program).map(Self::Exec),
+            ["exec"] => Ok(Self::Exec(ExecAction {
+                argv: section.required("exec", program)?,
+                env: section.or("env", vec![], |f| f.list(variable))?,
+            })),
             _ => {
                 let text = "an action can have only one of `sql`, `http` and `exec`";
                 Err(section.invalid(written.last().copied().unwrap_or_default(), text))
@@ -75,6 +92,17 @@ fn program(field: &Field) -> Result<Vec<String>, ConfigError> {
     match argv.first() {
         Some(program) if program.trim().is_empty() => Err(field.invalid("the first element, the program, is empty")),
         _ => Ok(argv),
+    }
+}
+
+/// The name of a variable that a program may see.
+fn variable(field: &Field) -> Result<String, ConfigError> {
+    match field.filled()? {
+        name if name.contains('=') => {
+            Err(field.invalid("a name without `=`: the value is that of ichido's environment"))
+        }
+        name if name.starts_with(OWN_VARIABLES) => Err(field.invalid("ichido sets the variables of this name itself")),
+        name => Ok(name),
     }
 }
 

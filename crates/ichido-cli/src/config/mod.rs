@@ -38,7 +38,7 @@ mod variables;
 mod tests;
 
 pub use action::Action;
-pub use action_kind::{ActionKind, HttpAction};
+pub use action_kind::{ActionKind, ExecAction, HttpAction};
 pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs};
 pub use database::Database;
 pub use draft::Draft;

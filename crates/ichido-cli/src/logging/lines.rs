@@ -18,7 +18,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::config::LogFormat;
+use crate::{
+    config::LogFormat,
+    terminal::{in_json, on_one_line},
+};
 
 /// Writes log lines.
 pub(super) struct Lines {
@@ -43,7 +46,10 @@ where
             }
         }
         match self.format {
-            LogFormat::Json => writeln!(writer, "{}", serde_json::to_string(&line).map_err(|_| fmt::Error)?),
+            LogFormat::Json => {
+                let json = serde_json::to_string(&line).map_err(|_| fmt::Error)?;
+                writeln!(writer, "{}", in_json(&json))
+            }
             LogFormat::Text => writeln!(writer, "{}", line.for_people(self.colors)?),
         }
     }
@@ -160,12 +166,4 @@ fn spelled(value: &Value) -> String {
         Value::String(text) => on_one_line(text),
         other => other.to_string(),
     }
-}
-
-fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
 }

@@ -76,6 +76,72 @@ async fn a_program_gets_the_message_and_its_arguments_as_they_are() {
     assert_eq!(env.number("select count(*) from ichido_message").await, 0, "it is done");
 }
 
+/// The names of the variables that a program sees, and whatever is in them.
+async fn variables(more: &str) -> (Vec<String>, String) {
+    let env = running("env > variables", more).await;
+    env.ok(&["send", "mail", "1"]).await;
+    let variables = [
+        ("ICHIDO_DATABASE_URL", "sqlite://test.db"),
+        ("BROKER", "amqp://guest:pa55word@localhost"),
+        ("GIVEN", "a value"),
+        ("LANG", "C"),
+        ("TZ", "UTC"),
+    ];
+    let ended = env.run_with(RUN, &variables).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let seen = read(&env, "variables");
+    // What the shell sets for itself.
+    let lines =
+        seen.lines().filter(|line| !["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|own| line.starts_with(own)));
+    let mut names: Vec<_> = lines.filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
+    names.sort();
+    (names, seen)
+}
+
+const GIVEN: [&str; 9] = [
+    "HOME",
+    "ICHIDO_ATTEMPT",
+    "ICHIDO_MESSAGE_ID",
+    "ICHIDO_QUEUE",
+    "ICHIDO_REQUEST_ID",
+    "ICHIDO_USER_ID",
+    "LANG",
+    "PATH",
+    "TZ",
+];
+
+#[tokio::test]
+async fn a_program_sees_neither_the_database_nor_the_broker() {
+    let (names, seen) = variables("").await;
+    assert_eq!(names, GIVEN, "{seen}");
+    assert!(!seen.contains("sqlite://") && !seen.contains("pa55word"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_program_sees_the_variables_that_it_is_given() {
+    let (names, seen) = variables("env = [\"GIVEN\", \"UNSET\"]").await;
+    assert!(names.len() == GIVEN.len() + 1 && seen.contains("\nGIVEN=a value\n"), "{seen}");
+}
+
+/// Becomes the process that the kernel hands orphans to, as process 1 of a container is, and then the program that it is given.
+const REAPER: &str =
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])";
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_reaped() {
+    let left = "setsid sh -c 'echo $$ > id; mv id orphan; until [ -e go ]; do sleep 0.01; done' & until [ -e orphan ]; do sleep 0.01; done";
+    let env = running(left, "").await;
+    env.ok(&["send", "mail", "1"]).await;
+    let ichido = env!("CARGO_BIN_EXE_ichido");
+    let mut process = env.start_program(Path::new("python3"), "log", &["-c", REAPER, ichido, "run", "Do"]);
+    let orphan = until_written(&env, "orphan").await;
+    env.until_none("ichido_message").await;
+    std::fs::write(env.folder().join("go"), "").unwrap();
+    eventually(format!("nothing of process {orphan}"), async || !Path::new("/proc").join(&orphan).exists()).await;
+    process.signal("-TERM").await;
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+}
+
 #[tokio::test]
 async fn its_exit_code_says_what_became_of_the_message() {
     let cases = [

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use ichido_rabbitmq::{Counts, Envelope, Kind, Management, PublisherSettings, RabbitMq, Server, Topology};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use ichido_rabbitmq::{Counts, Envelope, Id, Kind, Management, PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers::RabbitMq as Node;
 use ichido_testkit::eventually;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::bench::{Bench, next};
 
@@ -143,4 +145,40 @@ fn a_url_that_is_none_is_not_repeated() {
 
 fn binding(exchange: &str, key: &str) -> (String, String) {
     (exchange.to_owned(), key.to_owned())
+}
+
+/// Publishes to `orders` as anybody can who may write to it: with headers of so many tables within tables.
+async fn publish_nested(bench: &Bench, depth: usize) {
+    let url = node().management_url();
+    let (login, address) = url.trim_start_matches("http://").split_once('@').expect("a login");
+    let vhost = bench.url.rsplit('/').next().expect("a vhost");
+    let nested = format!("{}1{}", r#"{"n":"#.repeat(depth), "}".repeat(depth));
+    let body = format!(
+        r#"{{"properties":{{"headers":{nested}}},"routing_key":"orders","payload":"x","payload_encoding":"string"}}"#
+    );
+    let head = format!(
+        "POST /api/exchanges/{vhost}/amq.default/publish HTTP/1.1\r\nhost: {address}\r\nauthorization: Basic {}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        BASE64_STANDARD.encode(login),
+        body.len()
+    );
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("the management API");
+    stream.write_all(format!("{head}{body}").as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.contains(r#"{"routed":true}"#), "{answer}");
+}
+
+#[tokio::test]
+async fn headers_that_are_nested_without_end_do_no_harm() {
+    let bench = Bench::with(node(), |_| {}).await;
+    publish_nested(&bench, 15_000).await;
+    publish_nested(&bench, 3).await;
+    let source = bench.source(2);
+    for _ in 0..2 {
+        let delivery = next(&source).await;
+        assert_eq!((delivery.payload(), delivery.id()), (&b"x"[..], Id::Missing));
+        source.dead_letter(&delivery, "not ours").await.expect("put aside");
+    }
+    bench.settles_at("orders.dead", 2, 0).await;
 }

@@ -26,7 +26,7 @@ pub use self::{
     path::{Paths, Pattern},
     pool::{CONCURRENCY, MOST_READ_AHEAD, Pool, Retention, Settings},
     probe::Probe,
-    wake_ups::WakeUps,
+    wake_ups::{WakeUps, Writers},
 };
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};

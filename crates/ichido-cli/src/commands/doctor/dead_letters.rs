@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     failure::Failure,
     open::Backend,
+    output,
 };
 
 /// So many letters are looked at together.
@@ -77,7 +78,7 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
                 return Err(Failure { code: DUPLICATE, text });
             }
             if !std::mem::replace(&mut told, true) {
-                eprintln!("ichido: {why}; waiting for it to end");
+                output::complain(&format!("ichido: {why}; waiting for it to end"));
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -160,7 +161,7 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
     };
     if let Err(why) = forgotten.await {
         let later = "their copies among the dead letters stay until `ichido doctor --fix` deletes them";
-        eprintln!("ichido: discarded, but {later}: {}", why.text);
+        output::complain(&format!("ichido: discarded, but {later}: {}", why.text));
     }
 }
 

@@ -141,7 +141,7 @@ impl<'a, S: Backend> Work<'a, S> {
 
     fn leave(&mut self, text: &str) {
         self.left += 1;
-        self.bar.suspend(|| eprintln!("ichido: {text}"));
+        self.bar.suspend(|| output::complain(&format!("ichido: {text}")));
     }
 
     async fn end(self) -> Result<u8, Failure> {

@@ -7,7 +7,7 @@ use ichido::{
 };
 use std::time::Duration;
 
-use super::super::{ActionKind, LogFormat, LogLevel, QueueKind};
+use super::super::{ActionKind, ExecAction, LogFormat, LogLevel, QueueKind};
 use super::{EXAMPLE, accepted, parse};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -124,8 +124,9 @@ http = { url = "https://example.org/hook", headers = { X-Key = "k" }, timeout = 
 #[test]
 fn an_action_without_sql_http_or_exec_is_one_in_rust() {
     assert_eq!(accepted(&super::with_action("")).actions["A"].kind, ActionKind::Rust);
-    let exec = accepted(&super::with_action("exec = [\"mail\", \"\"]")).actions.remove("A");
-    assert_eq!(exec.map(|a| a.kind), Some(ActionKind::Exec(vec!["mail".into(), String::new()])));
+    let exec = accepted(&super::with_action("exec = [\"mail\", \"\"]\nenv = [\"SMTP\"]")).actions.remove("A").unwrap();
+    let expected = ExecAction { argv: vec!["mail".into(), String::new()], env: vec!["SMTP".into()] };
+    assert_eq!(exec.kind, ActionKind::Exec(expected));
 }
 
 #[test]

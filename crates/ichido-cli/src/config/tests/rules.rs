@@ -154,6 +154,17 @@ fn an_action_has_one_kind_and_something_to_do() {
 }
 
 #[test]
+fn a_program_gets_variables_by_their_names() {
+    refused(&with_action("exec = [\"a\"]\nenv = [\"A=b\"]"), &["actions.A.env[0]: a name without `=`"]);
+    refused(&with_action("exec = [\"a\"]\nenv = [\"\"]"), &["actions.A.env[0]: the value is empty"]);
+    refused(&with_action("sql = [\"a\"]\nenv = [\"A\"]"), &["actions.A.env: only an action with `exec`"]);
+    refused(
+        &with_action("exec = [\"a\"]\nenv = [\"HOST\", \"ICHIDO_DATABASE_URL\"]"),
+        &["actions.A.env[1]: ichido sets the variables of this name itself"],
+    );
+}
+
+#[test]
 fn a_header_cannot_smuggle_in_another() {
     let headers = |headers: &str| with_action(&format!("http = {{ url = \"http://h\", headers = {{ {headers} }} }}"));
     refused(&headers("idempotency-Key = \"a\""), &["headers.idempotency-Key: ichido sets this header itself"]);

@@ -10,7 +10,7 @@ fn a_mistyped_key_is_answered_with_file_line_path_and_what_was_meant() {
         refusal(&text),
         "ichido.toml:14: actions.ProjectCreation.concurency: unknown key; \
          did you mean `concurrency`?\n  allowed: from, concurrency, retry, timeout, isolation, \
-         commit_interval, commit_on, handlers, sql, http, exec"
+         commit_interval, commit_on, handlers, sql, http, exec, env"
     );
 }
 

@@ -1,7 +1,7 @@
 //! Files that something is in the way of: their places are taken, their folder cannot be used, others clean up at the same moment,
 //! or their message is out of time.
 
-use std::{fs, future::pending, path::Path, sync::Arc, time::Duration};
+use std::{fs, future::pending, os::unix::fs::symlink, path::Path, sync::Arc, time::Duration};
 
 use ichido::{
     Context, Outcome, Process, Result, Store,
@@ -55,6 +55,35 @@ pub async fn a_place_below_a_file_is_refused<F: Fixture>() {
     assert_eq!((effects(&fixture).await, notes(&fixture).await), (0, 0));
     let failed = failed(&fixture).await;
     assert!(failed[0].1 == 1 && failed[0].2.ends_with("taken` is a file"), "{failed:?}");
+}
+
+/// Somebody has left a link in the folder, and a message names a path through it.
+pub async fn a_link_out_of_the_folder_is_refused<F: Fixture>() {
+    let (fixture, folder): (F, _) = with_names(&["folder"]).await;
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), folder.path().join("taken")).unwrap();
+    assert_eq!(drain(process(&fixture, folder.path())).await, 0);
+    assert_eq!((effects(&fixture).await, notes(&fixture).await), (0, 0));
+    let failed = failed(&fixture).await;
+    assert!(failed[0].1 == 1 && failed[0].2.contains("a symbolic link leads out of the folder"), "{failed:?}");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+/// Somebody makes the link when the file is written and not yet in its place.
+pub async fn a_committed_file_does_not_follow_a_link_out_of_the_folder<F: Fixture>() {
+    let (fixture, folder): (F, _) = with_names(&[""]).await;
+    let (link, outside) = (folder.path().join("orders"), tempfile::tempdir().unwrap());
+    let look = {
+        let (link, outside) = (link.clone(), outside.path().to_owned());
+        move || symlink(&outside, &link).is_err()
+    };
+    let first = filing(Process::new(fixture.store()), folder.path());
+    assert_eq!(drain(first.action(orders(), Watched { write: write::<F, F::Store>, look })).await, 0);
+    assert_eq!((effects(&fixture).await, notes(&fixture).await), (1, 1), "committed all the same");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    fs::remove_file(link).unwrap();
+    assert_eq!(drain(process(&fixture, folder.path())).await, 0);
+    assert_eq!((seen(folder.path()), notes(&fixture).await), (files(&[1]), 0));
 }
 
 pub async fn files_with_something_in_their_way_hold_up_nobody<F: Fixture>() {

@@ -15,11 +15,13 @@ use std::{
 
 use tokio::{fs::File, io::AsyncWriteExt as _, task::spawn_blocking};
 
+use self::beneath::Place;
 use crate::{
     Error, Result, Store,
     store::{self, FileSetId, ProcessId},
 };
 
+mod beneath;
 mod place;
 
 /// What is not yet seen is below this name, in the folder of the handler `files`.
@@ -57,13 +59,16 @@ impl Stage {
     /// A hidden folder of our own.
     pub(crate) async fn open(folder: PathBuf, sync: bool) -> Result<Self> {
         let id = ProcessId::random();
-        let (own, lock) = (set_folder(&folder, id, None), lock_file(&folder, id));
+        let (own, lock) = (hidden_folder(id, None), hidden_lock(id));
+        let below = folder.clone();
         let lock = blocking(move || {
-            fs::create_dir_all(lock.parent().unwrap_or(&lock)).map_err(|error| told("create", &lock, &error))?;
+            fs::create_dir_all(&below).map_err(|error| told("create", &below, &error))?;
             // The lock is there before the folder: a folder without one belongs to nobody.
-            let file = fs::File::create(&lock).map_err(|error| told("create", &lock, &error))?;
+            let file = Place::make(&below, &lock).and_then(|place| place.create());
+            let file = file.map_err(|error| told("create", &lock, &error))?;
             file.lock().map_err(|error| told("lock", &lock, &error))?;
-            fs::create_dir(&own).map_err(|error| told("create", &own, &error))?;
+            let made = Place::make(&below, &own).and_then(|place| place.make_folder());
+            made.map_err(|error| told("create", &own, &error))?;
             Ok(file)
         });
         let unusable = |error| {
@@ -153,15 +158,15 @@ impl FileSet {
     /// The file for this place, created at first use.
     pub(crate) async fn file(&mut self, path: &Path) -> Result<&mut File> {
         let place = proper(path)?;
-        let (hidden, folder, seen) = (self.folder().join(&place), self.stage.folder.clone(), place.clone());
+        let hidden = hidden_folder(self.stage.id, Some(self.number)).join(&place);
+        let (folder, seen) = (self.stage.folder.clone(), place.clone());
         match self.files.entry(place) {
             Entry::Occupied(open) => Ok(open.into_mut()),
             Entry::Vacant(new) => {
                 let file = blocking(move || {
                     place::refuse_taken(&folder, &seen)?;
-                    fs::create_dir_all(hidden.parent().unwrap_or(&hidden))
-                        .and_then(|()| fs::File::create_new(&hidden))
-                        .map_err(|error| told("create", &hidden, &error))
+                    let file = Place::make(&folder, &hidden).and_then(|place| place.create());
+                    file.map_err(|error| told("create", &folder.join(&hidden), &error))
                 });
                 Ok(new.insert(File::from_std(file.await?)))
             }
@@ -250,13 +255,22 @@ impl Drop for FileSet {
     }
 }
 
-fn set_folder(folder: &Path, id: ProcessId, number: Option<i64>) -> PathBuf {
-    let own = folder.join(HIDDEN).join(id.to_string());
+/// Below the folder of the handler: the one of a process, or of a set of files.
+fn hidden_folder(id: ProcessId, number: Option<i64>) -> PathBuf {
+    let own = Path::new(HIDDEN).join(id.to_string());
     number.map_or(own.clone(), |number| own.join(number.to_string()))
 }
 
+fn hidden_lock(id: ProcessId) -> PathBuf {
+    Path::new(HIDDEN).join(format!("{id}.lock"))
+}
+
+fn set_folder(folder: &Path, id: ProcessId, number: Option<i64>) -> PathBuf {
+    folder.join(hidden_folder(id, number))
+}
+
 fn lock_file(folder: &Path, id: ProcessId) -> PathBuf {
-    folder.join(HIDDEN).join(format!("{id}.lock"))
+    folder.join(hidden_lock(id))
 }
 
 /// A path below the folder. It may come from a message, and messages are hostile.

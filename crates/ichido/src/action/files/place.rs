@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{HIDDEN, lock_file, set_folder, told};
+use super::{HIDDEN, beneath::Place, lock_file, set_folder, told};
 use crate::{Error, Result, store::ProcessId};
 
 /// Refuses a place where a file could not appear: it is a folder, or below a file.
@@ -16,7 +16,14 @@ pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
         return refused(&folder.join(place), "a folder");
     }
     let above = place.ancestors().skip(1).map(|above| folder.join(above));
-    above.filter(|above| above.is_file()).try_for_each(|file| refused(&file, "a file"))
+    above.filter(|above| above.is_file()).try_for_each(|file| refused(&file, "a file"))?;
+    match Place::find(folder, place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let path = folder.join(place);
+            Err(Error::Refused(format!("`{}` is not a valid file path: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Moves all files of a set to their places and returns how many there were. Each appears whole, and what was there before is
@@ -24,16 +31,18 @@ pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
 pub(super) fn publish(set: &Path, folder: &Path, sync: bool) -> Result<usize> {
     let files = below(set)?;
     for file in &files {
-        let place = folder.join(file.strip_prefix(set)?);
-        let parent = place.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).map_err(|error| told("create", parent, &error))?;
-        fs::rename(file, &place).map_err(|error| told("create", &place, &error))?;
-        if sync {
-            sync_folder(parent)?;
-        }
+        let path = file.strip_prefix(set)?;
+        publish_one(set, folder, path, sync).map_err(|error| told("create", &folder.join(path), &error))?;
     }
     remove(set)?;
     Ok(files.len())
+}
+
+fn publish_one(set: &Path, folder: &Path, path: &Path, sync: bool) -> io::Result<()> {
+    let hidden = Place::find(set, path)?;
+    let place = Place::make(folder, path)?;
+    hidden.move_to(&place)?;
+    if sync { place.sync() } else { Ok(()) }
 }
 
 /// Removes a set, whatever is in it.
@@ -63,7 +72,9 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in listed(&folder)? {
-            if entry.is_dir() { folders.push(entry) } else { files.push(entry) }
+            // A link is not followed: what it leads to is not ours to move.
+            let is_folder = entry.symlink_metadata().is_ok_and(|about| about.is_dir());
+            if is_folder { folders.push(entry) } else { files.push(entry) }
         }
     }
     files.sort();

@@ -4,15 +4,20 @@
 use std::sync::Arc;
 
 mod fields;
+mod syntax;
 mod template;
 
 pub use fields::{Fields, Value};
+pub use syntax::Syntax;
 pub use template::{Part, Template};
 
 use crate::{Action, Context, Outcome, Result, Store};
 
 /// What a store does for the built-in action.
 pub trait RunSql: Store {
+    /// Whose SQL its statements are written in.
+    const SYNTAX: Syntax;
+
     /// Runs one statement with the fields of a message, in the caller's transaction.
     fn run_sql(
         &self,
@@ -32,12 +37,13 @@ pub struct SqlAction {
 }
 
 impl SqlAction {
-    /// An action that runs these statements, in order.
+    /// An action that runs these statements, in order; in a store's [`SYNTAX`](RunSql::SYNTAX).
     ///
     /// # Errors
     /// [`crate::Error::Setup`] if a string, a comment or a quoted name in one of them does not end.
-    pub fn new<T: AsRef<str>>(statements: impl IntoIterator<Item = T>) -> Result<Self> {
-        let statements = statements.into_iter().map(|text| Template::parse(text.as_ref())).collect::<Result<_>>()?;
+    pub fn new<T: AsRef<str>>(syntax: Syntax, statements: impl IntoIterator<Item = T>) -> Result<Self> {
+        let parse = |text: T| Template::parse(syntax, text.as_ref());
+        let statements = statements.into_iter().map(parse).collect::<Result<_>>()?;
         Ok(SqlAction { statements })
     }
 

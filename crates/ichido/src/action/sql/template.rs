@@ -1,8 +1,9 @@
-//! Finds `:name` in a statement. Strings, quoted names, comments, dollar quotes and `::casts` are left alone, for the
-//! dialects of all stores at once.
+//! Finds `:name` in a statement. Strings, quoted names, comments, dollar quotes and `::casts` are left alone, as the database reads
+//! them that the statement is for (`syntax`).
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use super::syntax::{Lexer, Syntax, name_at};
 use crate::{Error, Result};
 
 /// A statement with its names found.
@@ -26,13 +27,14 @@ impl Template {
     ///
     /// # Errors
     /// [`Error::Setup`] if a string, a comment or a quoted name does not end.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(syntax: Syntax, text: &str) -> Result<Self> {
+        let mut lexer = Lexer { syntax, in_run_comment: false };
         let mut parts = Vec::new();
         let mut plain = 0;
         let mut at = 0;
         while at < text.len() {
             let rest = &text[at..];
-            if let Some(length) = passed_over(rest).map_err(|what| unended(text, what))? {
+            if let Some(length) = lexer.passed_over(rest).map_err(|what| unended(text, what))? {
                 at += length;
             } else if let Some(name) = name_at(rest) {
                 parts.push(Part::Text(text[plain..at].into()));
@@ -91,129 +93,90 @@ fn unended(text: &str, what: &str) -> Error {
     Error::Setup(format!("unterminated {what} in the statement `{text}`"))
 }
 
-/// How much to pass over here: a string, a quoted name, a comment, a dollar quote, or `::`.
-fn passed_over(rest: &str) -> Result<Option<usize>, &'static str> {
-    let ended_by = |end: &str, from: usize, what| {
-        rest.get(from..).and_then(|inner| inner.find(end)).map(|found| Some(from + found + end.len())).ok_or(what)
-    };
-    match rest.as_bytes() {
-        [b'\'', ..] => ended_by("'", 1, "string"),
-        [b'"', ..] => ended_by("\"", 1, "quoted name"),
-        [b'`', ..] => ended_by("`", 1, "quoted name"),
-        [b'-', b'-', ..] => Ok(Some(rest.find('\n').unwrap_or(rest.len()))),
-        [b'/', b'*', ..] => nested_comment(rest).map(Some).ok_or("comment"),
-        [b'E' | b'e', b'\'', ..] => escaped_string(rest).map(Some).ok_or("string"),
-        [b':', b':' | b'=', ..] => Ok(Some(2)),
-        [b'$', ..] => match dollar_tag(rest) {
-            Some(tag) => ended_by(tag, tag.len(), "dollar quote"),
-            None => Ok(None),
-        },
-        [first, ..] if is_word(*first) => Ok(Some(word(rest))),
-        _ => Ok(None),
-    }
-}
-
-/// PostgreSQL's comments nest.
-fn nested_comment(rest: &str) -> Option<usize> {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while let Some(pair) = rest.as_bytes().get(at..at + 2) {
-        match pair {
-            b"/*" => depth += 1,
-            b"*/" => depth -= 1,
-            _ => {
-                at += 1;
-                continue;
-            }
-        }
-        at += 2;
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-    None
-}
-
-/// `E'it\'s'`: a backslash takes the next character with it.
-fn escaped_string(rest: &str) -> Option<usize> {
-    let mut at = 2;
-    loop {
-        match rest.as_bytes().get(at)? {
-            b'\\' => at += 2,
-            b'\'' => return Some(at + 1),
-            _ => at += 1,
-        }
-    }
-}
-
-/// A word is passed over whole, so that `a$b` holds no dollar quote. A `:` right behind one is an array slice or a cast,
-/// unless a name follows it.
-fn word(rest: &str) -> usize {
-    rest.bytes().position(|byte| !is_word(byte) && byte != b'$').unwrap_or(rest.len())
-}
-
-fn dollar_tag(rest: &str) -> Option<&str> {
-    let inner = rest[1..].find('$')?;
-    let tag = &rest[1..=inner];
-    let digit_first = tag.as_bytes().first().is_some_and(u8::is_ascii_digit);
-    (tag.bytes().all(is_word) && !digit_first).then(|| &rest[..inner + 2])
-}
-
-/// `:name`; `:1` is the end of an array slice.
-fn name_at(rest: &str) -> Option<&str> {
-    let name = rest.strip_prefix(':')?;
-    let length = name.bytes().position(|byte| !is_word(byte)).unwrap_or(name.len());
-    let digit_first = name.as_bytes().first().is_some_and(u8::is_ascii_digit);
-    (length > 0 && !digit_first).then(|| &name[..length])
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
-}
-
 #[cfg(test)]
 mod tests {
+    use Syntax::{MySql, Postgres, Sqlite};
+
     use super::*;
 
-    fn rendered(text: &str) -> String {
-        Template::parse(text).unwrap().render(|name, place| format!("<{name}{place}>"))
+    const ALL: [Syntax; 3] = [Sqlite, Postgres, MySql];
+
+    fn rendered(syntax: Syntax, text: &str) -> String {
+        Template::parse(syntax, text).unwrap().render(|name, place| format!("<{name}{place}>"))
     }
 
     #[test]
     fn names_are_found_and_numbered_once_each() {
-        assert_eq!(rendered("insert into p values (:id,:name, :id)"), "insert into p values (<id1>,<name2>, <id1>)");
-        assert_eq!(rendered("select :名前"), "select <名前1>");
+        for syntax in ALL {
+            let text = "insert into p values (:id,:name, :id)";
+            assert_eq!(rendered(syntax, text), "insert into p values (<id1>,<name2>, <id1>)");
+            assert_eq!(rendered(syntax, "select :名前, 'x':b"), "select <名前2>, 'x'<b1>");
+        }
+        assert_eq!(rendered(Postgres, "select :a::int"), "select <a1>::int");
     }
 
     #[test]
-    fn strings_quoted_names_comments_casts_and_dollar_quotes_are_left_alone() {
-        for text in [
-            "select ':a', 'it''s :b', \":c\", `:d`",
-            "select 1 -- :a\n, 2 /* :b */",
-            "select x::text, y :: text, a[1:2], b := 3",
-            "select $$ :a $$, $tag$ :b $$ :c $tag$",
-            "select a$b, $1",
-            r"select E'it\'s :a', e'\\', 'x'",
-            "select /* a /* :b */ :c */ 1",
-            "-- :a",
-        ] {
-            assert_eq!(rendered(text), text);
+    fn strings_quoted_names_and_comments_are_left_alone() {
+        for syntax in ALL {
+            for text in [
+                "select ':a', 'it''s :b', \":c\"",
+                "select 1 -- :a\n, 2 /* :b */",
+                "select x::text, y :: text, b := 3",
+                "select a$b, $1",
+                "-- :a",
+                "--",
+            ] {
+                assert_eq!(rendered(syntax, text), text);
+            }
         }
-        assert_eq!(rendered("select :a::int, 'x':b"), "select <a1>::int, 'x'<b2>");
+    }
+
+    #[test]
+    fn each_database_has_strings_and_comments_of_its_own() {
+        for (syntax, text) in [
+            (Postgres, "select $$ :a $$, $tag$ :b $$ :c $tag$, a[1:2]"),
+            (Postgres, r"select E'it\'s :a', e'\\', 'x'"),
+            (Postgres, "select /* a /* :b */ :c */ 1"),
+            (MySql, r"select 'it\'s :a', '\\', 'x'"),
+            (MySql, r#"select "it\"s :a", "it""s :b""#),
+            (MySql, "select 1 # it's :a\n, `:b`"),
+            (MySql, "select /*+ :a */ 1"),
+            (Sqlite, "select [it's :a], `:b` /* :c"),
+        ] {
+            assert_eq!(rendered(syntax, text), text);
+        }
+        for (syntax, text, expected) in [
+            (Postgres, r"select '\', :a", r"select '\', <a1>"),
+            (Postgres, "select a # :a", "select a # <a1>"),
+            (Sqlite, r"select '\', :a, E'\', :b", r"select '\', <a1>, E'\', <b2>"),
+            (Sqlite, "select /* /* */ :a", "select /* /* */ <a1>"),
+            (Sqlite, "select $x$, :a, $x$", "select $x$, <a1>, $x$"),
+            (MySql, "select /* /* */ :a", "select /* /* */ <a1>"),
+            (MySql, "select 5--:a", "select 5--<a1>"),
+            (MySql, "select /*!50110 :a, ':b' */ 2*/*:c*/3", "select /*!50110 <a1>, ':b' */ 2*/*:c*/3"),
+            (MySql, "select /*M!100100 :a*/*:b", "select /*M!100100 <a1>*/*<b2>"),
+            (MySql, "select $$, :a, $$", "select $$, <a1>, $$"),
+        ] {
+            assert_eq!(rendered(syntax, text), expected);
+        }
     }
 
     #[test]
     fn what_does_not_end_is_refused() {
-        for text in [
-            "select 'a",
-            "select \"a",
-            "select /* a",
-            "select /* /* a */",
-            r"select E'a\'",
-            "select $x$ a",
-            "select `a",
+        let unended = |syntax, text| Template::parse(syntax, text).unwrap_err().to_string().contains("unterminated");
+        for syntax in ALL {
+            assert!(unended(syntax, "select 'a") && unended(syntax, "select \"a"), "{syntax:?}");
+        }
+        for (syntax, text) in [
+            (Postgres, "select /* /* a */"),
+            (Postgres, r"select E'a\'"),
+            (Postgres, "select $x$ a"),
+            (MySql, "select `a"),
+            (MySql, "select /* a"),
+            (MySql, r"select 'a\'"),
+            (Sqlite, "select [a"),
         ] {
-            assert!(Template::parse(text).unwrap_err().to_string().contains("unterminated"), "{text}");
+            assert!(unended(syntax, text), "{text}");
         }
     }
 
@@ -221,10 +184,12 @@ mod tests {
     fn no_text_makes_the_parser_panic() {
         for seed in 0..5000 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let alphabet: Vec<char> = ":'\"$-/*`aE1é日 \\\n=[]".chars().collect();
+            let alphabet: Vec<char> = ":'\"$-/*`aE1é日 \\\n=[]#!M".chars().collect();
             let text: String = (0..random.usize(..24)).map(|_| alphabet[random.usize(..alphabet.len())]).collect();
-            if let Ok(template) = Template::parse(&text) {
-                assert_eq!(template.render(|name, _| format!(":{name}")), text);
+            for syntax in ALL {
+                if let Ok(template) = Template::parse(syntax, &text) {
+                    assert_eq!(template.render(|name, _| format!(":{name}")), text);
+                }
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The values of a message that must not be seen, in all the ways in which somebody may write them: what an error, a server or a
-//! program repeats of them is replaced.
+//! program repeats of them is replaced. It costs as much as the text and the values are long, whatever is in them.
 
-use super::MASK;
+use std::{collections::HashSet, ops::Range};
+
+use super::{MASK, automaton::Automaton};
 use crate::inspect::shape;
 
 /// So much of a value is enough to find it: servers cut the values that they repeat in their errors.
@@ -10,36 +12,64 @@ const SEED: usize = 16;
 /// A shorter value is only found as a word of its own.
 const SHORT: usize = 4;
 
+/// The values of a message, in all their spellings, are looked for up to this many bytes.
+const LARGEST: usize = 1 << 20;
+
 /// The values of a message to hide, wherever they are repeated.
 #[derive(Debug, Clone, Default)]
-pub struct Hidden {
-    /// Every value in every spelling, the longest first.
-    spelled: Vec<String>,
-    everything: bool,
+pub struct Hidden(What);
+
+#[derive(Debug, Clone, Default)]
+enum What {
+    #[default]
+    Nothing,
+    Values {
+        long: Automaton,
+        short: HashSet<String>,
+    },
+    /// Whatever is quoted or a number.
+    Quoted,
+    /// There is more to hide than can be looked for.
+    Everything,
 }
 
 impl Hidden {
     pub(super) fn new(secrets: &[String]) -> Self {
-        let mut spelled: Vec<_> = secrets.iter().flat_map(|secret| spellings(secret)).collect();
-        spelled.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
-        spelled.dedup();
-        Hidden { spelled, everything: false }
+        let (mut spelled, mut bytes) = (HashSet::new(), 0);
+        for spelling in secrets.iter().flat_map(|secret| spellings(secret)) {
+            let length = spelling.len();
+            bytes += if spelled.insert(spelling) { length } else { 0 };
+            if bytes > LARGEST {
+                return Hidden(What::Everything);
+            }
+        }
+        spelled.remove("");
+        if spelled.is_empty() {
+            return Hidden::default();
+        }
+        let (short, long): (HashSet<_>, HashSet<_>) = spelled.into_iter().partition(|value| is_short(value));
+        Hidden(What::Values { long: Automaton::new(long.iter().map(String::as_str)), short })
     }
 
     /// Whatever is quoted or a number.
-    pub(super) fn everything() -> Self {
-        Hidden { spelled: Vec::new(), everything: true }
+    pub(super) fn quoted() -> Self {
+        Hidden(What::Quoted)
     }
 
     /// The text without them.
     #[must_use]
     pub fn hide(&self, text: &str) -> String {
-        if self.everything {
-            return shape(text);
+        match &self.0 {
+            What::Nothing => text.to_owned(),
+            What::Quoted => shape(text),
+            What::Everything => MASK.to_owned(),
+            What::Values { long, short } => {
+                let mut found = long.find(text, SEED);
+                found.extend(words(text, short));
+                found.sort_unstable_by_key(|range| range.start);
+                replaced(text, found)
+            }
         }
-        // First where it is whole: its first part may be the same in several spellings.
-        let text = self.spelled.iter().fold(text.to_owned(), |text, secret| replaced(text, secret, secret));
-        self.spelled.iter().fold(text, |text, secret| replaced(text, secret, seed(secret)))
     }
 }
 
@@ -56,7 +86,7 @@ fn spellings(secret: &str) -> Vec<String> {
         in_ascii(&json, |unit| format!("\\u{unit:04X}")),
         json,
     ];
-    spelled.extend(secret.lines().map(|line| line.trim().to_owned()).filter(|line| line.chars().count() >= SHORT));
+    spelled.extend(secret.lines().map(|line| line.trim().to_owned()).filter(|line| !is_short(line)));
     spelled
 }
 
@@ -69,26 +99,32 @@ fn in_ascii(json: &str, escaped: impl Fn(u16) -> String) -> String {
     json.chars().map(spelled).collect()
 }
 
-fn seed(secret: &str) -> &str {
-    secret.char_indices().nth(SEED).map_or(secret, |(at, _)| &secret[..at])
+fn is_short(value: &str) -> bool {
+    value.chars().nth(SHORT - 1).is_none()
 }
 
-/// The text without this value, as far as it goes on from its seed.
-fn replaced(text: String, secret: &str, seed: &str) -> String {
-    if !text.contains(seed) {
-        return text;
+/// Where one of these short values is a word of its own.
+fn words<'a>(text: &'a str, short: &'a HashSet<String>) -> impl Iterator<Item = Range<usize>> + 'a {
+    let ends =
+        |start: usize| text[start..].char_indices().take(SHORT - 1).map(move |(at, c)| start + at + c.len_utf8());
+    let ranges = text.char_indices().flat_map(move |(start, _)| ends(start).map(move |end| start..end));
+    let is_inner = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
+    ranges.filter(move |range| {
+        short.contains(&text[range.clone()])
+            && !is_inner(text[..range.start].chars().next_back())
+            && !is_inner(text[range.end..].chars().next())
+    })
+}
+
+/// The text with a mask in each of these places, which come in order.
+fn replaced(text: &str, places: Vec<Range<usize>>) -> String {
+    let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
+    for place in places {
+        if place.start >= end {
+            shown.push_str(&text[end..place.start]);
+            shown.push_str(MASK);
+        }
+        end = end.max(place.end);
     }
-    let is_short = secret.chars().count() < SHORT;
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), &*text);
-    while let Some(at) = rest.find(seed).filter(|_| !seed.is_empty()) {
-        let same = rest[at..].chars().zip(secret.chars()).take_while(|(one, other)| one == other);
-        let end = at + same.map(|(same, _)| same.len_utf8()).sum::<usize>();
-        let inner = |neighbour: Option<char>| neighbour.is_some_and(char::is_alphanumeric);
-        let before = rest[..at].chars().next_back().or_else(|| shown.chars().next_back());
-        let is_part = is_short && (inner(before) || inner(rest[end..].chars().next()));
-        shown.push_str(if is_part { &rest[..end] } else { &rest[..at] });
-        shown.push_str(if is_part { "" } else { MASK });
-        rest = &rest[end..];
-    }
-    shown + rest
+    shown + &text[end..]
 }

@@ -14,7 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Store, store};
 
+#[cfg(unix)]
+mod folder;
 mod host;
+
+#[cfg(unix)]
+pub use folder::Writers;
+use host::Meeting;
 
 /// When a send in a transaction of somebody else's is rung again: nobody tells us when it commits.
 const AGAIN: [Duration; 7] = [
@@ -37,7 +43,7 @@ pub struct WakeUps(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     /// Where processes of this host find each other.
-    folder: Option<PathBuf>,
+    folder: Option<Meeting>,
     /// Those who wait, by queue.
     waiting: Mutex<Vec<(Arc<str>, Weak<Notify>)>>,
     sent: Mutex<Sent>,
@@ -68,10 +74,20 @@ struct Telling {
 }
 
 impl WakeUps {
-    /// Wake-ups shared by the processes of this host that use the same folder.
+    /// Wake-ups shared by the processes of this user that use the same folder.
     #[must_use]
     pub fn in_folder(folder: PathBuf) -> Self {
-        WakeUps(Arc::new(Shared { folder: Some(folder), ..Shared::default() }))
+        WakeUps::meeting(Meeting::new(folder, None))
+    }
+
+    /// Wake-ups shared by the processes of this host that use the same folder, and may write to the same file.
+    #[must_use]
+    pub fn beside(file: PathBuf, folder: PathBuf) -> Self {
+        WakeUps::meeting(Meeting::new(folder, Some(file)))
+    }
+
+    fn meeting(meeting: Meeting) -> Self {
+        WakeUps(Arc::new(Shared { folder: Some(meeting), ..Shared::default() }))
     }
 
     /// Wake-ups for everybody on this host who uses the database at this address.
@@ -123,7 +139,7 @@ impl WakeUps {
         let wake = |queue: &str| self.wake(queue);
         tokio::select! {
             () = end.cancelled() => {}
-            () = host::hear(self.0.folder.as_deref(), wake) => {}
+            () = host::hear(self.0.folder.as_ref(), wake) => {}
             () = store.listen(wake) => {}
         }
     }
@@ -147,7 +163,7 @@ impl WakeUps {
     }
 
     async fn tell_others<S: Store>(&self, store: &S, queue: &str) {
-        host::tell(self.0.folder.as_deref(), queue);
+        host::tell(self.0.folder.as_ref(), queue);
         if let Err(error) = store::notify(store, queue).await {
             tracing::debug!(%error, "cannot wake up other hosts for `{queue}`");
         }
