@@ -54,12 +54,12 @@ struct Readme;
 
 /// Runs the command line and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    start(args.into_iter().collect(), Parts::none()).into()
+    start(&args.into_iter().collect::<Vec<_>>(), Parts::none()).into()
 }
 
 /// Not generic, so that everything is compiled here, once, and not again in each program that calls it.
-fn start(args: Vec<OsString>, parts: Parts) -> u8 {
-    let cli = match Cli::try_parse_from(&args) {
+fn start(args: &[OsString], parts: Parts) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; everything else is a bad command line.
@@ -69,7 +69,7 @@ fn start(args: Vec<OsString>, parts: Parts) -> u8 {
         }
     };
     if matches!(cli.command, Command::Run(_)) && reaper::is_needed() {
-        match reaper::run(&args) {
+        match reaper::run(args) {
             Ok(code) => return code,
             Err(why) => output::complain(&format!(
                 "ichido: cannot start a process of its own: {why}; what programs leave behind is not reaped"

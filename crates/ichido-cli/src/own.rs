@@ -138,7 +138,7 @@ impl<S: Backend> Program<S> {
 
     /// Runs this command line, whose first word is the program's name, and returns the exit code.
     pub fn run(self, args: impl IntoIterator<Item = OsString>) -> u8 {
-        crate::start(args.into_iter().collect(), Parts::of(self))
+        crate::start(&args.into_iter().collect::<Vec<_>>(), Parts::of(self))
     }
 }
 

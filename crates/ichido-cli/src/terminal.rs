@@ -2,6 +2,8 @@
 //! cursor, hide a line or answer a prompt, and a bidirectional one would show words in another order. `output` and the log write
 //! them as escapes; nobody else writes to a terminal.
 
+use std::fmt::Write;
+
 /// C0, C1, DEL, the bidirectional controls, and the separators that some programs take for the end of a line.
 fn is_control(c: char) -> bool {
     c.is_control()
@@ -30,7 +32,11 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
 pub(crate) fn in_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_control(c) { shown.push_str(&format!("\\u{:04x}", u32::from(c))) } else { shown.push(c) }
+        if is_control(c) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
     }
     shown
 }

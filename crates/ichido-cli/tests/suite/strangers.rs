@@ -29,7 +29,7 @@ async fn world(shared: bool) -> Option<Env> {
     Some(env)
 }
 
-fn as_stranger<'a>(command: &'a mut Command, group: u32) -> &'a mut Command {
+fn as_stranger(command: &mut Command, group: u32) -> &mut Command {
     command.uid(STRANGER).gid(group)
 }
 
