@@ -9,7 +9,7 @@ use std::{
 };
 
 use ichido::{
-    Result,
+    error::Result,
     store::{SessionId, SessionState},
 };
 use ichido_sql::{Connector, Deadline, Lent, deadline};

@@ -155,7 +155,7 @@ impl<F: Fixture> Player<F> {
     ///
     /// # Errors
     /// What completion said; the effect is rolled back then.
-    pub async fn finish(&self, delivery: &Delivery) -> Result<()> {
+    pub async fn finish(&self, delivery: &Delivery) -> Result<(), Error> {
         let mut tx = self.store.begin().await?;
         effect::<F>(F::Store::connection(&mut tx), &delivery.message).await?;
         match self.store.complete(&mut tx, std::slice::from_ref(delivery)).await {
@@ -287,7 +287,7 @@ pub async fn refusal<S: Operate>(store: S) -> String {
 
 /// Asserts that a claim is gone.
 #[track_caller]
-pub fn assert_lost(result: &Result<()>) {
+pub fn assert_lost(result: &Result<(), Error>) {
     assert!(matches!(result, Err(Error::LostClaim)), "expected a lost claim, got {result:?}");
 }
 

@@ -88,7 +88,8 @@ async fn a_monitor_is_told_by_the_exit_code_which_conditions_hold(kind: Kind) {
     let beyond = env.run(&["status", "--fail-if", "failed>0,backlog>2,processes<1"]).await;
     assert_eq!(beyond.code, Some(1), "{}", beyond.stderr);
     assert_eq!(beyond.stderr.trim(), "backlog>2: 3 in the queue `orders`\nprocesses<1: 0");
-    let json: Value = serde_json::from_str(&env.run(&["status", "--json", "--fail-if", "backlog>2"]).await.stdout).unwrap();
+    let json: Value =
+        serde_json::from_str(&env.run(&["status", "--json", "--fail-if", "backlog>2"]).await.stdout).unwrap();
     let expected = serde_json::json!([{ "limit": "backlog>2", "queue": "orders", "value": 3 }]);
     assert_eq!(json["exceeded"], expected);
     let wrong = env.run(&["status", "--fail-if", "faild>0"]).await;

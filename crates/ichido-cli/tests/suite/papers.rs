@@ -92,7 +92,13 @@ fn the_unit_gives_running_messages_more_than_their_grace() {
     let seconds = UNIT.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix('s')).unwrap();
     let grace = ichido::process::Settings::default().grace.as_secs();
     assert!(seconds.parse::<u64>().unwrap() > grace + 10, "{seconds}s after a grace of {grace}s");
-    for line in ["Type=notify", "TimeoutStartSec=infinity", "KillSignal=SIGTERM", "Restart=on-failure", "RestartPreventExitStatus=13 127"] {
+    for line in [
+        "Type=notify",
+        "TimeoutStartSec=infinity",
+        "KillSignal=SIGTERM",
+        "Restart=on-failure",
+        "RestartPreventExitStatus=13 127",
+    ] {
         assert!(UNIT.lines().any(|there| there == line), "{line}");
     }
 }

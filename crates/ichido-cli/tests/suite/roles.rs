@@ -53,7 +53,10 @@ async fn refused(kind: Kind, url: &str, statement: &str) -> bool {
         }
         _ => {
             let mut connection = PgConnection::connect(url).await.unwrap();
-            (sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()), ["permission denied", "must be owner"])
+            (
+                sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()),
+                ["permission denied", "must be owner"],
+            )
         }
     };
     said.is_err_and(|error| denied.iter().any(|word| error.to_string().contains(word)))

@@ -152,7 +152,8 @@ async fn rows_that_are_committed_late_are_not_missed() {
     }
     late.commit().await.unwrap();
     // How soon the queue is looked at from its beginning depends on what such a look costs; it does not run empty before.
-    eventually("the late row is claimed from a busy queue", async || world.claim(5).await.contains(&"5".to_owned())).await;
+    eventually("the late row is claimed from a busy queue", async || world.claim(5).await.contains(&"5".to_owned()))
+        .await;
 }
 
 #[tokio::test]

@@ -117,7 +117,7 @@ impl<S: Store> Kinds<S> {
     async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
         let found = self.find(cx.message()?).ok().cloned();
         match found {
-            Some(action) => action.call_back(cx, callback).await,
+            Some(action) => Ok(action.call_back(cx, callback).await?),
             None => Ok(()),
         }
     }
@@ -129,7 +129,7 @@ impl<S: Store> Kinds<S> {
             let called = action.call_back(cx, callback).await;
             first = first.and(called);
         }
-        first
+        Ok(first?)
     }
 
     /// Can it work in this pool?
@@ -164,7 +164,7 @@ impl<S: Store> Action<S> for Kinds<S> {
 
     async fn handle(&self, cx: &mut Context<S>, _: OfAnyKind) -> Result<Outcome> {
         let action = self.find(cx.message()?)?.clone();
-        action.run(cx).await
+        Ok(action.run(cx).await?)
     }
 
     async fn initialize(&self, cx: &mut Context<S>) -> Result<()> {

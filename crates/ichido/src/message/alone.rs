@@ -4,8 +4,9 @@
 use std::{error::Error as StdError, fmt};
 
 use crate::{
-    Cause, Error, MessageId, NewMessage, Result, Store,
+    Cause, Error, MessageId, NewMessage, Store,
     action::{Terms, slot::run_to_completion},
+    error::Result,
     lanes::Routes,
     store,
 };

@@ -86,7 +86,8 @@ mod tests {
         };
         let later = [("orders/2".to_owned(), 2000), ("orders/3".to_owned(), 2000)];
         assert_eq!(list(&passes), [&[("orders/1".to_owned(), 3000)], &later[..]].concat());
-        let overdue = |by| passes.overdue(start + Duration::from_secs(3), Duration::from_millis(by)).map(|id| id.to_string());
+        let overdue =
+            |by| passes.overdue(start + Duration::from_secs(3), Duration::from_millis(by)).map(|id| id.to_string());
         assert_eq!((overdue(1999).as_deref(), overdue(2000)), (Some("orders/1"), None));
         drop(first);
         assert_eq!(list(&passes), later);
