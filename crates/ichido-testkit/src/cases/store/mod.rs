@@ -31,6 +31,7 @@ pub mod rescue;
 pub mod retries;
 pub mod running;
 pub mod sending;
+pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;
