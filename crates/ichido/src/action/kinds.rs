@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Action, Context, Error, Failure, Message, Outcome, Payload, Result, Store,
-    action::{DynAction, IntoAction, OneByOne, callbacks::Callback},
+    Action, BoxFuture, Context, Error, Failure, Message, Outcome, Payload, Result, Store,
+    action::{ByFunction, DynAction, IntoAction, OneByOne, callbacks::Callback},
     handlers::suggestion,
     message::{Destination, KindOf, kind},
 };
@@ -99,6 +99,16 @@ impl<S: Store> Kinds<S> {
         self
     }
 
+    /// The same for a closure that captures; see [`Process::action_closure`](crate::Process::action_closure).
+    #[must_use]
+    pub fn on_closure<T, F>(self, kind: impl KindName<T>, closure: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.on::<T, ByFunction>(kind, closure)
+    }
+
     /// The action for this message.
     fn find(&self, message: &Message) -> Result<&Arc<dyn DynAction<S>>, Error> {
         let known = || self.actions.keys().map(String::as_str);
@@ -114,7 +124,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Calls back the action whose message it is; what has no kind has no callbacks.
-    async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
+    async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<(), Error> {
         let found = self.find(cx.message()?).ok().cloned();
         match found {
             Some(action) => Ok(action.call_back(cx, callback).await?),
@@ -123,7 +133,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Calls back all of them; the first error is the one that counts.
-    async fn call_back_all(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
+    async fn call_back_all(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<(), Error> {
         let mut first = Ok(());
         for action in self.actions.values() {
             let called = action.call_back(cx, callback).await;
@@ -169,22 +179,22 @@ impl<S: Store> Action<S> for Kinds<S> {
 
     async fn initialize(&self, cx: &mut Context<S>) -> Result<()> {
         self.check(cx)?;
-        self.call_back_all(cx, Callback::Initialize).await
+        Ok(self.call_back_all(cx, Callback::Initialize).await?)
     }
 
     async fn transaction_success(&self, cx: &mut Context<S>) -> Result<()> {
-        self.call_back(cx, Callback::TransactionSuccess).await
+        Ok(self.call_back(cx, Callback::TransactionSuccess).await?)
     }
 
     async fn transaction_failure(&self, cx: &mut Context<S>, error: &Error, failure: &Failure) -> Result<()> {
-        self.call_back(cx, Callback::TransactionFailure(error, failure)).await
+        Ok(self.call_back(cx, Callback::TransactionFailure(error, failure)).await?)
     }
 
     async fn error(&self, cx: &mut Context<S>, error: &Error) -> Result<()> {
-        self.call_back_all(cx, Callback::Error(error)).await
+        Ok(self.call_back_all(cx, Callback::Error(error)).await?)
     }
 
     async fn terminate(&self, cx: &mut Context<S>, ended: &Result<Outcome>) -> Result<()> {
-        self.call_back_all(cx, Callback::Terminate(ended)).await
+        Ok(self.call_back_all(cx, Callback::Terminate(ended)).await?)
     }
 }

@@ -35,6 +35,7 @@ pub mod running;
 pub mod sending;
 pub mod sending_alone;
 pub mod snoozes;
+pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;
