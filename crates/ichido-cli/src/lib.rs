@@ -35,6 +35,8 @@ pub use crate::{open::Backend, own::Program};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/actions.md")]
+#[doc = include_str!("../../../docs/sending.md")]
+#[doc = include_str!("../../../docs/embedding.md")]
 struct Readme;
 
 /// Runs the command line and returns the exit code.

@@ -1,6 +1,6 @@
 //! How PostgreSQL writes a send in plain SQL, for programs that do not use ichido.
 
-use ichido::{Result, store::ProcessId};
+use ichido::{error::Result, store::ProcessId};
 use ichido_sql::{PlainDialect, Tables};
 
 use crate::{notify::CHANNEL, quote, schema, sql::PostgresDialect};

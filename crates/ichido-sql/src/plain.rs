@@ -3,7 +3,7 @@
 //! a send needs.
 
 use ichido::{
-    Result,
+    error::Result,
     inspect::{SendParameter, SendSql, SendStatement},
     store::ProcessId,
 };

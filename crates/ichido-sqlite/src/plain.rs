@@ -1,6 +1,6 @@
 //! How SQLite writes a send in plain SQL, for programs that do not use ichido.
 
-use ichido::Result;
+use ichido::error::Result;
 use ichido_sql::{PlainDialect, Tables};
 
 use crate::{quote, schema, sql::SqliteDialect};

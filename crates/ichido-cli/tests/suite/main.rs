@@ -9,6 +9,7 @@ mod adopt;
 mod adopt_asks;
 mod adopt_public;
 mod adopt_refusals;
+mod axum_service;
 mod bad_input;
 mod batching;
 mod clients;

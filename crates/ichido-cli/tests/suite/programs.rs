@@ -4,7 +4,7 @@
 use std::{path::PathBuf, process::Stdio};
 
 use crate::testenv::{Env, Kind};
-use ichido::Pool;
+use ichido::{BatchAction, Context, Outcome, Pool, QueueOf, Result};
 use ichido_cli::Program;
 use ichido_sqlite::Sqlite;
 use ichido_testkit::fixture::ReaderFixture;
@@ -29,6 +29,25 @@ mod tenant;
 const PROGRAM: &str = "ICHIDO_TEST_PROGRAM";
 const ARGUMENTS: &str = "ICHIDO_TEST_ARGUMENTS";
 
+const MAIL: QueueOf<String> = QueueOf::named("mail");
+
+async fn greet(_: &mut Context<Sqlite>, name: String) -> Result<Outcome> {
+    println!("dear {name}");
+    Ok(Outcome::Done)
+}
+
+/// How many messages it gets together.
+struct Count;
+
+impl BatchAction<Sqlite> for Count {
+    type Message = String;
+
+    async fn handle(&self, _: &mut Context<Sqlite>, names: Vec<String>) -> Result<Outcome> {
+        println!("{} together", names.len());
+        Ok(Outcome::Done)
+    }
+}
+
 /// Not a test: one of the programs.
 #[test]
 #[ignore = "run by other tests, in processes of their own"]
@@ -39,6 +58,8 @@ fn child() {
         "rate_limit" => rate_limit::program(),
         "statuses" => statuses::program(),
         "tenant" => tenant::program(),
+        "typed" => Program::new().on(&MAIL, "Greet", greet),
+        "batch" => Program::new().batch_action("Greet", Count),
         other => panic!("no program {other}"),
     };
     let arguments = std::env::var(ARGUMENTS).unwrap();
@@ -148,6 +169,32 @@ async fn a_handler_that_a_program_has_registered_is_put_in_by_the_configuration(
     let (code, _, stderr) = world.run("statuses", &["check"]).await;
     assert_eq!(code, Some(127));
     assert!(stderr.contains("no handler `tenant`"), "{stderr}");
+}
+
+#[tokio::test]
+async fn an_action_of_a_typed_queue_takes_from_no_other() {
+    let world = World::new().await;
+    world.0.ok(&["send", "mail", "\"anna\""]).await;
+    let (code, stdout, stderr) = world.run("typed", &["run", "Greet", "--drain"]).await;
+    assert_eq!((code, stdout.contains("dear anna")), (Some(0), true), "{stderr}");
+    world.0.reconfigure(|config| {
+        config.replacen("from = \"mail\"\nconcurrency = 2", "from = \"orders\"\nconcurrency = 2", 1)
+    });
+    for command in ["run", "check"] {
+        let (code, _, stderr) = world.run("typed", &[command]).await;
+        assert_eq!(code, Some(127));
+        let expected = "actions.Greet.from: this program's action is for messages of `mail`, not of `orders`";
+        assert!(stderr.contains(expected), "{command}: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_action_of_a_program_gets_messages_together() {
+    let world = World::new().await;
+    world.0.reconfigure(|config| config.replacen("concurrency = 2", "concurrency = 1\ncommit_interval = 3", 1));
+    world.0.run_with_input(&["send", "mail", "--file", "-"], b"\"a\"\n\"b\"\n\"c\"\n").await;
+    let (code, stdout, stderr) = world.run("batch", &["run", "Greet", "--drain"]).await;
+    assert_eq!((code, stdout.contains("3 together")), (Some(0), true), "{stdout}{stderr}");
 }
 
 #[tokio::test]

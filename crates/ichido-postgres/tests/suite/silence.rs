@@ -243,3 +243,31 @@ async fn a_process_that_is_stopped_in_silence_ends() {
     stop.cancel();
     assert_eq!(process.await.unwrap().unwrap(), 0);
 }
+
+/// An application runs the process: it gets a code, and goes on. Another process of it does the work that was left.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_application_outlives_a_process_that_ends_in_silence() {
+    let scene = Scene::new(1).await;
+    let writes = |statement| Writes { runs: Arc::default(), statements: vec![statement], pause: Duration::ZERO };
+    let store = store(&scene.proxy.url(&scene.url)).timeout(Duration::from_hours(1));
+    let settings = ichido::process::Settings {
+        grace: Duration::from_millis(100),
+        lease: Duration::from_secs(2),
+        poll: Duration::from_millis(50),
+        ..Default::default()
+    };
+    let process = Process::new(store).settings(settings);
+    let process = process.action(Pool::new("Write").from("orders"), writes("select 'anything'"));
+    let readiness = process.readiness();
+    scene.proxy.silence_at(Silence::Both, Whom::Everyone, "select 'anything'%", 1);
+    let silent = async {
+        scene.proxy.silenced().await;
+        scene.proxy.hold();
+    };
+    assert_eq!(process.run_until(silent).await.unwrap(), 0);
+    assert!(!readiness.is_ready());
+    scene.proxy.resume();
+    let process = scene.process().drain().action(Pool::new("Write").from("orders"), writes("select 'something'"));
+    assert_eq!(process.run().await.unwrap(), 0);
+    scene.assert_exact(1).await;
+}

@@ -40,7 +40,7 @@ use crate::{
 /// ```
 ///
 /// A message of an unknown kind, or of none, is parked at once with the kinds that are known. The field is part of what an action
-/// decodes; serde ignores it unless the type has it.
+/// decodes; serde ignores it unless the type has it, or denies unknown fields.
 pub struct Kinds<S: Store> {
     field: String,
     actions: BTreeMap<String, Arc<dyn DynAction<S>>>,
@@ -52,30 +52,25 @@ pub struct Kinds<S: Store> {
 
 /// What names a kind: a text, or a [`KindOf`].
 pub trait KindName<T> {
-    /// The kind.
-    fn kind(&self) -> &str;
-
-    /// Its queue, and the field that says the kind, where they are known.
-    fn place(&self) -> Option<(&'static str, &'static str)>;
+    /// The kind; where they are known, also its queue and the field that says it.
+    fn named(self) -> (String, Option<(&'static str, &'static str)>);
 }
 
 impl<T> KindName<T> for &str {
-    fn kind(&self) -> &str {
-        self
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self.to_owned(), None)
     }
+}
 
-    fn place(&self) -> Option<(&'static str, &'static str)> {
-        None
+impl<T> KindName<T> for String {
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self, None)
     }
 }
 
 impl<T> KindName<T> for &KindOf<T> {
-    fn kind(&self) -> &str {
-        KindOf::kind(self)
-    }
-
-    fn place(&self) -> Option<(&'static str, &'static str)> {
-        Some((self.queue(), self.field()))
+    fn named(self) -> (String, Option<(&'static str, &'static str)>) {
+        (self.kind().to_owned(), Some((self.queue(), self.field())))
     }
 }
 
@@ -89,8 +84,8 @@ impl<S: Store> Kinds<S> {
     /// The action for a kind: a text or a [`KindOf`], and a type that implements [`Action`] or an async function.
     #[must_use]
     pub fn on<T, How>(mut self, kind: impl KindName<T>, action: impl IntoAction<S, T, How>) -> Self {
-        let name = kind.kind().to_owned();
-        if let Some((queue, field)) = kind.place() {
+        let (name, place) = kind.named();
+        if let Some((queue, field)) = place {
             self.queues.push(queue);
             if field != self.field {
                 let by = &self.field;
@@ -105,7 +100,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// The action for this message.
-    fn find(&self, message: &Message) -> Result<&Arc<dyn DynAction<S>>> {
+    fn find(&self, message: &Message) -> Result<&Arc<dyn DynAction<S>>, Error> {
         let known = || self.actions.keys().map(String::as_str);
         let listed = || known().collect::<Vec<_>>().join(", ");
         let Some(kind) = kind::read(&self.field, &message.payload)? else {
@@ -138,7 +133,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Can it work in this pool?
-    fn check(&self, cx: &Context<S>) -> Result<()> {
+    fn check(&self, cx: &Context<S>) -> Result<(), Error> {
         if let Some(misfit) = &self.misfit {
             return Err(Error::Setup(misfit.clone()));
         }
@@ -159,7 +154,7 @@ impl<S: Store> Kinds<S> {
 pub struct OfAnyKind;
 
 impl Payload for OfAnyKind {
-    fn decode(_: &Message) -> Result<Self> {
+    fn decode(_: &Message) -> Result<Self, Error> {
         Ok(OfAnyKind)
     }
 }

@@ -8,7 +8,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Context, MessageId, NewMessage, Result, Store,
+    Context, MessageId, NewMessage, Store,
+    error::Result,
     message::{Destination, Tag, client::treatment, queue_of::encode},
 };
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Message, NewMessage, Result};
+use crate::{Error, Message, NewMessage, error::Result};
 
 /// Small texts sent along with the payload.
 pub type Headers = BTreeMap<String, String>;

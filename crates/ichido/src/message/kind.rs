@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// The kind that this field of the payload says: a text as it is, a number or a boolean as it is written. None if the field is not
 /// there, or null.

@@ -4,7 +4,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use crate::{NewMessage, Result, message::kind};
+use crate::{NewMessage, error::Result, message::kind};
 
 /// The name of a queue, or of a lane set, whose messages are all of one type.
 ///

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use crate::{Process, Result, Store, process::Readiness};
+use crate::{Process, Store, error::Result, process::Readiness};
 
 impl<S: Store> Process<S> {
     /// Runs all actions until this future is ready, then stops gracefully, as [`Process::stop_on`] does, and returns the exit code. Ends

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    BatchAction, Error, Pool, Process, QueueOf, Result, Store,
+    BatchAction, Error, Pool, Process, QueueOf, Store,
     action::{IntoAction, OneByOne, batch_action::Together},
+    error::Result,
     lanes::Routes,
     process::pool::From,
 };
