@@ -58,7 +58,7 @@ async fn ship(cx: &mut Context<Sqlite>, order: Order) -> ichido::Result<Outcome>
 }
 
 #[tokio::main]
-async fn main() -> ichido::Result<ExitCode> {
+async fn main() -> anyhow::Result<ExitCode> {
     let or = |name, default: &str| env::var(name).unwrap_or_else(|_| default.into());
     let (url, address) = (or("DATABASE_URL", "sqlite://orders.db"), or("LISTEN", "127.0.0.1:3000"));
 
@@ -86,9 +86,9 @@ async fn main() -> ichido::Result<ExitCode> {
 }
 
 /// Any error answers a request with 500; its text is for us.
-struct Failed(ichido::Error);
+struct Failed(anyhow::Error);
 
-impl<E: Into<ichido::Error>> From<E> for Failed {
+impl<E: Into<anyhow::Error>> From<E> for Failed {
     fn from(error: E) -> Self {
         Failed(error.into())
     }

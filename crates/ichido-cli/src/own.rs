@@ -4,8 +4,8 @@
 use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
 
 use ichido::{
-    Action, ActionFn, BatchAction, Handler, HandlerQueue, Payload, Pool, Process, QueueOf, Registry, Result,
-    action::IntoAction, handlers::Options,
+    Action, ActionFn, BatchAction, Handler, HandlerQueue, Payload, Pool, Process, QueueOf, Registry,
+    action::IntoAction, error::Result, handlers::Options,
 };
 
 use crate::{failure::Failure, open::Backend};

@@ -114,7 +114,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Calls back the action whose message it is; what has no kind has no callbacks.
-    async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
+    async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<(), Error> {
         let found = self.find(cx.message()?).ok().cloned();
         match found {
             Some(action) => action.call_back(cx, callback).await,
@@ -123,7 +123,7 @@ impl<S: Store> Kinds<S> {
     }
 
     /// Calls back all of them; the first error is the one that counts.
-    async fn call_back_all(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<()> {
+    async fn call_back_all(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<(), Error> {
         let mut first = Ok(());
         for action in self.actions.values() {
             let called = action.call_back(cx, callback).await;
@@ -164,27 +164,27 @@ impl<S: Store> Action<S> for Kinds<S> {
 
     async fn handle(&self, cx: &mut Context<S>, _: OfAnyKind) -> Result<Outcome> {
         let action = self.find(cx.message()?)?.clone();
-        action.run(cx).await
+        Ok(action.run(cx).await?)
     }
 
     async fn initialize(&self, cx: &mut Context<S>) -> Result<()> {
         self.check(cx)?;
-        self.call_back_all(cx, Callback::Initialize).await
+        Ok(self.call_back_all(cx, Callback::Initialize).await?)
     }
 
     async fn transaction_success(&self, cx: &mut Context<S>) -> Result<()> {
-        self.call_back(cx, Callback::TransactionSuccess).await
+        Ok(self.call_back(cx, Callback::TransactionSuccess).await?)
     }
 
     async fn transaction_failure(&self, cx: &mut Context<S>, error: &Error, failure: &Failure) -> Result<()> {
-        self.call_back(cx, Callback::TransactionFailure(error, failure)).await
+        Ok(self.call_back(cx, Callback::TransactionFailure(error, failure)).await?)
     }
 
     async fn error(&self, cx: &mut Context<S>, error: &Error) -> Result<()> {
-        self.call_back_all(cx, Callback::Error(error)).await
+        Ok(self.call_back_all(cx, Callback::Error(error)).await?)
     }
 
     async fn terminate(&self, cx: &mut Context<S>, ended: &Result<Outcome>) -> Result<()> {
-        self.call_back_all(cx, Callback::Terminate(ended)).await
+        Ok(self.call_back_all(cx, Callback::Terminate(ended)).await?)
     }
 }

@@ -9,7 +9,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    MessageId, NewMessage, Result, Store,
+    MessageId, NewMessage, Store,
+    error::Result,
     lanes::{LaneSet, Routes},
     message::{
         alone,

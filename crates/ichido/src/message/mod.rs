@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// One unit of work, as it was sent.
 #[derive(Debug, Clone)]

@@ -45,7 +45,10 @@ pub async fn an_unknown_commit_says_so_and_a_unique_key_makes_it_safe<F: Fixture
         let error = sender.send_and_commit(&1).await.unwrap_err();
         assert!(error.is_transient::<FaultyStore<F::Store>>(), "{error}");
         let Error::Failed(cause) = &error else { panic!("{error}") };
-        assert!(cause.is::<UnknownCommit>() && error.to_string().contains("the outcome of COMMIT is unknown"), "{error}");
+        assert!(
+            cause.is::<UnknownCommit>() && error.to_string().contains("the outcome of COMMIT is unknown"),
+            "{error}"
+        );
         eventually("the transaction has ended", async || sender.send_and_commit(&1).await).await;
         assert_eq!(fixture.number(MESSAGES).await, 1, "sent once, whatever became of the first");
     }
