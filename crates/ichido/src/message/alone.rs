@@ -6,7 +6,7 @@ use std::{error::Error as StdError, fmt};
 use crate::{
     Cause, Error, MessageId, NewMessage, Store,
     action::{Terms, slot::run_to_completion},
-    error::Result,
+    error::{Fault, Result},
     lanes::Routes,
     store,
 };
@@ -46,7 +46,7 @@ pub(crate) async fn send_and_commit<S: Store>(
             Ok(sent) => sent,
             Err(error) => {
                 if let Err(error) = store::rollback(&store, tx).await {
-                    tracing::debug!(%error, "rollback failed");
+                    tracing::debug!(error = %error.in_full(), "rollback failed");
                 }
                 return Err(error);
             }
@@ -63,9 +63,5 @@ fn unknown<S: Store>(error: Error) -> Error {
     if !error.is_fault::<S>() {
         return error;
     }
-    match error {
-        Error::Failed(cause) => Error::Failed(UnknownCommit(cause).into()),
-        Error::Unreachable { address, source } => Error::Unreachable { address, source: UnknownCommit(source).into() },
-        other => other,
-    }
+    Error::Failed(UnknownCommit(Fault(error.into()).into()).into())
 }

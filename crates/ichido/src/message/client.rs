@@ -1,5 +1,5 @@
-//! Sending from outside an action, in a transaction of the caller's own or in one that `alone` begins and commits: any message to a queue by its name, or messages of one type to a
-//! [`QueueOf`](crate::QueueOf) or a [`KindOf`](crate::KindOf).
+//! Sending from outside an action, in a transaction of the caller's own, or in one that `alone` begins and commits: any message to a queue
+//! by its name, or messages of one type to a [`QueueOf`](crate::QueueOf) or a [`KindOf`](crate::KindOf).
 
 use std::{
     marker::PhantomData,

@@ -44,9 +44,9 @@ pub async fn an_unknown_commit_says_so_and_a_unique_key_makes_it_safe<F: Fixture
         faults.inject(Verb::Commit, fault, 1);
         let error = sender.send_and_commit(&1).await.unwrap_err();
         assert!(error.is_transient::<FaultyStore<F::Store>>(), "{error}");
-        let Error::Unreachable { source, .. } = &error else { panic!("{error}") };
+        let Error::Failed(cause) = &error else { panic!("{error}") };
         assert!(
-            source.is::<UnknownCommit>() && error.to_string().contains("the outcome of COMMIT is unknown"),
+            cause.is::<UnknownCommit>() && error.to_string().contains("the outcome of COMMIT is unknown"),
             "{error}"
         );
         eventually("the transaction has ended", async || sender.send_and_commit(&1).await).await;
