@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 use ichido_sql::{Hosts, Plan, Wanted, no_tls};
 use sqlx::{
     MySqlConnection, Row,

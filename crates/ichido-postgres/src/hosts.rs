@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 use ichido_sql::{Plan, Wanted, no_tls};
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, Row,

@@ -12,6 +12,7 @@ mod connections;
 mod deadline;
 mod dialect;
 mod drained;
+mod fault;
 mod groups;
 mod hosts;
 mod implement;
