@@ -20,8 +20,7 @@ use crate::MySql;
 ///     .before_connect(|options: MySqlConnectOptions| async move { Ok(options.password(&token().await?)) })
 ///     .queues([ichido::Queue::managed("mail")])
 ///     .connections(4, 20)
-///     .build()
-/// #   .map_err(|error| error.to_string())?;
+///     .build()?;
 /// # Ok(())
 /// # }
 /// ```

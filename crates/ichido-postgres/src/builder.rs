@@ -20,8 +20,7 @@ use crate::Postgres;
 ///     .before_connect(|options: PgConnectOptions| async move { Ok(options.password(&token().await?)) })
 ///     .queues([ichido::Queue::managed("mail")])
 ///     .connections(4, 20)
-///     .build()
-/// #   .map_err(|error| error.to_string())?;
+///     .build()?;
 /// # Ok(())
 /// # }
 /// ```
