@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Step, Waiting};
@@ -98,7 +99,7 @@ impl MySql {
             match self.try_step(session, step, waiting.limit()).await {
                 Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                     Some(pause) => {
-                        tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
+                        tracing::info!("{} is in use ({error:#}); retrying in {pause:?}", in_use(step));
                         tokio::time::sleep(pause).await;
                     }
                     None => return Err(self.timed(still_in_use(session, step, waiting)).await?),

@@ -6,7 +6,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     sql::{Fields, RunSql, Template},
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr, SqliteConnection};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{HIDDEN, lock_file, set_folder, told};
-use crate::{Error, Result, store::ProcessId};
+use crate::{Error, error::Result, store::ProcessId};
 
 /// Refuses a place where a file could not appear: it is a folder, or below a file.
 pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
@@ -24,7 +24,7 @@ pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
 pub(super) fn publish(set: &Path, folder: &Path, sync: bool) -> Result<usize> {
     let files = below(set)?;
     for file in &files {
-        let place = folder.join(file.strip_prefix(set)?);
+        let place = folder.join(file.strip_prefix(set).map_err(Error::failed)?);
         let parent = place.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|error| told("create", parent, &error))?;
         fs::rename(file, &place).map_err(|error| told("create", &place, &error))?;

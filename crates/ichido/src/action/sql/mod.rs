@@ -9,7 +9,7 @@ mod template;
 pub use fields::{Fields, Value};
 pub use template::{Part, Template};
 
-use crate::{Action, Context, Outcome, Result, Store};
+use crate::{Action, Context, Outcome, Store, error::Result};
 
 /// What a store does for the built-in action.
 pub trait RunSql: Store {
@@ -51,7 +51,7 @@ impl SqlAction {
 impl<S: RunSql> Action<S> for SqlAction {
     type Message = Fields;
 
-    async fn handle(&self, cx: &mut Context<S>, fields: Fields) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, fields: Fields) -> crate::Result<Outcome> {
         let store = cx.store().clone();
         for statement in &*self.statements {
             let watched = cx.watched.clone();

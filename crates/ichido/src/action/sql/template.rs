@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// A statement with its names found.
 #[derive(Debug, Clone, PartialEq, Eq)]
