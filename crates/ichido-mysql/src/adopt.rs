@@ -109,7 +109,8 @@ impl Adopt for MySql {
         let queue = &Queue::table(queue, table.clone());
         let mut tx = self.read_only().await?;
         let to_come = if owner_is_there { None } else { Some(statements::Column::owner(&table.owner)?) };
-        let rows = self.shared.patiently(tx.id(), catalog::business_table(&mut tx, queue, table, to_come)).await?;
+        let (id, rows) = (tx.id(), Box::pin(catalog::business_table(&mut tx, queue, table, to_come)));
+        let rows = self.shared.patiently(id, rows).await?;
         refuse_unindexable(queue, &rows)?;
         let Statements { rows, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         let steps = self.shared.patiently(tx.id(), explain(&mut tx, &rows, owner_is_there)).await?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ichido::{
-    error::Result,
+    Error,
     store::{SessionId, SessionState},
 };
 use ichido_sql::{Connector, Deadline, Lent, deadline};
@@ -209,7 +209,11 @@ impl Shared {
     }
 
     /// Waits for what a few of them answer, all together.
-    pub(crate) async fn patiently<T>(&self, id: Arc<SessionId>, answers: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn patiently<T>(
+        &self,
+        id: Arc<SessionId>,
+        answers: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         self.patient(id, async { Ok(answers.await) }).await?
     }
 

@@ -103,7 +103,8 @@ impl Adopt for Postgres {
         let mut tx = self.read_only().await?;
         let column = || statements::Column::new(table.owner.clone(), OWNER_KIND.into());
         let to_come = if owner_is_there { None } else { Some(column()?) };
-        let rows = self.patiently(tx.id(), catalog::business_table(&mut tx, queue, table, to_come)).await?;
+        let (id, rows) = (tx.id(), Box::pin(catalog::business_table(&mut tx, queue, table, to_come)));
+        let rows = self.patiently(id, rows).await?;
         let Statements { rows, look, .. } = Statements::new(&self.shared.known.tables, queue, rows)?;
         // Before there is an owner column, every unprocessed row is one that nobody has.
         let ownerless = format!(" and t.{} is null", rows.owner.quoted);

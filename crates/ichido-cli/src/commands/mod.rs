@@ -49,7 +49,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     match &cli.command {
         Command::Adopt(adopt) => {
             let talk = (cli.verbose, cli.quiet);
-            return adopt::run(adopt.clone(), &cli.config, cli.database_url.as_deref(), talk).await;
+            return Box::pin(adopt::run(adopt.clone(), &cli.config, cli.database_url.as_deref(), talk)).await;
         }
         Command::Init(init) => return init::run(init, &cli.config, cli.database_url.as_deref(), cli.quiet),
         Command::Completions(asked) => return papers::completions(asked),

@@ -51,7 +51,7 @@ struct Order {
 async fn early<S: Written>(cx: &mut Context<S>, order: Order) -> Result<Outcome> {
     let effect = format!("insert into project (id, name, made_by) values ({}, 'order', 'child')", order.id);
     S::write(cx.tx().await?, effect).await?;
-    let early = uuid::Uuid::now_v7().as_u64_pair().1 % 4 > 0;
+    let early = !uuid::Uuid::now_v7().as_u64_pair().1.is_multiple_of(4);
     Ok(if early { Outcome::snooze(Duration::from_millis(5)) } else { Outcome::Done })
 }
 

@@ -30,6 +30,7 @@ impl Failure {
     }
 
     /// No failure: the action wants to run the message later.
+    #[must_use]
     pub fn snoozed(failures: u32, after: Duration) -> Self {
         Failure { error: "the action snoozed it".into(), failures, retry_after: Some(after), code: SNOOZE }
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ichido::{
-    Key, Operate,
+    Key, MessageId, Operate,
     broker::{Broker as _, Found},
     message::ClaimBy,
     process::Flag,
-    store::Mutexes,
+    store::{Mutexes, Processes},
 };
 
 use super::stage::{Running, Script, Stage, Work, outgoing, ways};
@@ -28,6 +28,33 @@ async fn four_of_twenty<F: Fixture, B: BrokerFixture>(
         script.entered().await;
     }
     (stage, script, process, ids)
+}
+
+/// More suspects than the broker hands out at a time, of which one runs: what else there is runs beside it.
+pub async fn suspects_leave_room_for_others<F: Fixture, B: BrokerFixture>() {
+    let stage = Stage::<F, B>::new(ClaimBy::Lease).await;
+    let ids = stage.send(20).await;
+    let keys: Vec<Key> = ids.iter().map(|id| id.parse::<MessageId>().unwrap().key).collect();
+    let (victim, other) = (player(&stage).await, player(&stage).await);
+    victim.store.claim_these(victim.registration.id, "orders", &keys).await.unwrap();
+    victim.die(&stage.db).await;
+    assert_eq!(other.store.rescue(&other.registration).await.unwrap().messages, 20);
+    let script = Script::new(0, true);
+    let work = Work::of(script.clone());
+    let process = stage.process_with(stage.broker(), work, |pool| pool.read_ahead(4), |process| process);
+    script.entered().await;
+    let more = stage.send(1).await;
+    script.entered().await;
+    assert_eq!(script.runs().iter().filter(|(id, _)| *id == more[0]).count(), 1, "a suspect runs alone");
+    script.open(100);
+    stage.until_effects(21).await;
+    stage.ends_empty().await;
+    process.end().await;
+    stage.exactly_once(&[ids, more].concat()).await;
+}
+
+async fn player<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>) -> Player<F> {
+    Player::join_with(stage.store(), &["orders"]).await
 }
 
 /// Both consume from one exchange, each from its own queue; a copy that reaches the wrong one is nobody's to acknowledge.

@@ -125,9 +125,8 @@ fn overload(about: &str, sharing: &[&Load]) -> Option<Advice> {
     let able = f64::from(slots) * number(ended) / busy.as_secs_f64();
     let retried: f64 = with_work.iter().map(|load| number(load.tally.retried) / load.span.as_secs_f64()).sum();
     let snoozed: f64 = with_work.iter().map(|load| number(load.tally.snoozed) / load.span.as_secs_f64()).sum();
-    let again = [(retried, "retried"), (snoozed, "snoozed")];
-    let again: Vec<_> = again.iter().filter(|(rate, _)| *rate >= 0.05).collect();
-    let again: String = again.iter().map(|(rate, how)| format!(" and {rate:.1}/s are {how}")).collect();
+    let again = |rate: f64, how: &str| if rate >= 0.05 { format!(" and {rate:.1}/s are {how}") } else { String::new() };
+    let again = again(retried, "retried") + &again(snoozed, "snoozed");
     let least = if with_work.iter().any(|load| load.backlog.is_cut()) { "at least " } else { "" };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let enough = ((offered / FULL).ceil() as u32).max(slots + 1);

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Admissions, Held, Shared, settle::TIMEOUT};
+use super::{Admissions, Held, Receiving, Shared, settle::TIMEOUT};
 use crate::{
     Delivery, Error, Key, Message, Store,
     broker::{Depths, DynSource, Found, Received, Settlement, Standing},
     error::Result,
-    message::{Claim, GuardBy},
+    message::{Claim, GuardBy, OnBusy},
     process::{draining::Draining, record::caught},
     readers::buffer::Buffer,
     store,
@@ -198,15 +198,19 @@ impl<S: Store> Admitting<S> {
 
     /// From now on it can run.
     fn put(&self, admissions: &mut Admissions, held: Held, locked: bool, standing: Standing) {
+        admissions.buffer.put(self.delivery(&held, locked, standing));
+        admissions.admitted.insert(held.message.key.clone(), held);
+        self.shared.receiving.changed.notify_one();
+    }
+
+    fn delivery(&self, held: &Held, locked: bool, standing: Standing) -> Delivery {
         let Standing { failures, suspect, parked } = standing;
         let claim = Claim { owner: self.shared.life.id(), parked, suspect, group: None, locked };
         let limit = self.shared.receiving.guard.payload_limit;
         let mut delivery = Delivery::claimed(held.message.clone(), claim, failures).within(limit);
         delivery.waited = held.received.sent_at.map(|sent| sent.elapsed().unwrap_or_default());
         delivery.sent = delivery.waited.and_then(|waited| self.shared.clock.now().checked_sub(waited));
-        admissions.buffer.put(delivery);
-        admissions.admitted.insert(held.message.key.clone(), held);
-        self.shared.receiving.changed.notify_one();
+        delivery
     }
 
     /// What the broker hands out again, or was marked under an id that counts as dead, does not run from here.
@@ -264,8 +268,10 @@ impl<S: Store> Admitting<S> {
             Err(error) => return Err(error),
         };
         self.shared.admissions().unclaimed.drain(..wanted.len().min(keys.len()));
+        let mut spare = Vec::new();
         for (held, found) in wanted.into_iter().zip(found) {
             match found {
+                Found::Free(standing) if standing.suspect && self.is_crowded() => spare.push((held, standing)),
                 Found::Free(standing) => self.put(&mut self.shared.admissions(), held, false, standing),
                 // In the inbox; whether with the same payload, the lock tells.
                 Found::Nothing if self.shared.receiving.guard.rules.by == GuardBy::Inbox => {
@@ -274,10 +280,31 @@ impl<S: Store> Admitting<S> {
                 other => self.shared.turn_away(held, other),
             }
         }
+        self.spare(spare).await;
         if !self.shared.admissions().unclaimed.is_empty() {
             self.shared.wake.notify_one();
         }
         Ok(())
+    }
+
+    /// Suspects run one at a time: half of what may be out is left to others.
+    fn is_crowded(&self) -> bool {
+        let Receiving { guard, prefetch, .. } = &self.shared.receiving;
+        let waiting = self.shared.admissions().buffer.suspects.len();
+        guard.rules.on_busy == OnBusy::Delay && waiting * 2 >= usize::from(*prefetch)
+    }
+
+    /// These suspects come back after the delay of what is busy, here or at another process. Their rows are nobody's meanwhile; those that
+    /// cannot be freed wait here.
+    async fn spare(&self, spare: Vec<(Held, Standing)>) {
+        let ours = spare.iter().map(|(held, standing)| self.delivery(held, false, *standing)).collect();
+        let freed = self.shared.free(ours).await;
+        for (held, standing) in spare {
+            match &freed {
+                Ok(()) => self.shared.send(held, Settlement::Busy),
+                Err(_) => self.put(&mut self.shared.admissions(), held, false, standing),
+            }
+        }
     }
 
     async fn is_drained(&mut self) -> Result<bool> {
