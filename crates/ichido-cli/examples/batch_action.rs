@@ -49,5 +49,6 @@ async fn main() -> Result<()> {
     let mut tx = store.begin().await?;
     let booked: i64 = sqlx::query_scalar("select count(*) from booked").fetch_one(Sqlite::connection(&mut tx)).await?;
     println!("{booked} of 1000 orders are booked, and the two that cost nothing are not");
-    store.rollback(tx).await
+    store.rollback(tx).await?;
+    Ok(())
 }

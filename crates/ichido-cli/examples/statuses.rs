@@ -16,7 +16,7 @@ impl<S: Store> Handler<S> for Ends {
             return Ok(Outcome::Ended(status.parse()?));
         }
         if let Some(status) = cx.argument("error") {
-            return Err(Error::Ended { status: status.parse()?, reason: "as asked for".into() });
+            return Err(Error::Ended { status: status.parse()?, reason: "as asked for".into() }.into());
         }
         next.run(cx).await
     }

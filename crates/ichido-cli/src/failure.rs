@@ -46,7 +46,7 @@ impl Failure {
             error if error.is_fault::<S>() => UNREACHABLE,
             _ => FOUND,
         };
-        Failure { code, text: error.to_string() }
+        Failure { code, text: format!("{error:#}") }
     }
 
     /// With the configuration's file, where it begins with one of its keys.

@@ -3,7 +3,9 @@
 
 use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
 
-use ichido::{Action, ActionFn, Handler, HandlerQueue, Payload, Pool, Process, Registry, Result, handlers::Options};
+use ichido::{
+    Action, ActionFn, Handler, HandlerQueue, Payload, Pool, Process, Registry, error::Result, handlers::Options,
+};
 
 use crate::{failure::Failure, open::Backend};
 

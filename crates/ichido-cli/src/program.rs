@@ -62,7 +62,7 @@ fn configured_handlers<S: Backend>(mut process: Process<S>, config: &Config, reg
     if let Some(entries) = &config.process.handlers {
         let (registry, entries) = (registry.clone(), entries.clone());
         process = process.handlers(move |queue| {
-            let named = |error| Error::Setup(format!("process.handlers: {error}"));
+            let named = |error| Error::Setup(format!("process.handlers: {error:#}"));
             registry.apply(&queue, &entries).map_err(named)
         });
     }

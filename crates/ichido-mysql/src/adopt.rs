@@ -2,11 +2,12 @@
 //! done in transactions that cannot write.
 
 use ichido::{
-    Queue, Result, Table,
+    Queue, Table,
     adopt::{
         Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, free_name,
         listed, literals, plain_default,
     },
+    error::Result,
 };
 use ichido_sql::{ClaimIndex, Conditions, Sample, StatusColumn};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlRow};

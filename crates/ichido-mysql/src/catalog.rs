@@ -2,8 +2,9 @@
 //! What it finds goes to `statements`.
 
 use ichido::{
-    Error, Queue, Result, Table,
+    Error, Queue, Table,
     adopt::{TableName, literals},
+    error::Result,
     message::Place,
 };
 use ichido_sql::{Kind, Mapping, Tables};

@@ -8,7 +8,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Queue, Result,
+    Error, Queue,
+    error::Result,
     process::WakeUps,
     store::{Database, Wakeups},
 };

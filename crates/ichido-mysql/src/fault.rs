@@ -2,17 +2,22 @@
 
 use std::error::Error as StdError;
 
-use sqlx::mysql::MySqlDatabaseError;
+use sqlx::{error::DatabaseError, mysql::MySqlDatabaseError};
 
 /// Does this error say that the database is gone, in conflict or out of resources?
 pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    use sqlx::Error::{BeginFailed, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    if let Some(error) = database_error(cause) {
+        return number_of(error).is_some_and(is_fault_number);
+    }
     match cause.downcast_ref::<sqlx::Error>() {
         Some(Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
-        Some(error @ Database(_)) => number(error).is_some_and(is_fault_number),
-        _ => false,
+        Some(_) => false,
+        None => is_gone_behind(cause),
     }
 }
+
+ichido_sql::hidden_errors!();
 
 /// The server keeps no more prepared statements.
 pub(crate) const MOST_PREPARED: u16 = 1461;
@@ -61,12 +66,16 @@ fn is_fault_number(number: u16) -> bool {
 /// In a statement of ichido's own: has somebody ended it (1317), or a limit of time on MariaDB (1969) or MySQL (3024)? An action's statement
 /// fails by it.
 pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
-    cause.downcast_ref().and_then(number).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
+    database_error(cause).and_then(number_of).is_some_and(|number| matches!(number, 1317 | 1969 | 3024))
 }
 
 /// The server's number of an error, if it sent one.
 pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
-    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+    error.as_database_error().and_then(number_of)
+}
+
+fn number_of(error: &dyn DatabaseError) -> Option<u16> {
+    Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
 /// What the server says if a value does not fit its place: the same values never will. Class 22, and two numbers that have none of
@@ -80,7 +89,7 @@ pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
 
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+    error.as_database_error().is_some_and(DatabaseError::is_unique_violation)
 }
 
 #[cfg(test)]

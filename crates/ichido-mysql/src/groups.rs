@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use ichido::{Delivery, Key, Result, store::ProcessId};
+use ichido::{Delivery, Key, error::Result, store::ProcessId};
 use ichido_sql::{Conditions, Grouping, Heads, Kind, SqlStore, Tables, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 use ichido_sql::{Hosts, Wanted};
 use sqlx::{MySqlConnection, Row, mysql::MySqlConnectOptions};
 

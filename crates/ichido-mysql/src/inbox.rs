@@ -5,7 +5,7 @@
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back. Whoever inserts
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
-use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido::{Delivery, Key, broker::Found, error::Result, message::Claim, store::ProcessId};
 use ichido_sql::{Guarding, SqlStore, padded, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, Operate, Result,
+    Inspect, Operate,
+    error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Kind, SqlStore, verbs};

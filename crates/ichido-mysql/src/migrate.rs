@@ -5,7 +5,8 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Step, Waiting};
@@ -92,7 +93,7 @@ async fn run_step(connection: &mut MySqlConnection, step: &Step, waiting: &mut W
         match try_step(connection, step, waiting.limit()).await {
             Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                 Some(pause) => {
-                    tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
+                    tracing::info!("{} is in use ({error:#}); retrying in {pause:?}", in_use(step));
                     tokio::time::sleep(pause).await;
                 }
                 None => return Err(still_in_use(connection, step, waiting).await),

@@ -7,8 +7,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Key, Queue, Result,
+    Delivery, Key, Queue,
     broker::Found,
+    error::Result,
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };

@@ -1,8 +1,9 @@
 //! What is to be published after commit: written with the send, read by the relay, and made due again when a message is retried.
 
 use ichido::{
-    Guarded, Key, NewMessage, Result,
+    Guarded, Key, NewMessage,
     broker::{Publication, Unsent},
+    error::Result,
     store::{Outbox, ProcessId},
 };
 use ichido_sql::{Sent, SqlStore, padded, padded_len, verbs};

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 
 /// Longer names are refused by the server.
 const LONGEST_NAME: usize = 64;

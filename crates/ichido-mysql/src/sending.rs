@@ -1,7 +1,8 @@
 //! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
 
 use ichido::{
-    Due, Error, Key, Message, NewMessage, Payload, Result,
+    Due, Error, Key, Message, NewMessage, Payload,
+    error::Result,
     sql::{Fields, Value},
     store::ProcessId,
 };

@@ -7,7 +7,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     sql::{Fields, Part, RunSql, Syntax, Template, Value},
 };
 use sqlx::{

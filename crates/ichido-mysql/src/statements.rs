@@ -8,7 +8,8 @@
 use std::{ops::Deref, sync::Arc};
 
 use ichido::{
-    Queue, Result,
+    Queue,
+    error::Result,
     inspect::MOST_COUNTED,
     message::{FieldKind, Kinds, Place},
     stat::WINDOW,

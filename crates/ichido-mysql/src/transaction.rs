@@ -7,8 +7,9 @@ use std::{
 };
 
 use ichido::{
-    Delivery, Error, Result,
+    Delivery, Error,
     action::{Isolation, Terms},
+    error::Result,
     store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, padded, verbs};

@@ -2,11 +2,12 @@
 //! done in transactions that cannot write.
 
 use ichido::{
-    Queue, Result, Table,
+    Queue, Table,
     adopt::{
         Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, listed,
         plain_default,
     },
+    error::Result,
 };
 use ichido_sql::{ClaimIndex, Sample, StatusColumn};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};

@@ -1,7 +1,7 @@
 //! Looks at a queue's table in the server's catalog and refuses what cannot work, naming the thing and the nearest match.
 //! What it finds goes to `statements`.
 
-use ichido::{Error, Queue, Result, Table, adopt::TableName, message::Place};
+use ichido::{Error, Queue, Table, adopt::TableName, error::Result, message::Place};
 use ichido_sql::{Kind, Mapping, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 

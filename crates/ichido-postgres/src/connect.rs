@@ -11,7 +11,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Queue, Result,
+    Error, Queue,
+    error::Result,
     process::WakeUps,
     store::{Database, SessionId, SessionState, Transactions as _},
 };

@@ -4,13 +4,18 @@ use std::error::Error as StdError;
 
 /// Does this error say that the database is gone, in conflict or out of resources?
 pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    use sqlx::Error::{BeginFailed, Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
+    if let Some(error) = database_error(cause) {
+        return error.code().is_some_and(|code| is_fault_code(&code));
+    }
     match cause.downcast_ref::<sqlx::Error>() {
         Some(Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
-        Some(Database(error)) => error.code().is_some_and(|code| is_fault_code(&code)),
-        _ => false,
+        Some(_) => false,
+        None => is_gone_behind(cause),
     }
 }
+
+ichido_sql::hidden_errors!();
 
 /// 08 connection, 40 conflict with other transactions, 53 out of resources, 57P shutdown, 58 system error; a lock or an
 /// idle session that timed out.
@@ -21,7 +26,7 @@ fn is_fault_code(code: &str) -> bool {
 /// In a statement of ichido's own: it was cancelled by somebody or by a limit of the role, or the server does not write for now. In a business
 /// transaction both are the action's.
 pub(crate) fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
-    let code = cause.downcast_ref::<sqlx::Error>().and_then(code);
+    let code = database_error(cause).and_then(sqlx::error::DatabaseError::code);
     matches!(code.as_deref(), Some("57014" | "25006"))
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ichido::{Delivery, Error, Result, store::ProcessId};
+use ichido::{Delivery, Error, error::Result, store::ProcessId};
 use ichido_sql::{Conditions, Grouping, Heads, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 

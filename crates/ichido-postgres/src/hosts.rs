@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 use ichido_sql::Wanted;
 use sqlx::{ConnectOptions as _, Row, postgres::PgConnectOptions};
 

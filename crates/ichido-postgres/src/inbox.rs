@@ -4,7 +4,7 @@
 //!
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back.
 
-use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido::{Delivery, Key, broker::Found, error::Result, message::Claim, store::ProcessId};
 use ichido_sql::{Guarding, SqlStore, payload_hash};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    Delivery, Error, Key, Message, MessageId, NewMessage,
+    error::Result,
     store::{ProcessId, Queues},
 };
 use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};

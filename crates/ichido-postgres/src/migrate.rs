@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Step, Waiting};
@@ -63,7 +64,7 @@ impl Postgres {
                 Ok(None) => waiting.pause(began.elapsed(), POLL).ok_or_else(|| another_migration(waiting.total()))?,
                 Err(error) if is_contention(&error) => match waiting.again(began.elapsed()) {
                     Some(pause) => {
-                        tracing::info!("{} is in use ({error}); retrying in {pause:?}", in_use(step));
+                        tracing::info!("{} is in use ({error:#}); retrying in {pause:?}", in_use(step));
                         pause
                     }
                     None => return Err(self.still_in_use(step, waiting).await),

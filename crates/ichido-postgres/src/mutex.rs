@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use ichido::{
-    Delivery, Error, Key, Result,
+    Delivery, Error, Key,
     action::Terms,
     broker::Found,
+    error::Result,
     inspect::ParkedState,
     store::{Mutexes, ProcessId, Transactions},
 };

@@ -4,7 +4,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use ichido::{Result, process::WakeUps, store::Wakeups};
+use ichido::{error::Result, process::WakeUps, store::Wakeups};
 use ichido_sql::deadline;
 use sqlx::{Acquire as _, ConnectOptions as _, Executor as _, PgConnection, postgres::PgListener};
 

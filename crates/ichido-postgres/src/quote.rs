@@ -1,7 +1,7 @@
 //! Identifiers and literals for SQL text. Identifiers come from the configuration only; values are bound wherever the planner
 //! does not need to see them.
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 
 /// PostgreSQL cuts longer names off silently, and two queues could become one.
 const LONGEST_NAME: usize = 63;

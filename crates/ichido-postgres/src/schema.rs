@@ -1,7 +1,7 @@
 //! ichido's own tables: their names, their version, and the way from one version to the next. A binary works with the
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
-use ichido::{Result, store::Version};
+use ichido::{error::Result, store::Version};
 use ichido_sql::{Migrations, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 

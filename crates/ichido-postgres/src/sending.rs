@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{Key, NewMessage, Result, store::ProcessId};
+use ichido::{Key, NewMessage, error::Result, store::ProcessId};
 use ichido_sql::Sent;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 

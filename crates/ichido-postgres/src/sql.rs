@@ -1,7 +1,8 @@
 //! PostgreSQL for the verbs that all stores share: how statements are written, run and read.
 
 use ichido::{
-    Error, Key, Result,
+    Error, Key,
+    error::Result,
     store::{Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};

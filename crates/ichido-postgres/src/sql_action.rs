@@ -7,7 +7,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     sql::{Fields, RunSql, Syntax, Template},
 };
 use ichido_sql::SqlStore;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ichido::{
-    Result,
+    error::Result,
     sql::{Part, Template},
 };
 use sqlx::{

@@ -6,7 +6,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use ichido::{Queue, Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
+use ichido::{Queue, error::Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
 use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote};

@@ -4,8 +4,9 @@
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Error, Key, Result,
+    Delivery, Error, Key,
     action::Terms,
+    error::Result,
     store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, verbs};

@@ -1,7 +1,7 @@
 //! How a claim is put together, whatever the dialect: messages without a group from the lower bound on, and from the
 //! beginning if that was too little; the first messages of groups; and neither kind waits for the other.
 
-use ichido::{Delivery, Result, store::ProcessId};
+use ichido::{Delivery, error::Result, store::ProcessId};
 
 use crate::{Claiming, Grouping, Start};
 

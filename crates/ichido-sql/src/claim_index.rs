@@ -1,7 +1,7 @@
 //! What an index on claimable rows is made of. Stores put it together in their dialect.
 
 use super::Mapping;
-use ichido::Result;
+use ichido::error::Result;
 
 /// The parts of the index on claimable rows, quoted.
 #[derive(Debug)]

@@ -5,15 +5,19 @@
 #[macro_export]
 macro_rules! files {
     () => {
-        async fn note_files(&self, tx: &mut Self::Tx, set: ichido::store::FileSetId) -> ichido::Result<()> {
+        async fn note_files(&self, tx: &mut Self::Tx, set: ichido::store::FileSetId) -> ichido::error::Result<()> {
             $crate::verbs::files::note(self, tx, set).await
         }
 
-        async fn decide_files(&self, set: ichido::store::FileSetId) -> ichido::Result<bool> {
+        async fn decide_files(&self, set: ichido::store::FileSetId) -> ichido::error::Result<bool> {
             $crate::verbs::files::decide(self, set).await
         }
 
-        async fn delete_file_sets(&self, stage: ichido::store::ProcessId, number: Option<i64>) -> ichido::Result<()> {
+        async fn delete_file_sets(
+            &self,
+            stage: ichido::store::ProcessId,
+            number: Option<i64>,
+        ) -> ichido::error::Result<()> {
             $crate::verbs::files::delete_sets(self, stage, number).await
         }
     };
@@ -23,7 +27,7 @@ macro_rules! files {
 #[macro_export]
 macro_rules! stats {
     () => {
-        async fn note_longest(&self, queue: &str, time: std::time::Duration) -> ichido::Result<()> {
+        async fn note_longest(&self, queue: &str, time: std::time::Duration) -> ichido::error::Result<()> {
             $crate::verbs::stats::note_longest(self, queue, time).await
         }
 
@@ -32,11 +36,11 @@ macro_rules! stats {
             process: ichido::store::ProcessId,
             minute: i64,
             stats: &[ichido::stat::Stat],
-        ) -> ichido::Result<()> {
+        ) -> ichido::error::Result<()> {
             $crate::verbs::stats::note(self, process, minute, stats).await
         }
 
-        async fn prune(&self, retention: ichido::process::Retention) -> ichido::Result<()> {
+        async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<()> {
             $crate::verbs::stats::prune(self, retention).await
         }
     };
@@ -46,7 +50,7 @@ macro_rules! stats {
 #[macro_export]
 macro_rules! processes {
     () => {
-        async fn register(&self, process: &ichido::store::Registration) -> ichido::Result<()> {
+        async fn register(&self, process: &ichido::store::Registration) -> ichido::error::Result<()> {
             $crate::verbs::processes::register(self, process).await
         }
 
@@ -54,7 +58,7 @@ macro_rules! processes {
             &self,
             process: ichido::store::ProcessId,
             running: &[ichido::store::Running],
-        ) -> ichido::Result<bool> {
+        ) -> ichido::error::Result<bool> {
             $crate::Liveness::write_heartbeat(self, process, ichido::store::Running::write(running)).await
         }
 
@@ -62,27 +66,27 @@ macro_rules! processes {
             &self,
             process: ichido::store::ProcessId,
             suspect: Option<&ichido::MessageId>,
-        ) -> ichido::Result<()> {
+        ) -> ichido::error::Result<()> {
             $crate::verbs::processes::mark_running(self, process, suspect).await
         }
 
-        async fn deregister(&self, process: ichido::store::ProcessId) -> ichido::Result<()> {
+        async fn deregister(&self, process: ichido::store::ProcessId) -> ichido::error::Result<()> {
             $crate::verbs::processes::deregister(self, process).await
         }
 
-        async fn quit(&self, process: ichido::store::ProcessId, request_id: &str) -> ichido::Result<()> {
+        async fn quit(&self, process: ichido::store::ProcessId, request_id: &str) -> ichido::error::Result<()> {
             $crate::verbs::processes::quit(self, process, request_id).await
         }
 
-        async fn poll(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Polled> {
+        async fn poll(&self, by: &ichido::store::Registration) -> ichido::error::Result<ichido::store::Polled> {
             $crate::verbs::processes::poll(self, by).await
         }
 
-        async fn rescue(&self, by: &ichido::store::Registration) -> ichido::Result<ichido::store::Rescued> {
+        async fn rescue(&self, by: &ichido::store::Registration) -> ichido::error::Result<ichido::store::Rescued> {
             $crate::verbs::rescue::rescue(self, by).await
         }
 
-        async fn prune_dead(&self, by: &ichido::store::Registration) -> ichido::Result<u64> {
+        async fn prune_dead(&self, by: &ichido::store::Registration) -> ichido::error::Result<u64> {
             $crate::verbs::rescue::prune_dead(self, by).await
         }
     };
@@ -97,23 +101,27 @@ macro_rules! queues {
             process: ichido::store::ProcessId,
             queue: &str,
             count: usize,
-        ) -> ichido::Result<Vec<ichido::Delivery>> {
+        ) -> ichido::error::Result<Vec<ichido::Delivery>> {
             $crate::claim(self, process, $crate::SqlStore::queue(self, queue).await?, count).await
         }
 
-        async fn release(&self, deliveries: &[ichido::Delivery]) -> ichido::Result<()> {
+        async fn release(&self, deliveries: &[ichido::Delivery]) -> ichido::error::Result<()> {
             $crate::verbs::queues::release(self, deliveries).await
         }
 
-        async fn park(&self, delivery: &ichido::Delivery, failure: &ichido::store::Failure) -> ichido::Result<bool> {
+        async fn park(
+            &self,
+            delivery: &ichido::Delivery,
+            failure: &ichido::store::Failure,
+        ) -> ichido::error::Result<bool> {
             $crate::verbs::queues::park(self, delivery, failure).await
         }
 
-        async fn return_due(&self, by: &ichido::store::Registration) -> ichido::Result<u64> {
+        async fn return_due(&self, by: &ichido::store::Registration) -> ichido::error::Result<u64> {
             $crate::verbs::queues::return_due(self, by).await
         }
 
-        async fn tidy(&self, queue: &str, after: &str) -> ichido::Result<Option<String>> {
+        async fn tidy(&self, queue: &str, after: &str) -> ichido::error::Result<Option<String>> {
             $crate::verbs::queues::tidy(self, queue, after).await
         }
 
@@ -122,7 +130,7 @@ macro_rules! queues {
             process: ichido::store::ProcessId,
             queue: &str,
             lasts: std::time::Duration,
-        ) -> ichido::Result<Option<String>> {
+        ) -> ichido::error::Result<Option<String>> {
             $crate::verbs::leases::take_chore_lease(self, process, queue, lasts).await
         }
 
@@ -132,19 +140,26 @@ macro_rules! queues {
             queue: &str,
             lasts: std::time::Duration,
             tidied: &str,
-        ) -> ichido::Result<bool> {
+        ) -> ichido::error::Result<bool> {
             $crate::verbs::leases::keep_chore_lease(self, process, queue, lasts, tidied).await
         }
 
-        async fn release_chore_lease(&self, process: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
+        async fn release_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+        ) -> ichido::error::Result<()> {
             $crate::verbs::leases::release_chore_lease(self, process, queue).await
         }
 
-        async fn undrained(&self, queues: &[std::sync::Arc<str>]) -> ichido::Result<Option<std::sync::Arc<str>>> {
+        async fn undrained(
+            &self,
+            queues: &[std::sync::Arc<str>],
+        ) -> ichido::error::Result<Option<std::sync::Arc<str>>> {
             $crate::verbs::queues::undrained(self, queues).await
         }
 
-        async fn backlog(&self, queue: &str) -> ichido::Result<Option<u64>> {
+        async fn backlog(&self, queue: &str) -> ichido::error::Result<Option<u64>> {
             $crate::verbs::queues::backlog(self, queue).await.map(Some)
         }
     };
@@ -158,19 +173,22 @@ macro_rules! outbox {
             $crate::broker_queues(&$crate::SqlStore::known(self).configured)
         }
 
-        async fn unsent(&self, queue: &str, most: usize) -> ichido::Result<Vec<ichido::broker::Unsent>> {
+        async fn unsent(&self, queue: &str, most: usize) -> ichido::error::Result<Vec<ichido::broker::Unsent>> {
             $crate::verbs::outbox::unsent(self, queue, most).await
         }
 
-        async fn any_unsent(&self, queues: &std::collections::BTreeSet<std::sync::Arc<str>>) -> ichido::Result<bool> {
+        async fn any_unsent(
+            &self,
+            queues: &std::collections::BTreeSet<std::sync::Arc<str>>,
+        ) -> ichido::error::Result<bool> {
             $crate::verbs::outbox::any_unsent(self, queues).await
         }
 
-        async fn take_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<bool> {
+        async fn take_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::error::Result<bool> {
             $crate::verbs::outbox::take_relay_lease(self, relay, queue).await
         }
 
-        async fn release_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::Result<()> {
+        async fn release_relay_lease(&self, relay: ichido::store::ProcessId, queue: &str) -> ichido::error::Result<()> {
             $crate::verbs::outbox::release_relay_lease(self, relay, queue).await
         }
 
@@ -180,11 +198,11 @@ macro_rules! outbox {
             unsent: &ichido::broker::Unsent,
             error: &str,
             wait: std::time::Duration,
-        ) -> ichido::Result<()> {
+        ) -> ichido::error::Result<()> {
             $crate::verbs::outbox::note_unpublished(self, unsent, error, wait).await
         }
 
-        async fn keep(&self, message: &ichido::Message) -> ichido::Result<bool> {
+        async fn keep(&self, message: &ichido::Message) -> ichido::error::Result<bool> {
             $crate::verbs::outbox::keep(self, message).await
         }
 
@@ -193,11 +211,11 @@ macro_rules! outbox {
             queue: &str,
             age: std::time::Duration,
             most: usize,
-        ) -> ichido::Result<ichido::broker::Circulating> {
+        ) -> ichido::error::Result<ichido::broker::Circulating> {
             $crate::verbs::outbox::circulating(self, queue, age, most).await
         }
 
-        async fn publish_again(&self, queue: &str, keys: &[ichido::Key], most: usize) -> ichido::Result<u64> {
+        async fn publish_again(&self, queue: &str, keys: &[ichido::Key], most: usize) -> ichido::error::Result<u64> {
             $crate::verbs::outbox::publish_again(self, queue, keys, most).await
         }
     };
@@ -207,35 +225,38 @@ macro_rules! outbox {
 #[macro_export]
 macro_rules! inspect {
     () => {
-        async fn overview(&self) -> ichido::Result<ichido::inspect::Overview> {
+        async fn overview(&self) -> ichido::error::Result<ichido::inspect::Overview> {
             $crate::verbs::inspect::overview(self).await
         }
 
-        async fn stats(&self, last: std::time::Duration) -> ichido::Result<Vec<ichido::stat::StatRow>> {
+        async fn stats(&self, last: std::time::Duration) -> ichido::error::Result<Vec<ichido::stat::StatRow>> {
             $crate::verbs::stats::read(self, last).await
         }
 
-        async fn requests(&self) -> ichido::Result<Vec<ichido::process::RequestState>> {
+        async fn requests(&self) -> ichido::error::Result<Vec<ichido::process::RequestState>> {
             $crate::verbs::flags::states(self).await
         }
 
-        async fn parked(&self, filter: &ichido::inspect::ParkedFilter) -> ichido::Result<Vec<ichido::inspect::Parked>> {
+        async fn parked(
+            &self,
+            filter: &ichido::inspect::ParkedFilter,
+        ) -> ichido::error::Result<Vec<ichido::inspect::Parked>> {
             $crate::verbs::inspect::parked(self, filter).await
         }
 
-        async fn failed_elsewhere(&self) -> ichido::Result<Vec<(String, i64)>> {
+        async fn failed_elsewhere(&self) -> ichido::error::Result<Vec<(String, i64)>> {
             $crate::verbs::inspect::failed_elsewhere(self).await
         }
 
-        async fn payload(&self, id: &ichido::MessageId) -> ichido::Result<Option<String>> {
+        async fn payload(&self, id: &ichido::MessageId) -> ichido::error::Result<Option<String>> {
             $crate::verbs::inspect::payload(self, id).await
         }
 
-        async fn statements(&self) -> ichido::Result<Vec<ichido::inspect::Statement>> {
+        async fn statements(&self) -> ichido::error::Result<Vec<ichido::inspect::Statement>> {
             $crate::verbs::inspect::statements(self).await
         }
 
-        async fn columns(&self, queue: &str) -> ichido::Result<Option<Vec<String>>> {
+        async fn columns(&self, queue: &str) -> ichido::error::Result<Option<Vec<String>>> {
             $crate::verbs::inspect::columns(self, queue).await
         }
 
@@ -243,7 +264,7 @@ macro_rules! inspect {
             &self,
             queue: &str,
             which: ichido::broker::MutexFilter<'_>,
-        ) -> ichido::Result<Vec<ichido::broker::MutexRow>> {
+        ) -> ichido::error::Result<Vec<ichido::broker::MutexRow>> {
             $crate::verbs::doctor::mutexes(self, queue, which).await
         }
 
@@ -251,11 +272,11 @@ macro_rules! inspect {
             &self,
             queue: &str,
             letters: &[(ichido::Key, &[u8])],
-        ) -> ichido::Result<Vec<Option<ichido::broker::Original>>> {
+        ) -> ichido::error::Result<Vec<Option<ichido::broker::Original>>> {
             $crate::verbs::doctor::originals(self, queue, letters).await
         }
 
-        async fn orphans(&self, queue: &str) -> ichido::Result<Vec<ichido::broker::Orphan>> {
+        async fn orphans(&self, queue: &str) -> ichido::error::Result<Vec<ichido::broker::Orphan>> {
             $crate::verbs::doctor::orphans(self, queue).await
         }
     };
@@ -265,19 +286,24 @@ macro_rules! inspect {
 #[macro_export]
 macro_rules! operate {
     () => {
-        async fn retry(&self, id: &ichido::MessageId) -> ichido::Result<bool> {
+        async fn retry(&self, id: &ichido::MessageId) -> ichido::error::Result<bool> {
             $crate::verbs::parked::retry(self, id).await
         }
 
-        async fn discard(&self, id: &ichido::MessageId) -> ichido::Result<bool> {
+        async fn discard(&self, id: &ichido::MessageId) -> ichido::error::Result<bool> {
             $crate::verbs::parked::discard(self, id).await
         }
 
-        async fn release_orphan(&self, queue: &str, orphan: &ichido::broker::Orphan) -> ichido::Result<bool> {
+        async fn release_orphan(&self, queue: &str, orphan: &ichido::broker::Orphan) -> ichido::error::Result<bool> {
             $crate::verbs::doctor::release_orphan(self, queue, orphan).await
         }
 
-        async fn set_flag(&self, request_id: &str, flag: ichido::process::Flag, on: bool) -> ichido::Result<bool> {
+        async fn set_flag(
+            &self,
+            request_id: &str,
+            flag: ichido::process::Flag,
+            on: bool,
+        ) -> ichido::error::Result<bool> {
             $crate::verbs::flags::set(self, request_id, flag, on).await
         }
     };
@@ -287,7 +313,7 @@ macro_rules! operate {
 #[macro_export]
 macro_rules! mutexes {
     () => {
-        async fn guard(&self, queue: &str) -> ichido::Result<ichido::broker::Guard> {
+        async fn guard(&self, queue: &str) -> ichido::error::Result<ichido::broker::Guard> {
             $crate::verbs::outbox::guard(self, queue).await
         }
     };
@@ -305,7 +331,7 @@ macro_rules! database {
             $is_fault(cause)
         }
 
-        async fn prepare(&self) -> ichido::Result<()> {
+        async fn prepare(&self) -> ichido::error::Result<()> {
             $crate::SqlStore::queues(self).await.map(|_| ())
         }
     };

@@ -11,6 +11,7 @@ mod connections;
 mod deadline;
 mod dialect;
 mod drained;
+mod fault;
 mod groups;
 mod hosts;
 mod implement;

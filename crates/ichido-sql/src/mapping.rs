@@ -1,7 +1,7 @@
 //! How rows of a table are messages, in words of SQL that all dialects understand: quoted names and literals come from the
 //! dialect, the conditions are the same for all.
 
-use ichido::{Result, Status, Table, message::OnDone, store::ProcessId};
+use ichido::{Status, Table, error::Result, message::OnDone, store::ProcessId};
 
 use crate::Kind;
 

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use crate::Past;
 use ichido::{
-    Error, Queue, Result,
+    Error, Queue,
     broker::{Found, Publication},
+    error::Result,
     inspect::ParkedState,
     message::Place,
     store::ProcessId,

@@ -1,7 +1,7 @@
 //! A statement about ichido's own tables as all stores write it, and what comes back. Parameters are `?1`, `?2`, …; [`Dialect`] makes the
 //! database's own out of them. Stores bind [`Bind`]s and read [`Row`]s, so that what is written here needs no driver.
 
-use ichido::{Error, Key, Result, store::ProcessId};
+use ichido::{Error, Key, error::Result, store::ProcessId};
 
 use crate::Dialect;
 

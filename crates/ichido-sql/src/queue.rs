@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ichido::{
-    Guarded, Key, Queue, Result,
+    Guarded, Key, Queue,
+    error::Result,
     message::{GuardBy, Place},
     store::ProcessId,
 };

@@ -1,8 +1,9 @@
 //! What every store refuses, in the same words.
 
 use ichido::{
-    Error, Key, NewMessage, Queue, Result, Table,
+    Error, Key, NewMessage, Queue, Table,
     adopt::{TableName, nearest_table},
+    error::Result,
     handlers::suggestion,
 };
 

@@ -1,7 +1,7 @@
 //! What stores know about messages that were just sent.
 
 use crate::Mapping;
-use ichido::{Due, Error, Key, NewMessage, Result, store::ProcessId};
+use ichido::{Due, Error, Key, NewMessage, error::Result, store::ProcessId};
 
 /// So often a unique message is tried while others with the same key come and go.
 pub const UNIQUE_TRIES: u32 = 20;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::{
-    Result,
+    error::Result,
     stat::{Lane, Stat, StatRow, Tally},
     store::ProcessId,
 };

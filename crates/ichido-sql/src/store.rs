@@ -4,7 +4,8 @@
 use std::ops::{Deref, DerefMut};
 
 use ichido::{
-    Delivery, Error, Key, Result,
+    Delivery, Error, Key,
+    error::Result,
     message::Claim,
     store::{Database, ProcessId},
 };

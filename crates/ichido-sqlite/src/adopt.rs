@@ -2,11 +2,12 @@
 //! done through a connection that cannot write, not even how the file keeps its journal.
 
 use ichido::{
-    Error, Queue, Result, Table,
+    Error, Queue, Table,
     adopt::{
         Adopt, ClaimPlan, Column, Counts, FoundTable, Holds, MOST_VALUES, TableLook, TableName, UniqueKey, checks_in,
         free_name, listed, plain_default,
     },
+    error::Result,
 };
 use ichido_sql::{ClaimIndex, Conditions, Sample, StatusColumn};
 use sqlx::{

@@ -1,7 +1,7 @@
 //! Looks at a queue's table and refuses what cannot work, naming the thing and the nearest match. What it finds goes to
 //! `statements`.
 
-use ichido::{Error, Queue, Result, Table, adopt::TableName, message::Place};
+use ichido::{Error, Queue, Table, adopt::TableName, error::Result, message::Place};
 use ichido_sql::{Kind, Mapping, Tables};
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 

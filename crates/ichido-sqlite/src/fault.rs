@@ -2,15 +2,22 @@
 
 use std::error::Error as StdError;
 
+use sqlx::error::DatabaseError;
+
 /// Does this error say that the database is busy, full or gone?
 pub(crate) fn is_fault(cause: &(dyn StdError + 'static)) -> bool {
-    use sqlx::Error::{BeginFailed, Database, Io, PoolClosed, PoolTimedOut, WorkerCrashed};
+    use sqlx::Error::{BeginFailed, Io, PoolClosed, PoolTimedOut, WorkerCrashed};
+    if let Some(error) = database_error(cause) {
+        return code_of(error).is_some_and(is_fault_code);
+    }
     match cause.downcast_ref::<sqlx::Error>() {
         Some(Io(_) | PoolTimedOut | PoolClosed | WorkerCrashed | BeginFailed) => true,
-        Some(error @ Database(_)) => code(error).is_some_and(is_fault_code),
-        _ => false,
+        Some(_) => false,
+        None => is_gone_behind(cause),
     }
 }
+
+ichido_sql::hidden_errors!();
 
 /// BUSY, LOCKED, NOMEM, IOERR, FULL, CANTOPEN, PROTOCOL: the low byte of the extended result code.
 fn is_fault_code(code: u32) -> bool {
@@ -19,7 +26,11 @@ fn is_fault_code(code: u32) -> bool {
 
 /// The extended result code.
 pub(crate) fn code(error: &sqlx::Error) -> Option<u32> {
-    error.as_database_error()?.code()?.parse().ok()
+    error.as_database_error().and_then(code_of)
+}
+
+fn code_of(error: &dyn DatabaseError) -> Option<u32> {
+    error.code()?.parse().ok()
 }
 
 /// What SQLite says if a value does not fit its place: the same values never will. Too big, a mismatch, or the wrong type for a
@@ -31,7 +42,7 @@ pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
 
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(sqlx::error::DatabaseError::is_unique_violation)
+    error.as_database_error().is_some_and(DatabaseError::is_unique_violation)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! There is one transaction at a time, so nobody else is ever about to insert the same id. A row without `done_at` is the own one.
 
-use ichido::{Delivery, Key, Result, broker::Found, message::Claim, store::ProcessId};
+use ichido::{Delivery, Key, broker::Found, error::Result, message::Claim, store::ProcessId};
 use ichido_sql::{Guarding, payload_hash};
 use sqlx::{Row, SqliteConnection};
 

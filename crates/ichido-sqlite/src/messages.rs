@@ -2,7 +2,8 @@
 //! others are those of all stores.
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage, Result,
+    Delivery, Error, Key, Message, MessageId, NewMessage,
+    error::Result,
     store::{ProcessId, Queues},
 };
 use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};

@@ -7,7 +7,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::Waiting;
@@ -47,7 +48,7 @@ impl Sqlite {
                 }
             };
             let Some(pause) = waiting.again(began.elapsed()) else { return Err(self.still_busy(options.wait)) };
-            tracing::info!("{} is in use ({error}); retrying in {pause:?}", self.path().display());
+            tracing::info!("{} is in use ({error:#}); retrying in {pause:?}", self.path().display());
             tokio::time::sleep(pause).await;
         }
     }

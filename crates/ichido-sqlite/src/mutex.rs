@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Error, Guarded, Key, Queue, Result,
+    Delivery, Error, Guarded, Key, Queue,
     broker::Found,
+    error::Result,
     inspect::ParkedState,
     message::{ClaimBy, GuardBy},
     store::{Mutexes, ProcessId},

@@ -1,7 +1,7 @@
 //! Identifiers and literals for SQL text. Identifiers come from the configuration only; values are bound wherever the planner
 //! does not need to see them.
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 
 /// A quoted identifier.
 pub(crate) fn name(text: &str) -> Result<String> {

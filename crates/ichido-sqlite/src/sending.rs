@@ -1,6 +1,6 @@
 //! Sending, in the caller's transaction. A delayed message is sent and parked in one go: its owner is nobody's until it is due.
 
-use ichido::{Due, Key, Message, NewMessage, Payload, Result, sql::Fields, store::ProcessId};
+use ichido::{Due, Key, Message, NewMessage, Payload, error::Result, sql::Fields, store::ProcessId};
 use ichido_sql::{NewRow, Sent};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 

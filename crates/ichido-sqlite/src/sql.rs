@@ -3,7 +3,8 @@
 use std::ops::{Deref, DerefMut};
 
 use ichido::{
-    Error, Key, Result,
+    Error, Key,
+    error::Result,
     store::{Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Kind, Known, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};

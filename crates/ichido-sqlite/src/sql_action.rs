@@ -6,7 +6,8 @@ use std::{
 };
 
 use ichido::{
-    Error, Result,
+    Error,
+    error::Result,
     sql::{Fields, RunSql, Syntax, Template},
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr, SqliteConnection};

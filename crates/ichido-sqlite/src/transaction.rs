@@ -8,8 +8,9 @@ use std::sync::{
 };
 
 use ichido::{
-    Delivery, Error, Result,
+    Delivery, Error,
     action::{Isolation, Terms},
+    error::Result,
     store::{Failure, MOST_KEYS, ProcessId, Transactions},
 };
 use ichido_sql::{SqlStore, by_claim, verbs};

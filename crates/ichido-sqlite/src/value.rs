@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ichido::{
-    Result,
+    error::Result,
     message::{FieldKind, Kinds},
     sql::Value,
 };

@@ -7,7 +7,7 @@ mod store;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use ichido::{Error, Result};
+use ichido::{Error, error::Result};
 use tokio::sync::watch;
 
 use crate::in_time;

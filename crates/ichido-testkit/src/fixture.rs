@@ -147,7 +147,7 @@ impl<F: Fixture> Player<F> {
     ///
     /// # Errors
     /// What completion said; the effect is rolled back then.
-    pub async fn finish(&self, delivery: &Delivery) -> Result<()> {
+    pub async fn finish(&self, delivery: &Delivery) -> Result<(), Error> {
         let mut tx = self.store.begin().await?;
         effect::<F>(F::Store::connection(&mut tx), &delivery.message).await?;
         match self.store.complete(&mut tx, std::slice::from_ref(delivery)).await {
@@ -235,6 +235,6 @@ pub async fn failed_in<S: Inspect>(store: &S) -> Vec<(String, i64, String)> {
 
 /// Asserts that a claim is gone.
 #[track_caller]
-pub fn assert_lost(result: &Result<()>) {
+pub fn assert_lost(result: &Result<(), Error>) {
     assert!(matches!(result, Err(Error::LostClaim)), "expected a lost claim, got {result:?}");
 }

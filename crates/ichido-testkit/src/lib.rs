@@ -19,6 +19,7 @@ mod eventually;
 pub mod faults;
 pub mod fixture;
 mod suites;
+mod wrapped;
 
 pub use self::{
     eventually::{LIMIT, Look, eventually, in_time},

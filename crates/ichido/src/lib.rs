@@ -14,6 +14,7 @@
 //! | [`readers`] | where deliveries come from, [`Reader`] for sources of your own; [`lanes`], priority by service level |
 //! | [`broker`] | the seam for brokers, [`Relay`], the doctor |
 //! | [`store`] | the seam for databases; [`inspect`], what operators ask and do; [`adopt`], from a table that is there to a queue |
+//! | [`error`] | what can go wrong, and who pays for it |
 //! | [`observe`] | the journal, [`Masks`], and [`stat`]: what is measured, and what to tune |
 //! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
 
@@ -21,7 +22,7 @@
 
 pub mod action;
 pub mod broker;
-mod error;
+pub mod error;
 pub mod handlers;
 pub mod message;
 pub mod observe;
@@ -33,12 +34,15 @@ pub mod testing;
 /// A boxed future that can be sent to another thread.
 pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// `std::result::Result` with [`ActionError`]: what actions and handlers return. Everything else returns [`error::Result`].
+pub type Result<T, E = ActionError> = std::result::Result<T, E>;
+
 pub use tokio_util::sync::CancellationToken;
 
 pub use self::{
     action::{Action, ActionFn, BatchAction, Context, Payload, RetryPolicy, sql},
     broker::{Publisher, Relay},
-    error::{Cause, Error, Result, RetryAfter, Retryable},
+    error::{ActionError, Cause, Error, Permanent, RetryAfter, Retryable},
     handlers::{Handler, HandlerQueue, Next, Registry},
     message::{
         Client, Delivery, Due, Guarded, Headers, Key, Message, MessageId, NewMessage, Outcome, Queue, Sender, Status,

@@ -107,7 +107,11 @@ impl Adoption {
 }
 
 /// The queue of the configuration whose table this is.
-async fn known<S: Backend>(store: &S, config: &Config, table: &FoundTable) -> ichido::Result<Option<(String, Table)>> {
+async fn known<S: Backend>(
+    store: &S,
+    config: &Config,
+    table: &FoundTable,
+) -> ichido::error::Result<Option<(String, Table)>> {
     for (name, queue) in &config.queues {
         if let QueueKind::Table(known) = &queue.kind {
             let tables = store.tables(known.schema.as_deref()).await?;

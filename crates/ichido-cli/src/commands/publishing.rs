@@ -61,12 +61,14 @@ impl<S: Backend> Publishing<S> {
                     noted = noted.min(Instant::now() + NOTED);
                     ("another relay could not publish them; `ichido status` tells why".to_owned(), Some(noted))
                 }
-                Ok(Err(error)) => (error.to_string(), None),
+                Ok(Err(error)) => (format!("{error:#}"), None),
                 Err(_) => ("the broker did not confirm within publish_deadline".to_owned(), None),
             };
             let ids = match unpublished(&self.store, ids).await {
                 Ok(left) => left,
-                Err(error) => return Some(Unpublished { ids: ids.iter().cloned().collect(), why: error.to_string() }),
+                Err(error) => {
+                    return Some(Unpublished { ids: ids.iter().cloned().collect(), why: format!("{error:#}") });
+                }
             };
             if ids.is_empty() {
                 return None;

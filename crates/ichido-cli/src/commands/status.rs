@@ -52,7 +52,7 @@ struct View {
 }
 
 impl View {
-    async fn of<S: Backend>(store: &S, config: &Config) -> ichido::Result<Self> {
+    async fn of<S: Backend>(store: &S, config: &Config) -> ichido::error::Result<Self> {
         let overview = store.overview().await?;
         let mut loads = stat::loads_of(&overview, &store.stats(WINDOW).await?);
         for load in &mut loads {

@@ -258,7 +258,7 @@ fn waiting(kind: Kind) -> &'static str {
     }
 }
 
-async fn migrate_at(kind: Kind, url: &str, options: MigrateOptions) -> ichido::Result<Migration> {
+async fn migrate_at(kind: Kind, url: &str, options: MigrateOptions) -> ichido::error::Result<Migration> {
     match kind {
         Kind::Postgres => Postgres::new(url, None, 4, Vec::new())?.migrate_with(options).await,
         _ => MySql::new(url, None, 4, false, Vec::new())?.migrate_with(options).await,

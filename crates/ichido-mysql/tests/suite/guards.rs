@@ -42,7 +42,7 @@ impl Scene {
     }
 
     /// Claims the order, lets `action` play with the transaction, and completes.
-    async fn complete(&self, action: impl AsyncFnOnce(&mut Tx)) -> Result<()> {
+    async fn complete(&self, action: impl AsyncFnOnce(&mut Tx)) -> Result<(), Error> {
         let process = Registration::new("guards", Duration::from_mins(20), BTreeMap::from([("orders".into(), 3)]));
         self.store.register(&process).await?;
         let claimed = self.store.claim(process.id, "orders", 1).await?;

@@ -46,7 +46,9 @@ impl ichido::Action<Postgres> for Tell {
 }
 
 /// A process that polls once an hour; what it has seen is told.
-fn start(store: Postgres) -> (CancellationToken, tokio::task::JoinHandle<Result<i32>>, mpsc::UnboundedReceiver<u32>) {
+fn start(
+    store: Postgres,
+) -> (CancellationToken, tokio::task::JoinHandle<Result<i32, ichido::Error>>, mpsc::UnboundedReceiver<u32>) {
     let (tell, seen) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let process = Process::new(store).poll(Duration::from_hours(1)).stop_on(stop.clone());

@@ -39,7 +39,7 @@ impl ThroughPooler {
     }
 
     /// Claims an order, ends its transaction by hand, writes, and completes.
-    async fn break_one(&self, process: &Player<Self>) -> Result<()> {
+    async fn break_one(&self, process: &Player<Self>) -> Result<(), Error> {
         let delivery = process.claim_one("orders").await;
         let mut tx = process.store.begin().await.unwrap();
         for statement in ["rollback", "insert into ledger values ('late', 'action')"] {

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ichido::{
-    Key, Result,
+    Key,
     broker::{MutexFilter, MutexRow, Original, Orphan, RawRow, RowState},
+    error::Result,
     inspect::ParkedState,
     store::ProcessId,
 };

@@ -1,7 +1,7 @@
 //! Files that belong to a transaction: whether it was committed. The files themselves are the core's.
 
 use ichido::{
-    Result,
+    error::Result,
     store::{FileSetId, ProcessId},
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ichido::{
-    Result,
+    error::Result,
     process::{Flag, Flags, RequestState},
     store::{ProcessId, Registration, refuse_request_id},
 };

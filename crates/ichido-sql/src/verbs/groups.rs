@@ -1,6 +1,6 @@
 //! Groups of messages that run one at a time: a row in `ichido_group` holds one. How messages are claimed from groups is the stores'.
 
-use ichido::{Key, Result, store::ProcessId};
+use ichido::{Key, error::Result, store::ProcessId};
 
 use crate::{Dialect, Query, SqlQueue, SqlStore};
 

@@ -1,7 +1,7 @@
 //! The inbox, as far as all stores treat it alike: what counts as done without having run, and what is old. How a message enters is the
 //! stores'.
 
-use ichido::{Key, Result};
+use ichido::{Key, error::Result};
 
 use crate::{Bind, Dialect, Query, SqlQueue, SqlStore, payload_hash};
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    MessageId, Result,
+    MessageId,
+    error::Result,
     inspect::{MOST_COUNTED, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, RunningState, Statement},
     store::{ProcessId, Running},
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ichido::{Result, message::wait_ms, store::ProcessId};
+use ichido::{error::Result, message::wait_ms, store::ProcessId};
 
 use crate::{Dialect, Query, SqlStore};
 

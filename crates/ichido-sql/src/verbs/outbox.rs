@@ -4,8 +4,9 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Key, Message, Result,
+    Delivery, Key, Message,
     broker::{Circulating, Guard, OutboxState, Outgoing, Publication, Unsent},
+    error::Result,
     inspect::MOST_COUNTED,
     message::wait_ms,
     store::ProcessId,

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use ichido::{
-    Delivery, Key, MessageId, Result,
+    Delivery, Key, MessageId,
+    error::Result,
     store::{Failure, ProcessId},
 };
 

@@ -1,7 +1,8 @@
 //! Processes: how they become known, poll and deregister. `rescue` is about those that do not.
 
 use ichido::{
-    Error, MessageId, Result,
+    Error, MessageId,
+    error::Result,
     store::{Polled, ProcessId, Registration, WHOLE_DATABASE, refuse_request_id},
 };
 

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Message, Result,
+    Delivery, Message,
+    error::Result,
     store::{Failure, ProcessId, Registration},
 };
 

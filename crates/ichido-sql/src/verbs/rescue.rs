@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use ichido::{
-    MessageId, Result,
+    MessageId,
+    error::Result,
     message::OnBusy,
     store::{ProcessId, Registration, Rescued},
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::{
-    Result,
+    error::Result,
     message::wait_ms,
     process::Retention,
     stat::{Stat, StatRow},

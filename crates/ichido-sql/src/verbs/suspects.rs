@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use ichido::{Key, MessageId, Result, store::Running};
+use ichido::{Key, MessageId, error::Result, store::Running};
 
 use crate::{Bind, Dialect, Owned, Query, SqlQueue, SqlStore};
 

@@ -46,7 +46,7 @@ impl<S: Store> Action<S> for Counting<S> {
             self.go.notified().await;
         }
         if self.fails == Some(message.id) {
-            return Err(Error::Refused("this one never".into()));
+            return Err(Error::Refused("this one never".into()).into());
         }
         self.ended.send_modify(|ended| *ended += 1);
         Ok(Outcome::Done)
@@ -60,7 +60,7 @@ struct Running {
     begins: Arc<Notify>,
     go: Arc<Notify>,
     stop: CancellationToken,
-    process: JoinHandle<Result<i32>>,
+    process: JoinHandle<Result<i32, Error>>,
 }
 
 impl Running {

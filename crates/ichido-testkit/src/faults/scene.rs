@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ichido::{CancellationToken, Context, Outcome, Pool, Process, Result, Store, testing::Dial};
+use ichido::{CancellationToken, Context, Error, Outcome, Pool, Process, Result, Store, testing::Dial};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
@@ -56,7 +56,7 @@ impl<F: Fixture> Scene<F> {
 /// A process that runs until it is stopped.
 pub struct Running {
     stop: CancellationToken,
-    ended: JoinHandle<Result<i32>>,
+    ended: JoinHandle<Result<i32, Error>>,
 }
 
 impl Running {

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, error::Error as StdError, sync::Arc, time::Duration};
 
 use ichido::{
-    Delivery, Key, Message, MessageId, NewMessage, Result, Store,
+    Delivery, Key, Message, MessageId, NewMessage, Store,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
+    error::Result,
     process::{Retention, WakeUps},
     stat::Stat,
     store::{

@@ -34,14 +34,14 @@ pub trait BatchAction<S: Store>: Send + Sync + 'static {
 pub(crate) struct Together<B>(pub(crate) B);
 
 impl<S: Store, B: BatchAction<S>> DynAction<S> for Together<B> {
-    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
+    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome, Error>> {
         Box::pin(async move {
-            let messages = cx.deliveries().iter().map(decode).collect::<Result<_>>()?;
+            let messages = cx.deliveries().iter().map(decode).collect::<Result<_, Error>>()?;
             proper(self.0.handle(cx, messages).await?)
         })
     }
 
-    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>> {
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<(), Error>> {
         call_back!(self.0, cx, callback)
     }
 

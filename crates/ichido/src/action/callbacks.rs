@@ -4,8 +4,9 @@
 use tracing::Instrument;
 
 use crate::{
-    Context, Error, Outcome, Result, Store,
+    ActionError, Context, Error, Outcome, Store,
     action::{batch::OnlyOne, slot::run_to_completion, watch::watch},
+    error::Result,
     observe::span::message_span,
     process::record::caught,
     store::{self, Failure},
@@ -18,7 +19,7 @@ pub(crate) enum Callback<'a> {
     TransactionSuccess,
     TransactionFailure(&'a Error, &'a Failure),
     Error(&'a Error),
-    Terminate(&'a Result<Outcome>),
+    Terminate(&'a crate::Result<Outcome>),
 }
 
 /// The callbacks, for both kinds of action.
@@ -75,13 +76,14 @@ macro_rules! callbacks {
 macro_rules! call_back {
     ($action:expr, $cx:expr, $callback:expr) => {
         Box::pin(async move {
-            match $callback {
+            let told = match $callback {
                 Callback::Initialize => $action.initialize($cx).await,
                 Callback::TransactionSuccess => $action.transaction_success($cx).await,
                 Callback::TransactionFailure(error, failure) => $action.transaction_failure($cx, error, failure).await,
                 Callback::Error(error) => $action.error($cx, error).await,
                 Callback::Terminate(ended) => $action.terminate($cx, ended).await,
-            }
+            };
+            Ok(told?)
         })
     };
 }
@@ -98,16 +100,15 @@ pub(crate) async fn ended<S: Store>(cx: &mut Context<S>, result: Result<Outcome>
     if let Err(error) = &result
         && let Err(second) = apart(cx, Callback::Error(error)).await
     {
-        tracing::warn!("the callback `error` failed too: {second}");
+        tracing::warn!("the callback `error` failed too: {second:#}");
     }
-    match (apart(cx, Callback::Terminate(&result)).await, result) {
-        (Err(error), Ok(Outcome::Done | Outcome::Stop)) => Err(error),
-        (Err(second), result) => {
-            tracing::warn!("the callback `terminate` failed too: {second}");
-            result
-        }
-        (Ok(()), result) => result,
+    let result = result.map_err(ActionError);
+    match (apart(cx, Callback::Terminate(&result)).await, &result) {
+        (Err(error), Ok(Outcome::Done | Outcome::Stop)) => return Err(error),
+        (Err(second), _) => tracing::warn!("the callback `terminate` failed too: {second:#}"),
+        (Ok(()), _) => {}
     }
+    Ok(result?)
 }
 
 /// After the messages in hand are done, each of them or all together, as the action takes them.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    BoxFuture, Delivery, Error, Headers, Masks, Message, MessageId, NewMessage, Outcome, Result, Store,
+    BoxFuture, Delivery, Error, Headers, Masks, Message, MessageId, NewMessage, Outcome, Store,
     action::{
         Identity, Request, Terms,
         batch::Batch,
@@ -25,6 +25,7 @@ use crate::{
         watch::Watched,
     },
     broker::Found,
+    error::Result,
     handlers::Rest,
     lanes::Routes,
     observe::journal::Journal,
@@ -377,10 +378,10 @@ impl<S: Store> Context<S> {
         self.batch.in_hand().len() > 1 && self.work.as_ref().is_some_and(|work| !work.action.takes_many())
     }
 
-    pub(crate) fn run_action(&mut self) -> BoxFuture<'_, Result<Outcome>> {
+    pub(crate) fn run_action(&mut self) -> BoxFuture<'_, crate::Result<Outcome>> {
         match self.work() {
-            Ok(work) => Box::pin(async move { work.run_action(self).await }),
-            Err(error) => Box::pin(async move { Err(error) }),
+            Ok(work) => Box::pin(async move { Ok(work.run_action(self).await?) }),
+            Err(error) => Box::pin(async move { Err(error.into()) }),
         }
     }
 
@@ -425,7 +426,7 @@ impl<S: Store> Context<S> {
                 store::rollback(&store, tx).await
             });
             if let Err(error) = rolled_back.await {
-                tracing::debug!(%error, "rollback failed");
+                tracing::debug!(error = %error.in_full(), "rollback failed");
             }
         }
     }

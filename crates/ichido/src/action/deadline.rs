@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Error, Result, process::Clock};
+use crate::{Error, error::Result, process::Clock};
 
 /// Whoever still waits is asked again after this time at the earliest.
 const SOON: Duration = Duration::from_millis(1);

@@ -43,12 +43,12 @@ pub trait Payload: Send + Sized + 'static {
     ///
     /// # Errors
     /// [`crate::Error::Undecodable`] if it is something else.
-    fn decode(message: &crate::Message) -> Result<Self>;
+    fn decode(message: &crate::Message) -> Result<Self, Error>;
 }
 
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + Send + 'static> Payload for T {
-    fn decode(message: &crate::Message) -> Result<Self> {
+    fn decode(message: &crate::Message) -> Result<Self, Error> {
         message.decode()
     }
 }
@@ -111,9 +111,9 @@ where
 
 /// The boxed twin of [`Action`] and [`BatchAction`](crate::BatchAction), which decodes.
 pub(crate) trait DynAction<S: Store>: Send + Sync {
-    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>>;
+    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome, Error>>;
 
-    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>>;
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<(), Error>>;
 
     /// Does it take all messages of a transaction together?
     fn takes_many(&self) -> bool;
@@ -123,14 +123,14 @@ pub(crate) trait DynAction<S: Store>: Send + Sync {
 pub(crate) struct OneByOne<A>(pub(crate) A);
 
 impl<S: Store, A: Action<S>> DynAction<S> for OneByOne<A> {
-    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
+    fn run<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome, Error>> {
         Box::pin(async move {
             let message = decode(cx.delivery()?)?;
             proper(self.0.handle(cx, message).await?)
         })
     }
 
-    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<()>> {
+    fn call_back<'a>(&'a self, cx: &'a mut Context<S>, callback: Callback<'a>) -> BoxFuture<'a, Result<(), Error>> {
         call_back!(self.0, cx, callback)
     }
 
@@ -140,7 +140,7 @@ impl<S: Store, A: Action<S>> DynAction<S> for OneByOne<A> {
 }
 
 /// What the action reads, unless it may not see it.
-pub(crate) fn decode<T: Payload>(delivery: &Delivery) -> Result<T> {
+pub(crate) fn decode<T: Payload>(delivery: &Delivery) -> Result<T, Error> {
     match &delivery.refused {
         Some(why) => Err(Error::Undecodable(why.clone())),
         None => T::decode(&delivery.message),
@@ -148,7 +148,7 @@ pub(crate) fn decode<T: Payload>(delivery: &Delivery) -> Result<T> {
 }
 
 /// What an action may say.
-pub(crate) fn proper(outcome: Outcome) -> Result<Outcome> {
+pub(crate) fn proper(outcome: Outcome) -> Result<Outcome, Error> {
     match outcome {
         Outcome::Abort(code) if !(100..=199).contains(&code) => {
             Err(format!("an action cannot abort with code {code}; use 100 to 199").into())

@@ -5,7 +5,7 @@
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-use crate::{Delivery, Error, Result, Store, action::Terms, broker::Found, store};
+use crate::{Delivery, Error, Store, action::Terms, broker::Found, error::Result, store};
 
 pub(crate) enum Slot<S: Store> {
     Closed,

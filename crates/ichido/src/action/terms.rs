@@ -3,7 +3,10 @@
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use crate::{Error, Outcome, Result, error::chain};
+use crate::{
+    Error, Outcome,
+    error::{Result, chain},
+};
 
 /// How a business transaction is to be begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -109,8 +112,8 @@ mod tests {
     #[test]
     fn an_error_commits_by_its_type_also_as_the_source_of_another() {
         let typed = Committing { kinds: Vec::new(), types: vec![|cause| cause.is::<fmt::Error>()] };
-        assert!(typed.commits(&Err(fmt::Error.into())));
-        assert!(typed.commits(&Err(Outer(fmt::Error).into())));
+        assert!(typed.commits(&Err(Error::failed(fmt::Error))));
+        assert!(typed.commits(&Err(Error::failed(Outer(fmt::Error)))));
         assert!(!typed.commits(&Err("no".into())) && !typed.commits(&Ok(Outcome::park("no"))));
     }
 }

@@ -13,8 +13,8 @@ use std::{
 };
 
 use crate::{
-    Error, Result, Store,
-    error::Fault,
+    Error, Store,
+    error::{Fault, Result},
     store::{self, SessionId, SessionState},
 };
 
@@ -128,9 +128,9 @@ fn silence<S: Store>(
             (idle >= timeout && unheard)
                 .then(|| format!("a statement or its answer was lost: the session has been idle for {idle:.1?}"))
         }
-        Err(error) if error.is_fault::<S>() => Some(format!("the server does not answer: {error}")),
+        Err(error) if error.is_fault::<S>() => Some(format!("the server does not answer: {error:#}")),
         Err(error) => {
-            tracing::debug!(%error, "cannot ask the server about a session");
+            tracing::debug!(error = %error.in_full(), "cannot ask the server about a session");
             None
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::{
-    Client, Context, Error, Key, MessageId, NewMessage, Result, Store, broker::Publication, store, testing::Sent,
+    Client, Context, Error, Key, MessageId, NewMessage, Store, broker::Publication, error::Result, store, testing::Sent,
 };
 
 /// A broker to publish through.

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    Key, Result, Store,
+    Key, Store,
     broker::DynBroker,
+    error::Result,
     process::Clock,
     store::{self, ProcessId},
 };

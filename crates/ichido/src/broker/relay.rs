@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Result, Store,
+    Store,
     action::slot::run_to_completion,
     broker::{Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
+    error::Result,
     process::{Clock, SystemClock, life::Life},
     store::{ProcessId, Registration},
 };
@@ -93,7 +94,7 @@ impl<S: Store> Relay<S> {
             match store::return_due(&self.store, &by).await {
                 Ok(0) => {}
                 Ok(_) => by.queues.keys().for_each(|queue| self.store.wake_ups().wake(queue)),
-                Err(error) => tracing::warn!(%error, "cannot return parked messages"),
+                Err(error) => tracing::warn!(error = %error.in_full(), "cannot return parked messages"),
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -229,7 +230,7 @@ impl<S: Store> QueueRelay<S> {
                 }
                 Ok(Round::NotOurs) => self.poll,
                 Err(error) => {
-                    tracing::warn!(%error, queue = %self.queue, "cannot read the outbox");
+                    tracing::warn!(error = %error.in_full(), queue = %self.queue, "cannot read the outbox");
                     self.poll
                 }
             };
@@ -248,7 +249,7 @@ impl<S: Store> QueueRelay<S> {
 
     async fn release(&self) {
         if let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await {
-            tracing::debug!(%error, queue = %self.queue, "relay lease not released; it will expire");
+            tracing::debug!(error = %error.in_full(), queue = %self.queue, "relay lease not released; it will expire");
         }
     }
 
@@ -265,7 +266,7 @@ impl<S: Store> QueueRelay<S> {
         match looked {
             Ok(published) => published.unwrap_or_default() > 0,
             Err(error) => {
-                tracing::warn!(%error, queue = %self.queue, "cannot check for missing messages");
+                tracing::warn!(error = %error.in_full(), queue = %self.queue, "cannot check for missing messages");
                 false
             }
         }
@@ -340,7 +341,7 @@ impl<S: Store> QueueRelay<S> {
                 if let Err(error) =
                     run_to_completion(async move { store::take_relay_lease(&store, relay, &mine).await }).await
                 {
-                    tracing::debug!(%error, %queue, "relay lease not renewed");
+                    tracing::debug!(error = %error.in_full(), %queue, "relay lease not renewed");
                 }
             }
         };
@@ -358,7 +359,7 @@ impl<S: Store> QueueRelay<S> {
         self.troubled = self.troubled.saturating_add(1);
         self.ours = false;
         if let Err(error) = store::release_relay_lease(&self.store, self.relay, &self.queue).await {
-            tracing::debug!(%error, queue = %self.queue, "relay lease not released; it will expire");
+            tracing::debug!(error = %error.in_full(), queue = %self.queue, "relay lease not released; it will expire");
         }
     }
 

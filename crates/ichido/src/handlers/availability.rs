@@ -5,7 +5,8 @@
 //! does nothing. It has no options; flags are read once per `check` by the process, not here.
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Scope},
 };
 
@@ -14,7 +15,7 @@ use crate::{
 pub struct Availability;
 
 impl<S: Store> Handler<S> for Availability {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         if idled(cx).await? {
             return Ok(Outcome::Done);
         }

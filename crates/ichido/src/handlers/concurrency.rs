@@ -11,8 +11,9 @@ use tracing::Instrument;
 
 use super::CONCURRENCY;
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
     action::callbacks::{self, commit_open},
+    error::Result,
     handlers::{About, Scope},
 };
 
@@ -31,12 +32,12 @@ impl Concurrency {
 }
 
 impl<S: Store> Handler<S> for Concurrency {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         commit_open(cx).await?;
         next.start(cx).await?;
         callbacks::initialize(cx).await?;
         let result = self.run_workers(cx, next).await;
-        callbacks::ended(cx, result).await
+        Ok(callbacks::ended(cx, result).await?)
     }
 
     fn about(&self, _: Scope) -> About {
@@ -59,7 +60,7 @@ impl Concurrency {
                 let work = async move {
                     // Unless this worker ends well, and also if it panics, the others stop too.
                     let stop_others = cx.stop.clone().drop_guard();
-                    let result = rest.next().run(&mut cx).await;
+                    let result = rest.next().pass(&mut cx).await;
                     if matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
                         stop_others.disarm();
                     }
@@ -106,7 +107,7 @@ fn first_of(first: Result<Outcome>, ended: Result<Result<Outcome>, JoinError>) -
     match (&first, &ended) {
         (Ok(Outcome::Done | Outcome::Stop), _) => ended,
         (_, Err(error)) => {
-            tracing::debug!(%error, "another worker failed too");
+            tracing::debug!(error = %error.in_full(), "another worker failed too");
             first
         }
         _ => first,

@@ -5,7 +5,7 @@
 //! needs nothing before it, and `transaction` needs it in the same scope. No options.
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     handlers::{About, Scope},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 pub struct Connection;
 
 impl<S: Store> Handler<S> for Connection {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let before = std::mem::replace(&mut cx.connected, true);
         let result = next.run(cx).await;
         cx.roll_back().await;

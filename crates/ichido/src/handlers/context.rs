@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Options, Scope},
 };
 
@@ -40,7 +41,7 @@ impl SetContext {
 }
 
 impl<S: Store> Handler<S> for SetContext {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let request = cx.request.clone();
         let request_id = request.request_id.as_ref().or(request.action.as_ref());
         cx.identity.request_id = request_id.map_or("", String::as_str).into();

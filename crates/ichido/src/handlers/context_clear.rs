@@ -4,7 +4,7 @@
 //! which logs the ids. No options.
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     handlers::{About, Scope},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 pub struct ContextClear;
 
 impl<S: Store> Handler<S> for ContextClear {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let result = next.run(cx).await;
         cx.clear();
         result

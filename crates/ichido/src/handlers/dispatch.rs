@@ -13,9 +13,10 @@ use tracing::Instrument;
 
 use super::DISPATCH;
 use crate::{
-    Context, Error, Handler, Next, Outcome, Pool, Relay, Result, Store,
+    Context, Error, Handler, Next, Outcome, Pool, Relay, Store,
     action::{callbacks::commit_open, slot::run_to_completion},
     broker::{Brokers, Guard, relay::Relaying},
+    error::Result,
     handlers::{About, Scope},
     observe::journal::named,
     process::{
@@ -164,7 +165,7 @@ impl<S: Store> Dispatch<S> {
 }
 
 impl<S: Store> Handler<S> for Dispatch<S> {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
         wanted.iter().try_for_each(|(pool, _)| pool.check().and_then(|()| cx.store.admits(&pool.terms)))?;
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
@@ -215,11 +216,11 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         if let Err(error) = closed.and(left) {
             // Worth a warning, not an error.
             tracing::warn!(
-                process_id = %life.id(), %error,
+                process_id = %life.id(), error = %error.in_full(),
                 "could not release all messages; other processes rescue them after the lease expires"
             );
         }
-        life.failed().map_or(result, Err)
+        Ok(life.failed().map_or(result, Err)?)
     }
 
     fn about(&self, _: Scope) -> About {
@@ -252,7 +253,7 @@ async fn run_all<S: Store>(
         let outer = std::mem::replace(&mut cx.stop, work.following.stop.clone());
         cx.work = Some(work.clone());
         cx.identity.request_id = work.following.request_id.clone();
-        let result = next.run(cx).await;
+        let result = next.pass(cx).await;
         cx.stop = outer;
         return result;
     }
@@ -282,7 +283,7 @@ fn run_one<S: Store>(
     cx.identity.request_id = work.following.request_id.clone();
     let (work, stop_others) = (work.clone(), stop.clone());
     async move {
-        let result = rest.next().run(&mut cx).await;
+        let result = rest.next().pass(&mut cx).await;
         if !matches!(result, Ok(Outcome::Done | Outcome::Stop)) {
             stop_others.cancel();
         }
@@ -303,7 +304,7 @@ async fn tell_longest<S: Store>(store: &S, life: &Life) {
     for (queue, time) in life.untold() {
         match store::note_longest(store, &queue, time).await {
             Ok(()) => life.told(&queue, time),
-            Err(error) => tracing::debug!(%error, "cannot store the longest run time"),
+            Err(error) => tracing::debug!(error = %error.in_full(), "cannot store the longest run time"),
         }
     }
 }
@@ -315,7 +316,7 @@ async fn tell_stats<S: Store>(store: &S, life: &Life) {
         life.flush.lock().await.run(store, life.id(), minute, &life.meters).await
     };
     if let Err(error) = told.await {
-        tracing::debug!(%error, "cannot store the last statistics");
+        tracing::debug!(error = %error.in_full(), "cannot store the last statistics");
     }
 }
 

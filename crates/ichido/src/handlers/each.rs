@@ -4,7 +4,7 @@
 use tracing::Instrument;
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     action::batch::OnlyOne,
     handlers::{About, Scope},
     observe::span::message_span,
@@ -15,7 +15,7 @@ use crate::{
 pub struct Each;
 
 impl<S: Store> Handler<S> for Each {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         if cx.work()?.action.takes_many() {
             return next.run(cx).await;
         }

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Options, Scope},
 };
 
@@ -25,7 +26,7 @@ impl Elapsed {
 }
 
 impl<S: Store> Handler<S> for Elapsed {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let begun = cx.clock.now();
         let result = next.run(cx).await;
         let elapsed = cx.clock.now() - begun;

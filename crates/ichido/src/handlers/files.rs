@@ -12,8 +12,9 @@ use std::{path::PathBuf, sync::Arc};
 use tokio::sync::OnceCell;
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     action::files::Stage,
+    error::Result,
     handlers::{About, Options, Scope},
 };
 
@@ -50,11 +51,11 @@ impl Files {
 }
 
 impl<S: Store> Handler<S> for Files {
-    async fn start(&self, cx: &mut Context<S>) -> Result<()> {
-        self.stage().await?.recover(cx.store()).await
+    async fn start(&self, cx: &mut Context<S>) -> crate::Result<()> {
+        Ok(self.stage().await?.recover(cx.store()).await?)
     }
 
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let before = cx.stage.replace(self.stage().await?);
         let result = next.run(cx).await;
         cx.stage = before;

@@ -5,7 +5,7 @@
 //! everything else 500. It comes after `status code`, which makes an exit code of it. No options.
 
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
     handlers::{About, Scope},
     observe::journal::Journal,
 };
@@ -18,8 +18,8 @@ pub struct GlobalError;
 pub(crate) const SETUP: i32 = 127;
 
 impl<S: Store> Handler<S> for GlobalError {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        let error = match next.run(cx).await {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
+        let error = match next.pass(cx).await {
             Ok(outcome) => return Ok(outcome),
             Err(error) => error,
         };

@@ -7,7 +7,7 @@
 
 use super::availability::idled;
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     handlers::{About, Scope},
 };
 
@@ -32,7 +32,7 @@ impl Default for ProcessStop {
 }
 
 impl<S: Store> Handler<S> for ProcessStop {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let looks = cx.unlooked == 0;
         cx.unlooked = (cx.unlooked + 1) % self.every;
         if looks && cx.stopping() {

@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Options, Scope},
 };
 
@@ -42,7 +43,7 @@ impl RateLimit {
 }
 
 impl<S: Store> Handler<S> for RateLimit {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let wait = self.take(cx.clock.now());
         if !cx.pause(wait).await {
             return Ok(Outcome::Stop);

@@ -9,8 +9,9 @@ use std::{ops::Range, time::Duration};
 use tracing::Instrument;
 
 use crate::{
-    Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
+    Context, Delivery, Error, Handler, Next, Outcome, Store,
     action::slot::run_to_completion,
+    error::Result,
     handlers::{About, Scope},
     message::Mark,
     observe::span::message_span,
@@ -24,10 +25,10 @@ use crate::{
 pub struct Read;
 
 impl<S: Store> Handler<S> for Read {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let work = cx.work()?;
         if let Err(error) = settle(cx, &*work.reader).await {
-            tracing::warn!(%error, "cannot settle the messages of a dropped pass; they will be found later");
+            tracing::warn!(error = %error.in_full(), "cannot settle the messages of a dropped pass; they will be found later");
         }
         let result = match fill(cx, &*work.reader, work.pool.commit_interval).await {
             Ok(true) => run_all(cx, next).await,
@@ -35,7 +36,7 @@ impl<S: Store> Handler<S> for Read {
             Err(error) => Err(error),
         };
         settle(cx, &*work.reader).await?;
-        result
+        Ok(result?)
     }
 
     fn about(&self, _: Scope) -> About {
@@ -114,7 +115,7 @@ async fn run_all<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Out
             Ok(_) => {}
             Err(error) => {
                 tracing::debug!(
-                    error = %cx.masked(&error.to_string()), together,
+                    error = %cx.masked(&format!("{error:#}")), together,
                     "batch not completed; running each message alone"
                 );
             }
@@ -166,7 +167,7 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
     let result = caught(next.run(cx)).await;
     cx.roll_back().await;
     if suspect && let Err(error) = mark(cx, false).await {
-        tracing::warn!(%error, "cannot clear the mark of a suspect; a crash now would cost it an attempt");
+        tracing::warn!(error = %error.in_full(), "cannot clear the mark of a suspect; a crash now would cost it an attempt");
     }
     let unmarked = cx.batch.only().is_some_and(|delivery| delivery.mark.is_none());
     if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Scope},
     store,
 };
@@ -22,19 +23,19 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub struct Loop;
 
 impl<S: Store> Handler<S> for Loop {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let mut faults = 0;
         loop {
             let before = cx.execution;
-            match next.run(cx).await {
+            match next.pass(cx).await {
                 Ok(end @ (Outcome::Stop | Outcome::Abort(_) | Outcome::Ended(_))) => return Ok(end),
                 // Nothing was read: this is the reader's or a handler's failure, and running it again would only spin.
-                Err(error) if cx.execution == before => return Err(error),
+                Err(error) if cx.execution == before => return Err(error.into()),
                 Err(fault) if fault.is_fault::<S>() => {
                     faults += 1;
                     pass_over(cx, fault, faults).await?;
                 }
-                Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error),
+                Err(error @ (Error::Setup(_) | Error::Ended { .. })) => return Err(error.into()),
                 _ => faults = 0, // done, or recorded and told
             }
         }
@@ -51,7 +52,7 @@ async fn pass_over<S: Store>(cx: &mut Context<S>, fault: Error, faults: u32) -> 
     if store::ping(&cx.store).await.is_err() {
         return Err(fault);
     }
-    tracing::warn!(request_id = cx.request_id(), "database fault, no attempt spent: {fault}");
+    tracing::warn!(request_id = cx.request_id(), "database fault, no attempt spent: {fault:#}");
     let bound = FIRST_PAUSE.saturating_mul(1 << faults.min(16)).min(LONGEST_PAUSE);
     let (stop, pause) = (cx.stop.clone(), cx.clock.sleep(bound.mul_f64(fastrand::f64())));
     tokio::select! {

@@ -9,7 +9,8 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Scope},
     store,
 };
@@ -46,7 +47,7 @@ impl Default for Retry {
 }
 
 impl<S: Store> Handler<S> for Retry {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         self.check()?;
         let mut series: Option<Series> = None;
         loop {
@@ -58,11 +59,11 @@ impl<S: Store> Handler<S> for Retry {
             let current = series.filter(|series| now - series.since <= self.window);
             let done = current.unwrap_or(Series { since: now, retries: 0 });
             if !self.allows(done, now) {
-                let reason = format!("gave up after {} retries: {error}", done.retries);
-                return Err(Error::Ended { status: self.exit.into(), reason });
+                let reason = format!("gave up after {} retries: {error:#}", done.retries);
+                return Err(Error::Ended { status: self.exit.into(), reason }.into());
             }
             series = Some(Series { retries: done.retries + 1, ..done });
-            tracing::warn!(retry = done.retries + 1, wait = ?self.interval, "{error}");
+            tracing::warn!(retry = done.retries + 1, wait = ?self.interval, "{error:#}");
             if !self.wait(cx).await {
                 return Ok(Outcome::Stop);
             }

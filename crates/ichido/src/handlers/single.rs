@@ -9,7 +9,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Context, Error, Handler, Next, Outcome, Result, Store,
+    Context, Error, Handler, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Options, Scope},
 };
 
@@ -58,16 +59,16 @@ impl Single {
 }
 
 impl<S: Store> Handler<S> for Single {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         cx.exempt = Some(self.exempt.clone());
         let mut first: Option<String> = None;
         loop {
-            let (reason, heartbeat) = match next.run(cx).await {
+            let (reason, heartbeat) = match next.pass(cx).await {
                 Err(Error::Duplicate { reason, heartbeat }) => (reason, heartbeat),
-                result => return result,
+                result => return Ok(result?),
             };
             if heartbeat.is_none() || first.is_some() && first != heartbeat {
-                return Err(Error::Ended { status: self.exit, reason });
+                return Err(Error::Ended { status: self.exit, reason }.into());
             }
             if first.is_none() {
                 tracing::info!("{reason}; waiting for its next heartbeat, or for its lease to expire");

@@ -4,7 +4,7 @@
 //! is 200. On error: nothing, the error passes. It needs nothing before it, and `global error` needs it. No options.
 
 use crate::{
-    Context, Handler, Next, Outcome, Result, Store,
+    Context, Handler, Next, Outcome, Store,
     handlers::{About, Scope},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 pub struct StatusCode;
 
 impl<S: Store> Handler<S> for StatusCode {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let status = match next.run(cx).await? {
             Outcome::Ended(status) => status,
             Outcome::Abort(code) => i32::from(code),

@@ -15,12 +15,13 @@ use self::{
     failed::{record, record_failed_run},
 };
 use crate::{
-    Context, Delivery, Error, Handler, Next, Outcome, Result, Store,
+    Context, Delivery, Error, Handler, Next, Outcome, Store,
     action::{
         callbacks::{self, commit_open},
         watch::watch,
     },
     broker::Found,
+    error::Result,
     handlers::{About, Scope},
     message::Mark,
     process::record::caught,
@@ -31,8 +32,8 @@ use crate::{
 pub struct Transaction;
 
 impl<S: Store> Handler<S> for Transaction {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-        if cx.in_worker { around_messages(cx, next).await } else { around_workers(cx, next).await }
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
+        Ok(if cx.in_worker { around_messages(cx, next).await? } else { around_workers(cx, next).await? })
     }
 
     fn about(&self, scope: Scope) -> About {
@@ -78,7 +79,7 @@ async fn around_messages<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Re
 
 /// Process scope: what is open on the way out is committed, or rolled back after an error.
 async fn around_workers<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
-    let result = next.run(cx).await;
+    let result = next.pass(cx).await;
     match &result {
         Ok(_) => commit_open(cx).await?,
         Err(_) => cx.roll_back().await,

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use crate::{
-    MessageId, NewMessage, Result, Store,
+    MessageId, NewMessage, Store,
+    error::Result,
     lanes::{LaneSet, Routes},
 };
 

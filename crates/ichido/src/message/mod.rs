@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// Small texts sent along with the payload.
 pub type Headers = BTreeMap<String, String>;

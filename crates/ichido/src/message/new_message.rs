@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::{Error, Headers, Result};
+use crate::{Error, Headers, error::Result};
 
 /// A unique key or a group has at most so many bytes: databases index them.
 const LONGEST_KEY: usize = 255;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{Error, Headers, Message, Payload, Result};
+use crate::{Error, Headers, Message, Payload, error::Result};
 
 /// A message that can be passed on: its payload is JSON.
 ///

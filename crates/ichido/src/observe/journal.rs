@@ -98,7 +98,7 @@ impl Journal {
         let (request_id, user_id) = (named(cx.request_id()), named(cx.user_id()));
         tracing::error!(target: MONITOR, code = "process", status, process_id, request_id, user_id, "the process failed");
         let process_id = cx.process_id().map(tracing::field::display);
-        tracing::error!(target: ANALYSIS, code = "process", status, process_id, request_id, user_id, "{error}");
+        tracing::error!(target: ANALYSIS, code = "process", status, process_id, request_id, user_id, "{error:#}");
     }
 }
 

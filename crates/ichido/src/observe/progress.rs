@@ -40,7 +40,7 @@ impl Progress {
                     more = more.or((waiting >= crate::inspect::MOST_COUNTED).then_some(true));
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "cannot count the messages left"),
+                Err(error) => tracing::debug!(error = %error.in_full(), "cannot count the messages left"),
             }
         }
         let [done, failed, retried] =

@@ -3,7 +3,7 @@
 
 use tracing::Span;
 
-use crate::{Context, Result, Store, observe::journal::named};
+use crate::{Context, Store, error::Result, observe::journal::named};
 
 /// The span of the message in hand; of several, that of the first.
 pub(crate) fn message_span<S: Store>(cx: &Context<S>) -> Result<Span> {

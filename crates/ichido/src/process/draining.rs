@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::{
-    Result, Store,
+    Store,
+    error::Result,
     message::GuardBy,
     process::{Clock, life::Life},
     store,
@@ -46,7 +47,9 @@ impl Draining {
             Ok(0) => {}
             Ok(_) => registration.queues.keys().for_each(|queue| store.wake_ups().wake(queue)),
             // It counts as unprocessed, and is looked for again.
-            Err(error) if error.is_fault::<S>() => tracing::warn!(%error, "cannot return parked messages"),
+            Err(error) if error.is_fault::<S>() => {
+                tracing::warn!(error = %error.in_full(), "cannot return parked messages")
+            }
             Err(error) => return Err(error),
         }
         let queues: Vec<Arc<str>> = registration.queues.into_keys().collect();

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Outcome, Result, Store, process::Clock};
+use crate::{Outcome, Store, error::Result, process::Clock};
 
 /// After the grace: how long one statement may take then, and all that is left to do.
 const LEAVE: (Duration, Duration) = (Duration::from_millis(700), Duration::from_millis(1500));

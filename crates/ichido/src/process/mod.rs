@@ -30,9 +30,10 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Context, Error, HandlerQueue, Masks, Outcome, Payload, Result, Store,
+    Action, ActionFn, BatchAction, Context, Error, HandlerQueue, Masks, Outcome, Payload, Store,
     action::{Function, OneByOne, Request, batch_action::Together},
     broker::{Broker, Brokers},
+    error::Result,
     handlers::{self, Dispatch, Rest, Retry, Scope, Single},
     lanes::{LaneSet, Routes},
     observe::journal::Journal,
@@ -261,7 +262,7 @@ impl<S: Store> Process<S> {
         common.check()?;
         let own = self.own.into_iter().map(|(action, change)| {
             let changed = change(common.clone()).and_then(|queue| queue.check().map(|()| queue));
-            let named = |error| Error::Setup(format!("actions.{action}.handlers: {error}"));
+            let named = |error| Error::Setup(format!("actions.{action}.handlers: {error:#}"));
             changed.map_err(named).map(|queue| (action.clone(), queue))
         });
         let own = own.collect::<Result<_>>()?;
@@ -299,7 +300,7 @@ impl<S: Store> Process<S> {
             cx.own_rests = own_rests(&common, own)?;
             common
         };
-        let code = match ending.in_time(queue.rest().next().run(&mut cx)).await {
+        let code = match ending.in_time(queue.rest().next().pass(&mut cx)).await {
             Ok(Outcome::Ended(code)) => Ok(code),
             Ok(_) => Ok(0),
             Err(error) => Err(error),

@@ -4,8 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    Context, Error, Outcome, Reader, Result, RetryPolicy, Store,
+    Context, Error, Outcome, Reader, RetryPolicy, Store,
     action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, deadline::within, terms::Committing},
+    error::Result,
     lanes::{LaneSet, Policy},
     process::flags::Following,
     readers::DynReader,

@@ -8,8 +8,9 @@ use std::{
 };
 
 use crate::{
-    BoxFuture, Context, Delivery, Error, Masks, Outcome, Result, RetryPolicy, Store,
+    BoxFuture, Context, Delivery, Error, Masks, Outcome, RetryPolicy, Store,
     action::slot::run_to_completion,
+    error::Result,
     message::Mark,
     observe::journal::Journal,
     process::panics::{self, Catching},
@@ -88,7 +89,7 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     let mut for_good = failure.retry_after.is_none();
     let parked = match write(&store, delivery, failure.clone()).await {
         Err(error) if !error.is_fault::<S>() => {
-            let error = masked(&journal.masks, delivery, &error.to_string());
+            let error = masked(&journal.masks, delivery, &format!("{error:#}"));
             tracing::error!(
                 "cannot record the failure of {}: {error}; it will be retried later",
                 delivery.message.id()
@@ -153,12 +154,12 @@ pub(crate) fn failure<S: Store>(
         }
         Ok(other) => (format!("the action returned {other:?}"), policy.wait_after(attempt)),
         Err(error) if error.is_fault::<S>() => {
-            let error = format!("the database failed {MOST_FAULTS} times in a row: {error}");
+            let error = format!("the database failed {MOST_FAULTS} times in a row: {error:#}");
             return Failure { code: code::<S>(result), ..Failure::dead(masked(masks, delivery, &error), attempt - 1) };
         }
-        Err(error) if error.is_hopeless() => (error.to_string(), None),
+        Err(error) if error.is_hopeless() => (format!("{error:#}"), None),
         Err(error) => {
-            (error.to_string(), policy.wait_after(attempt).map(|backoff| error.retry_after().unwrap_or(backoff)))
+            (format!("{error:#}"), policy.wait_after(attempt).map(|backoff| error.retry_after().unwrap_or(backoff)))
         }
     };
     let error = masked(masks, delivery, &error);
@@ -204,10 +205,11 @@ fn meter<S: Store>(cx: &Context<S>, count: impl Fn(&Meter)) {
 }
 
 /// Polls the future with unwinding caught, so that a panic is a failure like any other.
-pub(crate) async fn caught<T>(mut run: BoxFuture<'_, Result<T>>) -> Result<T> {
+pub(crate) async fn caught<T, E: Into<Error>>(mut run: BoxFuture<'_, Result<T, E>>) -> Result<T> {
     std::future::poll_fn(move |task| {
         let _catching = Catching::begin();
-        std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))).unwrap_or_else(|panic| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task)));
+        polled.map(|polled| polled.map_err(Into::into)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
             Poll::Ready(Err(Error::Panic(match panics::place() {

@@ -10,7 +10,8 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Context, Error, Result, Store,
+    Context, Error, Store,
+    error::Result,
     process::{
         flags::Following,
         pool::{PooledAction, Work},
@@ -80,6 +81,6 @@ pub(crate) async fn retire<S: Store>(cx: &mut Context<S>, work: &Work<S>) {
     let request_id = &work.following.request_id;
     life.retire(request_id, &work.pool.queues());
     if let Err(error) = store::quit(&cx.store, life.id(), request_id).await {
-        tracing::warn!(%error, "cannot record that this process no longer serves `{request_id}`");
+        tracing::warn!(error = %error.in_full(), "cannot record that this process no longer serves `{request_id}`");
     }
 }

@@ -8,7 +8,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Delivery, Error, Result,
+    Delivery, Error,
+    error::Result,
     process::{flags::Following, life::Life},
     readers::Turn,
 };

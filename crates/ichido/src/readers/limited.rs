@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::{
-    BoxFuture, Delivery, Result,
+    BoxFuture, Delivery,
+    error::Result,
     message::Mark,
     readers::{DynReader, Turn},
 };

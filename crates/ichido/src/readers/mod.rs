@@ -11,7 +11,7 @@ pub(crate) mod queue_reader;
 
 pub use self::queue_reader::QueueReader;
 
-use crate::{BoxFuture, Delivery, Result};
+use crate::{BoxFuture, Delivery, error::Result};
 
 /// What a reader has for a worker.
 #[derive(Debug)]
@@ -34,16 +34,16 @@ pub trait Reader: Send + Sync + 'static {
     ///
     /// # Errors
     /// What kept the reader from reading; the process's retry handler decides what follows.
-    fn try_next(&self) -> Result<Turn>;
+    fn try_next(&self) -> crate::Result<Turn>;
 
     /// Resolves when `try_next` may find something again. It is dropped when the process stops.
     fn changed(&self) -> impl Future<Output = ()> + Send;
 
     /// Takes a delivery back with its mark: acknowledges what is done, releases what has no mark.
-    fn settle(&self, delivery: Delivery) -> impl Future<Output = Result<()>> + Send;
+    fn settle(&self, delivery: Delivery) -> impl Future<Output = crate::Result<()>> + Send;
 
     /// Nothing is read afterwards. Releases what is claimed and not begun, unless somebody else does it right after.
-    fn close(&self) -> impl Future<Output = Result<()>> + Send;
+    fn close(&self) -> impl Future<Output = crate::Result<()>> + Send;
 }
 
 /// The boxed twin of [`Reader`]; implemented for every reader, never by hand.
@@ -56,7 +56,7 @@ pub(crate) trait DynReader: Send + Sync {
 
 impl<R: Reader> DynReader for R {
     fn try_next(&self) -> Result<Turn> {
-        Reader::try_next(self)
+        Ok(Reader::try_next(self)?)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -64,10 +64,10 @@ impl<R: Reader> DynReader for R {
     }
 
     fn settle(&self, delivery: Delivery) -> BoxFuture<'_, Result<()>> {
-        Box::pin(Reader::settle(self, delivery))
+        Box::pin(async move { Ok(Reader::settle(self, delivery).await?) })
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(Reader::close(self))
+        Box::pin(async move { Ok(Reader::close(self).await?) })
     }
 }

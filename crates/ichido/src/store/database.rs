@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use crate::Result;
+use crate::error::Result;
 
 /// A database that holds the business tables and ichido's own.
 #[diagnostic::on_unimplemented(

@@ -1,6 +1,6 @@
 //! Files that belong to a transaction: the database knows whether it was committed. The handler `files` calls it.
 
-use crate::Result;
+use crate::error::Result;
 use crate::store::Database;
 use crate::store::ProcessId;
 

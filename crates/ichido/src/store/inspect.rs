@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    Key, MessageId, Result, Store,
+    Key, MessageId, Store,
     broker::{MutexFilter, MutexRow, Original, Orphan, OutboxState},
+    error::Result,
     process::{Flag, RequestState},
     stat::StatRow,
     store::{MigrateOptions, Migration},

@@ -3,10 +3,10 @@
 
 use crate::Delivery;
 use crate::Key;
-use crate::Result;
 use crate::action::Terms;
 use crate::broker::Found;
 use crate::broker::Guard;
+use crate::error::Result;
 use crate::store::ProcessId;
 use crate::store::Transactions;
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::Key;
 use crate::Message;
-use crate::Result;
 use crate::broker::Circulating;
 use crate::broker::Publication;
 use crate::broker::Unsent;
+use crate::error::Result;
 use crate::store::Database;
 use crate::store::ProcessId;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::MessageId;
-use crate::Result;
+use crate::error::Result;
 use crate::process::Flags;
 use crate::store::Database;
 use crate::store::ProcessId;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Delivery;
 use crate::MessageId;
 use crate::NewMessage;
-use crate::Result;
+use crate::error::Result;
 use crate::store::Database;
 use crate::store::Failure;
 use crate::store::ProcessId;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Result;
+use crate::error::Result;
 use crate::process::Retention;
 use crate::stat::Stat;
 use crate::store::Database;

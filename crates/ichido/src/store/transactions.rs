@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::Delivery;
-use crate::Result;
 use crate::action::Terms;
+use crate::error::Result;
 use crate::store::Database;
 use crate::store::Failure;
 

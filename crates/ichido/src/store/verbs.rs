@@ -6,9 +6,10 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tracing::Instrument as _;
 
 use crate::{
-    Delivery, Key, Message, MessageId, NewMessage, Result,
+    Delivery, Key, Message, MessageId, NewMessage,
     action::Terms,
     broker::{Circulating, Found, Guard, Publication, Unsent},
+    error::Result,
     process::Retention,
     stat::Stat,
     store::{

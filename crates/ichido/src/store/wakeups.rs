@@ -1,6 +1,6 @@
 //! How a process learns that something was sent, without asking: in this process, on this host, and from others.
 
-use crate::Result;
+use crate::error::Result;
 use crate::process::WakeUps;
 use crate::store::Database;
 

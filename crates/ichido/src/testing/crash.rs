@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::{Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Store, handlers::Scope};
+use crate::{Context, Error, Handler, HandlerQueue, Next, Outcome, Store, error::Result, handlers::Scope};
 
 /// A step of a message on its way through a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,7 +138,7 @@ impl Crash {
 }
 
 impl<S: Store> Handler<S> for Crash {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         if self.step == Step::Claimed {
             self.come();
             return next.run(cx).await;

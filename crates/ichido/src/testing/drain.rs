@@ -6,7 +6,8 @@ use std::{
 };
 
 use crate::{
-    Context, Error, Handler, MessageId, Next, Outcome, Process, Result, Store, handlers::Scope, message::Mark,
+    ActionError, Context, Error, Handler, MessageId, Next, Outcome, Process, Store, error::Result, handlers::Scope,
+    message::Mark,
 };
 
 /// Runs a process until no message is unprocessed and none waits for a retry, and counts what became of them.
@@ -112,7 +113,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 }
 
 impl<S: Store> Handler<S> for Witness {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let result = next.run(cx).await;
         let mut seen = lock(&self.0);
         for delivery in cx.deliveries() {
@@ -133,12 +134,12 @@ impl<S: Store> Handler<S> for Witness {
 }
 
 /// Why a message was put aside; none if it was not.
-fn why(result: &Result<Outcome>) -> Option<String> {
+fn why(result: &crate::Result<Outcome>) -> Option<String> {
     match result {
-        Ok(Outcome::Done | Outcome::Stop | Outcome::Ended(_)) | Err(Error::Setup(_)) => None,
+        Ok(Outcome::Done | Outcome::Stop | Outcome::Ended(_)) | Err(ActionError(Error::Setup(_))) => None,
         Ok(Outcome::Park(reason)) => Some(reason.clone()),
         Ok(Outcome::Retry(_)) => Some("the action asked for a retry".into()),
         Ok(Outcome::Abort(code)) => Some(format!("the action aborted the process with code {code}")),
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(format!("{error:#}")),
     }
 }

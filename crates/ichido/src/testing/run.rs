@@ -13,10 +13,11 @@ use serde::Serialize;
 use super::sent::{Expected, Sent};
 use crate::{
     Action, ActionFn, BatchAction, CancellationToken, Context, Delivery, Error, Key, Masks, Message, Outcome, Payload,
-    Result, RetryPolicy, Store,
+    RetryPolicy, Store,
     action::{
         DynAction, Function, OneByOne, Request, batch_action::Together, callbacks::Callback, files::Stage, slot::Slot,
     },
+    error::Result,
     observe::journal::Journal,
     process::{
         Clock, SystemClock,
@@ -258,7 +259,7 @@ async fn tell<S: Store>(cx: &mut Context<S>, action: &dyn DynAction<S>, result: 
     let told = caught(action.call_back(cx, Callback::TransactionFailure(error, &failure))).await;
     match told {
         Ok(()) => result,
-        Err(second) => Err(format!("{}; then `transaction_failure` failed: {second}", failure.error).into()),
+        Err(second) => Err(format!("{}; then `transaction_failure` failed: {second:#}", failure.error).into()),
     }
 }
 
@@ -294,7 +295,7 @@ impl<S: Store> Ran<S> {
     #[must_use]
     #[track_caller]
     pub fn outcome(&self) -> &Outcome {
-        self.result.as_ref().unwrap_or_else(|error| panic!("the action failed: {error}"))
+        self.result.as_ref().unwrap_or_else(|error| panic!("the action failed: {error:#}"))
     }
 
     /// The action's error.

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Due, MessageId, NewMessage, Result};
+use crate::{Due, MessageId, NewMessage, error::Result};
 
 /// A message that an action sent.
 #[derive(Debug, Clone)]

@@ -174,5 +174,5 @@ fn bar(verb: Verb) -> ProgressBar {
 async fn hidden<S: Backend>(store: &S, config: &Config, id: &MessageId, error: &Error) -> String {
     let masks = program::masks(config);
     let payload = if masks.is_empty() { None } else { store.payload(id).await.ok().flatten() };
-    masks.text(&error.to_string(), payload.unwrap_or_default().as_bytes(), &Headers::new())
+    masks.text(&format!("{error:#}"), payload.unwrap_or_default().as_bytes(), &Headers::new())
 }

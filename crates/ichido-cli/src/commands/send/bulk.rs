@@ -84,7 +84,7 @@ impl Bulk {
         let hide = |error: &Error, about: &[NewMessage]| {
             about
                 .iter()
-                .fold(error.to_string(), |text, message| self.masks.text(&text, &message.payload, &Headers::new()))
+                .fold(format!("{error:#}"), |text, message| self.masks.text(&text, &message.payload, &Headers::new()))
         };
         match found {
             Some((at, error)) => bad_line(self.lines[at], &hide(&error, &self.messages[at..=at])),

@@ -47,7 +47,7 @@ pub fn next_version(kind: Kind, name: &str) -> Version {
 }
 
 /// `ichido migrate`.
-pub async fn migrate(env: &Env, options: MigrateOptions) -> Result<Migration> {
+pub async fn migrate(env: &Env, options: MigrateOptions) -> Result<Migration, ichido::Error> {
     match env.kind {
         Kind::Sqlite => {
             let file = env.folder().join("test.db");

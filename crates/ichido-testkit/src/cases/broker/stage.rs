@@ -9,7 +9,8 @@ use std::{
 };
 
 use ichido::{
-    Action, CancellationToken, Client, Context, Guarded, Inspect, Outcome, Pool, Process, Queue, Result, RetryPolicy,
+    Action, CancellationToken, Client, Context, Error, Guarded, Inspect, Outcome, Pool, Process, Queue, Result,
+    RetryPolicy,
     broker::{Broker as _, OutboxState},
     message::{ClaimBy, GuardBy, OnBusy},
     stat::Tally,
@@ -253,7 +254,7 @@ pub(crate) fn outgoing(id: &str, origin: &str, queue: Option<&str>) -> ichido::b
 /// A process that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
-    pub(crate) ended: JoinHandle<Result<i32>>,
+    pub(crate) ended: JoinHandle<Result<i32, Error>>,
 }
 
 impl Running {

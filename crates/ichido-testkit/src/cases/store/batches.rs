@@ -11,7 +11,7 @@ use std::{
 };
 
 use ichido::{
-    Action, BatchAction, Context, Error, Handler, NewMessage, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
+    Action, BatchAction, Context, Handler, NewMessage, Next, Outcome, Pool, Process, Result, RetryPolicy, Store,
     handlers::{Each, Scope},
     store::{Database, Queues, Transactions},
 };
@@ -307,7 +307,7 @@ struct SaysNo;
 impl<S: Store> Handler<S> for SaysNo {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let bad = cx.deliveries().iter().any(|delivery| delivery.message.id().to_string() == "orders/3");
-        if bad { Err(Error::from("a handler says no")) } else { next.run(cx).await }
+        if bad { Err("a handler says no".into()) } else { next.run(cx).await }
     }
 }
 

@@ -253,7 +253,7 @@ struct Ends;
 impl<S: Store> Handler<S> for Ends {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         next.run(cx).await?;
-        Err(Error::Ended { status: 117, reason: "enough".into() })
+        Err(Error::Ended { status: 117, reason: "enough".into() }.into())
     }
 }
 

@@ -70,7 +70,7 @@ pub async fn a_row_that_was_changed_by_hand_completes_nothing<F: Fixture>() {
 }
 
 /// An action that runs these statements and swallows what they say; then completion.
-async fn after<F: Fixture>(process: &Player<F>, statements: &[&str]) -> Result<()> {
+async fn after<F: Fixture>(process: &Player<F>, statements: &[&str]) -> Result<(), Error> {
     let delivery = process.claim_one("orders").await;
     let mut tx = process.store.begin().await?;
     effect::<F>(F::Store::connection(&mut tx), &delivery.message).await?;

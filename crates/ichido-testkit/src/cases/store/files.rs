@@ -42,8 +42,8 @@ pub(crate) async fn write<F: Fixture, S: Store<Connection = Connection<F>>>(
         Some("error") => Err("a bad order".into()),
         Some("panic") => panic!("a worse order"),
         Some("park") => Ok(Outcome::park("an odd order")),
-        Some("out") => cx.file("../out.txt").await.map(|_| Outcome::Done),
-        Some("folder") => cx.file("taken/inside").await.map(|_| Outcome::Done),
+        Some("out") => Ok(cx.file("../out.txt").await.map(|_| Outcome::Done)?),
+        Some("folder") => Ok(cx.file("taken/inside").await.map(|_| Outcome::Done)?),
         _ => Ok(Outcome::Done),
     }
 }

@@ -89,7 +89,7 @@ pub async fn who_serves_a_request_id_is_counted_while_it_lives<F: Fixture>() {
 }
 
 #[track_caller]
-fn assert_refused(registered: Result<()>, by: ProcessId) -> Option<String> {
+fn assert_refused(registered: Result<(), Error>, by: ProcessId) -> Option<String> {
     let Err(Error::Duplicate { reason, heartbeat }) = registered else { panic!("it is not refused: {registered:?}") };
     assert!(reason.contains(&by.to_string()) && reason.contains("ichido stop R1"), "{reason}");
     heartbeat

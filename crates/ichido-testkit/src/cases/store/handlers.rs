@@ -36,7 +36,7 @@ impl<F: Fixture> Handler<F::Store> for Probe<F> {
                 F::through(cx.tx().await?, "insert into ledger (message, who) values ('a', 'probe')".into()).await?;
             }
             "fail" => return Err("nobody handles this".into()),
-            "refuse" => return Err(Error::Setup("change something by hand".into())),
+            "refuse" => return Err(Error::Setup("change something by hand".into()).into()),
             _ => {}
         }
         let result = next.run(cx).await;

@@ -26,7 +26,7 @@ pub async fn many_processes_migrate_at_once<F: Fixture>() {
 }
 
 #[track_caller]
-fn setup_text<T>(result: Result<T>) -> String {
+fn setup_text<T>(result: Result<T, Error>) -> String {
     match result {
         Err(Error::Setup(text)) => text,
         Err(other) => panic!("expected a refusal, got {other:?}"),

@@ -10,7 +10,8 @@ use std::{
 };
 
 use ichido::{
-    Action, Context, Error, Handler, Next, Outcome, Result, RetryPolicy, Store, handlers::Scope, store::Processes,
+    Action, ActionError, Context, Error, Handler, Next, Outcome, Result, RetryPolicy, Store, handlers::Scope,
+    store::Processes,
 };
 
 use crate::{
@@ -206,7 +207,7 @@ struct Told(Arc<Mutex<Vec<String>>>);
 impl<S: Store> Handler<S> for Told {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
         let result = next.run(cx).await;
-        if let Err(Error::Panic(text)) = &result {
+        if let Err(ActionError(Error::Panic(text))) = &result {
             self.0.lock().unwrap().push(text.clone());
         }
         result

@@ -79,10 +79,10 @@ impl<S: Store> Handler<S> for Failing {
         }
         let no_answer = || "no answer".into();
         Err(match self.how {
-            "fault" => Error::Unreachable { address: "somewhere".into(), source: no_answer() },
+            "fault" => Error::Unreachable { address: "somewhere".into(), source: no_answer() }.into(),
             "retryable" => Retryable(no_answer()).into(),
             "wrapped" => Wrapped(Retryable(no_answer())).into(),
-            "ended" => Error::Ended { status: 409, reason: "a duplicate".into() },
+            "ended" => Error::Ended { status: 409, reason: "a duplicate".into() }.into(),
             "stop" => {
                 self.stop.cancel();
                 Retryable(no_answer()).into()

@@ -10,8 +10,8 @@ use std::{
 };
 
 use ichido::{
-    CancellationToken, Context, Delivery, Handler, HandlerQueue, Inspect, Key, Message, Next, Operate, Outcome, Pool,
-    Process, Reader, Result, Store,
+    CancellationToken, Context, Delivery, Error, Handler, HandlerQueue, Inspect, Key, Message, Next, Operate, Outcome,
+    Pool, Process, Reader, Result, Store,
     handlers::{Availability, Scope, Single},
     process::Flag,
     readers::Turn,
@@ -81,7 +81,7 @@ fn one_worker() -> Pool {
     Pool::new("R1").from("orders").concurrency(1).read_ahead(5)
 }
 
-async fn code(ended: JoinHandle<Result<i32>>) -> i32 {
+async fn code(ended: JoinHandle<Result<i32, Error>>) -> i32 {
     in_time("the process ends", ended).await.unwrap().unwrap()
 }
 
@@ -260,7 +260,7 @@ impl<S: Store> Handler<S> for Tells {
 type Queue<F> = HandlerQueue<<F as Fixture>::Store>;
 
 /// A handler queue that can be paused and not stopped.
-fn only_available<F: Fixture>(queue: Queue<F>) -> Result<Queue<F>> {
+fn only_available<F: Fixture>(queue: Queue<F>) -> Result<Queue<F>, Error> {
     queue.without(Scope::Worker, "process stop")?.before(Scope::Worker, "read", Availability)
 }
 

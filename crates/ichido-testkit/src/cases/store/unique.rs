@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use ichido::{
-    MessageId, NewMessage, Operate, Result,
+    Error, MessageId, NewMessage, Operate, Result,
     store::{Database, Failure, Queues, Transactions},
 };
 
 use crate::fixture::{Fixture, Player, queues};
 
-async fn try_send<F: Fixture>(store: &F::Store, queue: &str, message: NewMessage) -> Result<MessageId> {
+async fn try_send<F: Fixture>(store: &F::Store, queue: &str, message: NewMessage) -> Result<MessageId, Error> {
     let mut tx = store.begin().await?;
     let sent = store.send(F::Store::connection(&mut tx), queue, &[message]).await;
     match sent {

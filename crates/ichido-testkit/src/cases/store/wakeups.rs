@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::{
-    CancellationToken, Client, Context, Outcome, Pool, Process, Result,
+    CancellationToken, Client, Context, Error, Outcome, Pool, Process, Result,
     store::{Database, Transactions},
 };
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::{
 /// A process that serves `orders` and `mail`, and whose orders send mail.
 struct Running {
     stop: CancellationToken,
-    ended: JoinHandle<Result<i32>>,
+    ended: JoinHandle<Result<i32, Error>>,
     seen: mpsc::UnboundedReceiver<String>,
 }
 

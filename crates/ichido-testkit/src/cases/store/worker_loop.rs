@@ -49,7 +49,7 @@ async fn create_project<F: Fixture>(cx: &mut Context<F::Store>, order: Order) ->
         Some("park") => Ok(Outcome::park("not today")),
         Some("error") => Err("no such customer".into()),
         Some("panic") => panic!("boom {}", order.id),
-        Some("lost") => Err(Error::LostClaim),
+        Some("lost") => Err(Error::LostClaim.into()),
         _ => Ok(Outcome::Done),
     }
 }

@@ -17,7 +17,8 @@ use tokio::{fs::File, io::AsyncWriteExt as _, task::spawn_blocking};
 
 use self::beneath::Place;
 use crate::{
-    Error, Result, Store,
+    Error, Store,
+    error::Result,
     store::{self, FileSetId, ProcessId},
 };
 
@@ -225,7 +226,7 @@ impl FileSet {
             return told_again(true, &error);
         }
         if let Err(error) = store::delete_file_sets(store, self.stage.id, Some(self.number)).await {
-            tracing::debug!(%error, "cannot delete the record of files that are already in place");
+            tracing::debug!(error = %error.in_full(), "cannot delete the record of files that are already in place");
         }
         true
     }

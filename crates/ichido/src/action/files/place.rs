@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{HIDDEN, beneath::Place, lock_file, set_folder, told};
-use crate::{Error, Result, store::ProcessId};
+use crate::{Error, error::Result, store::ProcessId};
 
 /// Refuses a place where a file could not appear: it is a folder, or below a file.
 pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn refuse_taken(folder: &Path, place: &Path) -> Result<()> {
 pub(super) fn publish(set: &Path, folder: &Path, sync: bool) -> Result<usize> {
     let files = below(set)?;
     for file in &files {
-        let path = file.strip_prefix(set)?;
+        let path = file.strip_prefix(set).map_err(Error::failed)?;
         publish_one(set, folder, path, sync).map_err(|error| told("create", &folder.join(path), &error))?;
     }
     remove(set)?;

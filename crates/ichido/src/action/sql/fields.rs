@@ -7,7 +7,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::value::RawValue;
 
 use crate::{
-    Error, Message, Payload, Result,
+    Error, Message, Payload,
+    error::Result,
     message::{FieldKind, Kinds},
 };
 

@@ -11,7 +11,7 @@ pub use fields::{Fields, Value};
 pub use syntax::Syntax;
 pub use template::{Part, Template};
 
-use crate::{Action, Context, Outcome, Result, Store};
+use crate::{Action, Context, Outcome, Store, error::Result};
 
 /// What a store does for the built-in action.
 pub trait RunSql: Store {
@@ -57,7 +57,7 @@ impl SqlAction {
 impl<S: RunSql> Action<S> for SqlAction {
     type Message = Fields;
 
-    async fn handle(&self, cx: &mut Context<S>, fields: Fields) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, fields: Fields) -> crate::Result<Outcome> {
         let store = cx.store().clone();
         for statement in &*self.statements {
             let watched = cx.watched.clone();

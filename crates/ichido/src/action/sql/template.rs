@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::syntax::{Lexer, Syntax, name_at};
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// A statement with its names found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,8 @@ pub use self::{
 use std::sync::Arc;
 
 use crate::{
-    BoxFuture, Context, Error, Outcome, Result, Store,
+    BoxFuture, Context, Error, Outcome, Store,
+    error::Result,
     handlers::{self, Each, chain::order::Row},
 };
 
@@ -40,11 +41,11 @@ use crate::{
 )]
 pub trait Handler<S: Store>: Send + Sync + 'static {
     /// Runs the rest of the queue through `next`, or does not.
-    fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> impl Future<Output = Result<Outcome>> + Send;
+    fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> impl Future<Output = crate::Result<Outcome>> + Send;
 
     /// Runs before the workers start, for handlers that stand in them; again each time the process's `retry` handler starts
     /// them anew.
-    fn start(&self, cx: &mut Context<S>) -> impl Future<Output = Result<()>> + Send {
+    fn start(&self, cx: &mut Context<S>) -> impl Future<Output = crate::Result<()>> + Send {
         let _ = cx;
         async { Ok(()) }
     }
@@ -63,17 +64,17 @@ fn short_name<T: ?Sized>() -> &'static str {
 
 /// The boxed twin of [`Handler`]; implemented for every handler, never by hand.
 pub(crate) trait DynHandler<S: Store>: Send + Sync {
-    fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, Result<Outcome>>;
-    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<()>>;
+    fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, crate::Result<Outcome>>;
+    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, crate::Result<()>>;
     fn about(&self, scope: Scope) -> About;
 }
 
 impl<S: Store, H: Handler<S>> DynHandler<S> for H {
-    fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, Result<Outcome>> {
+    fn handle<'a>(&'a self, cx: &'a mut Context<S>, next: Next<'a, S>) -> BoxFuture<'a, crate::Result<Outcome>> {
         Box::pin(Handler::handle(self, cx, next))
     }
 
-    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<()>> {
+    fn start<'a>(&'a self, cx: &'a mut Context<S>) -> BoxFuture<'a, crate::Result<()>> {
         Box::pin(Handler::start(self, cx))
     }
 
@@ -104,12 +105,17 @@ impl<S: Store> Copy for Next<'_, S> {}
 
 impl<'a, S: Store> Next<'a, S> {
     /// Runs the rest.
-    pub fn run(self, cx: &'a mut Context<S>) -> BoxFuture<'a, Result<Outcome>> {
+    pub fn run(self, cx: &'a mut Context<S>) -> BoxFuture<'a, crate::Result<Outcome>> {
         match self.links.get(self.at) {
             Some(handler) => handler.handle(cx, Next { links: self.links, at: self.at + 1 }),
             None if cx.one_by_one() => DynHandler::handle(&Each, cx, self),
             None => cx.run_action(),
         }
+    }
+
+    /// Runs the rest; whatever a handler returned is an [`Error`] again.
+    pub(crate) async fn pass(self, cx: &'a mut Context<S>) -> Result<Outcome> {
+        Ok(self.run(cx).await?)
     }
 
     /// Lets the handlers of the rest get ready.

@@ -2,7 +2,8 @@
 //! The answer names the reason and the handler that should move.
 
 use crate::{
-    Error, Result,
+    Error,
+    error::Result,
     handlers::{About, CONCURRENCY, Scope, chain::about::Need},
 };
 

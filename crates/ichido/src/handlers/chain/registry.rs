@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, fmt::Display, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use crate::{
-    Context, Error, Handler, HandlerQueue, Next, Outcome, Result, Store,
+    Context, Error, Handler, HandlerQueue, Next, Outcome, Store,
+    error::Result,
     handlers::{About, Availability, Elapsed, Files, RateLimit, Scope, SetContext, Single, chain::Link, suggestion},
 };
 
@@ -179,7 +180,7 @@ impl<S: Store> Registry<S> {
         };
         let mut options = Options::new(options.clone());
         let link = make(&mut options).and_then(|link| options.finish().map(|()| link));
-        link.map_err(|error| Error::Setup(format!("handler `{name}`: {error}")))
+        link.map_err(|error| Error::Setup(format!("handler `{name}`: {error:#}")))
     }
 }
 
@@ -218,11 +219,11 @@ struct Named<H> {
 }
 
 impl<S: Store, H: Handler<S>> Handler<S> for Named<H> {
-    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         self.handler.handle(cx, next).await
     }
 
-    async fn start(&self, cx: &mut Context<S>) -> Result<()> {
+    async fn start(&self, cx: &mut Context<S>) -> crate::Result<()> {
         self.handler.start(cx).await
     }
 

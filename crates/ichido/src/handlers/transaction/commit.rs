@@ -2,11 +2,12 @@
 //! answer to COMMIT is lost, the rows tell what is known. All of it runs in a task of its own: whoever waits for it may be dropped.
 
 use crate::{
-    Context, Delivery, Error, Result, Store,
+    Context, Delivery, Error, Store,
     action::{
         files::{Fate, FileSet},
         slot::run_to_completion,
     },
+    error::Result,
     message::Mark,
     store::{self, Failure},
 };
@@ -55,7 +56,7 @@ async fn end<S: Store>(
         },
         Err(error) => {
             if let Err(error) = store::rollback(store, tx).await {
-                tracing::debug!(%error, "rollback failed");
+                tracing::debug!(error = %error.in_full(), "rollback failed");
             }
             (Ending::RolledBack(error), Fate::RolledBack)
         }
@@ -95,7 +96,7 @@ async fn look<S: Store>(store: &S, deliveries: &[Delivery], error: Error) -> End
             Ok(true) => return Ending::RolledBack(error),
             Ok(false) => {}
             Err(probe) => {
-                tracing::warn!(error = %probe, "commit outcome of {} unknown", delivery.message.id());
+                tracing::warn!(error = %probe.in_full(), "commit outcome of {} unknown", delivery.message.id());
                 return Ending::Unknown(error);
             }
         }

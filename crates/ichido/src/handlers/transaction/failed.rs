@@ -3,8 +3,9 @@
 
 use super::commit::complete_and_commit;
 use crate::{
-    Context, Error, Outcome, Result, Store,
+    Context, Error, Outcome, Store,
     action::callbacks,
+    error::Result,
     message::Mark,
     process::record::{self, committed_failure, park, recorded, verdict},
     store::Failure,
@@ -27,7 +28,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
         Ok(true) => return result,
         Ok(false) => {}
         Err(error) if spares_the_message(cx, &error) => return record::record(cx, Err(error)).await,
-        Err(error) => failure.error = format!("{}; then `transaction_failure` failed: {error}", failure.error),
+        Err(error) => failure.error = format!("{}; then `transaction_failure` failed: {error:#}", failure.error),
     }
     park(cx, failure).await?;
     result
@@ -41,7 +42,7 @@ async fn commit_failure<S: Store>(cx: &mut Context<S>, failure: Failure, result:
         Ok(false) => park(cx, failure).await.and(result),
         Err(error) if spares_the_message(cx, &error) => record::record(cx, Err(error)).await,
         Err(error) => {
-            tracing::debug!(error = %cx.masked(&error.to_string()), "cannot commit what was written before the failure");
+            tracing::debug!(error = %cx.masked(&format!("{error:#}")), "cannot commit what was written before the failure");
             record(cx, result).await
         }
     }

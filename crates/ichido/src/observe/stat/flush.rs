@@ -3,7 +3,8 @@
 
 use super::{Meters, Stat, Tally};
 use crate::{
-    Result, Store,
+    Store,
+    error::Result,
     store::{self, ProcessId},
 };
 

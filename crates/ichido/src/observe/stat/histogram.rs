@@ -114,7 +114,7 @@ impl fmt::Display for Histogram {
 impl FromStr for Histogram {
     type Err = crate::Error;
 
-    fn from_str(text: &str) -> crate::Result<Self> {
+    fn from_str(text: &str) -> crate::error::Result<Self> {
         let read = |pair: &str| {
             let (bucket, count) = pair.split_once(':')?;
             let bucket: usize = bucket.parse().ok().filter(|bucket| *bucket < BUCKETS)?;

@@ -98,7 +98,7 @@ impl<S: Store> Chores<S> {
         for queue in self.held.keys().filter(|queue| !is_ours(queue)).cloned().collect::<Vec<_>>() {
             self.held.remove(&queue);
             if let Err(error) = store::release_chore_lease(&self.store, self.process, &queue).await {
-                tracing::debug!(%error, %queue, "chore lease not released; it will expire");
+                tracing::debug!(error = %error.in_full(), %queue, "chore lease not released; it will expire");
             }
         }
         self.keep().await;
@@ -120,7 +120,7 @@ impl<S: Store> Chores<S> {
                 self.held.insert(queue, Held { kept: now, tidied, next });
             }
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, %queue, "cannot take the chore lease"),
+            Err(error) => tracing::warn!(error = %error.in_full(), %queue, "cannot take the chore lease"),
         }
     }
 
@@ -135,7 +135,7 @@ impl<S: Store> Chores<S> {
             match store::keep_chore_lease(&self.store, self.process, queue, lease, &held.tidied).await {
                 Ok(true) => held.kept = now,
                 Ok(false) => lost.push(queue.clone()),
-                Err(error) => tracing::warn!(%error, %queue, "cannot keep the chore lease"),
+                Err(error) => tracing::warn!(error = %error.in_full(), %queue, "cannot keep the chore lease"),
             }
         }
         self.held.retain(|queue, _| !lost.contains(queue));
@@ -157,7 +157,7 @@ impl<S: Store> Chores<S> {
                         return;
                     }
                 }
-                Err(error) => return tracing::warn!(%error, "cannot return parked messages"),
+                Err(error) => return tracing::warn!(error = %error.in_full(), "cannot return parked messages"),
             }
         }
     }
@@ -169,7 +169,7 @@ impl<S: Store> Chores<S> {
         match store::any_unsent(&self.store, &by.relays).await {
             Ok(true) => by.relays.iter().for_each(|queue| self.store.wake_ups().wake(queue)),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "cannot look for messages to publish"),
+            Err(error) => tracing::warn!(error = %error.in_full(), "cannot look for messages to publish"),
         }
     }
 
@@ -178,7 +178,7 @@ impl<S: Store> Chores<S> {
         for (queue, time) in life.untold() {
             match store::note_longest(&self.store, &queue, time).await {
                 Ok(()) => life.told(&queue, time),
-                Err(error) => tracing::debug!(%error, "cannot store the longest run time"),
+                Err(error) => tracing::debug!(error = %error.in_full(), "cannot store the longest run time"),
             }
         }
     }
@@ -189,7 +189,7 @@ impl<S: Store> Chores<S> {
         if minute > 0
             && let Err(error) = flush.run(&self.store, life.id(), minute, &life.meters).await
         {
-            tracing::debug!(%error, "cannot yet store statistics");
+            tracing::debug!(error = %error.in_full(), "cannot yet store statistics");
         }
     }
 
@@ -224,7 +224,7 @@ impl<S: Store> Chores<S> {
                 return true;
             }
             Ok(None) => held.tidied.clear(),
-            Err(error) => tracing::warn!(%error, %queue, "cannot clean up parked messages"),
+            Err(error) => tracing::warn!(error = %error.in_full(), %queue, "cannot clean up parked messages"),
         }
         held.next = self.common.clock.now() + self.common.settings.lease;
         false
@@ -237,7 +237,7 @@ impl<S: Store> Chores<S> {
         }
         self.pruned = clock.now();
         if let Err(error) = store::prune(&self.store, settings.retention).await {
-            tracing::warn!(%error, "cannot prune expired records");
+            tracing::warn!(error = %error.in_full(), "cannot prune expired records");
         }
         if !steady.is_steady(clock.now()) {
             return;
@@ -245,7 +245,7 @@ impl<S: Store> Chores<S> {
         match store::prune_dead(&self.store, by).await {
             Ok(0) => {}
             Ok(processes) => tracing::debug!(processes, "dead processes that had nothing are forgotten"),
-            Err(error) => tracing::warn!(%error, "cannot check for dead processes"),
+            Err(error) => tracing::warn!(error = %error.in_full(), "cannot check for dead processes"),
         }
     }
 }

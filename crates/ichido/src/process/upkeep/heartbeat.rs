@@ -9,7 +9,8 @@ use tracing::Instrument;
 
 use super::{Common, Pulse};
 use crate::{
-    Error, Result, Store,
+    Error, Store,
+    error::Result,
     store::{self, ProcessId, Registration},
 };
 
@@ -69,7 +70,7 @@ impl<S: Store> Heartbeat<S> {
             }
             Ok(false) => self.rebirth().await,
             Err(error) => {
-                tracing::warn!(%error, "heartbeat failed");
+                tracing::warn!(error = %error.in_full(), "heartbeat failed");
                 self.failed = true;
                 steady.doubt(clock.now());
                 if steady.has_gap(clock.now()) {
@@ -87,7 +88,7 @@ impl<S: Store> Heartbeat<S> {
                 self.tell.send_replace(Pulse { polled, beats: self.beats });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot poll for flags and dead processes");
+                tracing::warn!(error = %error.in_full(), "cannot poll for flags and dead processes");
                 self.common.steady.doubt(self.common.clock.now());
             }
         }
@@ -125,7 +126,9 @@ impl<S: Store> Heartbeat<S> {
                 life.set_claiming(true);
             }
             Err(error @ Error::Duplicate { .. }) => life.fail(error),
-            Err(error) => tracing::warn!(%error, "this process is considered dead and cannot register again yet"),
+            Err(error) => {
+                tracing::warn!(error = %error.in_full(), "this process is considered dead and cannot register again yet")
+            }
         }
     }
 }

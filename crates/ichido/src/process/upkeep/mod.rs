@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{chores::Chores, heartbeat::Heartbeat, rescue::Rescue, steady::Steady};
 use crate::{
-    Result, Store,
+    Store,
+    error::Result,
     process::{Clock, life::Life, pool::Settings, record::caught},
     store::{self, Polled},
 };
@@ -116,7 +117,8 @@ impl<S: Store> Common<S> {
         let life = self.life.clone();
         let beating = Heartbeat::new(self, heart, tell).run();
         if let Err(error) = told(beating).await {
-            life.span().in_scope(|| tracing::error!(%error, "the heartbeat panicked; the process ends"));
+            life.span()
+                .in_scope(|| tracing::error!(error = %error.in_full(), "the heartbeat panicked; the process ends"));
             life.fail(error);
         }
     }
@@ -124,7 +126,7 @@ impl<S: Store> Common<S> {
     /// Runs a task, and again after a panic: others rely on what it does.
     async fn again<F: Future<Output = ()> + Send>(&self, what: &str, run: impl Fn() -> F + Sync) {
         while let Err(error) = told(run()).await {
-            self.life.span().in_scope(|| tracing::error!(%error, "{what} panicked and start again"));
+            self.life.span().in_scope(|| tracing::error!(error = %error.in_full(), "{what} panicked and start again"));
             tokio::select! {
                 () = self.end.cancelled() => return,
                 () = self.clock.sleep(self.settings.lease / 6) => {}
@@ -142,7 +144,7 @@ impl<S: Store> Common<S> {
 async fn told(task: impl Future<Output = ()> + Send) -> Result<()> {
     let run = async {
         task.await;
-        Ok(())
+        Result::<()>::Ok(())
     };
     caught(Box::pin(run)).await
 }

@@ -68,6 +68,6 @@ async fn rescue<S: Store>(store: &S, by: &Registration) {
             }
         }
         Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "cannot check for dead processes"),
+        Err(error) => tracing::warn!(error = %error.in_full(), "cannot check for dead processes"),
     }
 }

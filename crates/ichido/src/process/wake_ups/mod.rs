@@ -165,7 +165,7 @@ impl WakeUps {
     async fn tell_others<S: Store>(&self, store: &S, queue: &str) {
         host::tell(self.0.folder.as_ref(), queue);
         if let Err(error) = store::notify(store, queue).await {
-            tracing::debug!(%error, "cannot wake up other hosts for `{queue}`");
+            tracing::debug!(error = %error.in_full(), "cannot wake up other hosts for `{queue}`");
         }
     }
 

@@ -10,8 +10,9 @@ use std::{
 
 use super::{Admissions, Held, Shared, settle::TIMEOUT};
 use crate::{
-    Delivery, Error, Key, Message, Result, Store,
+    Delivery, Error, Key, Message, Store,
     broker::{Depths, DynSource, Found, Received, Settlement, Standing},
+    error::Result,
     message::{Claim, GuardBy},
     process::{draining::Draining, record::caught},
     readers::buffer::Buffer,
@@ -237,7 +238,7 @@ impl<S: Store> Admitting<S> {
         }
         if let Err(error) = self.shared.free(stale).await {
             tracing::warn!(
-                %error, queue = %self.shared.receiving.queue,
+                error = %error.in_full(), queue = %self.shared.receiving.queue,
                 "cannot yet release the deliveries of a lost connection"
             );
         }
@@ -255,7 +256,7 @@ impl<S: Store> Admitting<S> {
                 return Ok(());
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
-                tracing::warn!(%error, queue = %self.shared.receiving.queue, "claim failed");
+                tracing::warn!(error = %error.in_full(), queue = %self.shared.receiving.queue, "claim failed");
                 self.shared.clock.sleep(AFTER_FAULT).await;
                 self.shared.wake.notify_one();
                 return Ok(());
@@ -355,7 +356,7 @@ impl<S: Store> Admitting<S> {
         };
         back.append(&mut self.shared.admissions().unclaimed);
         if let Err(error) = self.shared.free(unbegun).await {
-            tracing::warn!(%error, queue = %self.shared.receiving.queue, "cannot yet release messages that are not started");
+            tracing::warn!(error = %error.in_full(), queue = %self.shared.receiving.queue, "cannot yet release messages that are not started");
         }
         for held in back {
             self.shared.send(held, Settlement::Release);

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Delivery, Key, Message, Reader, Result, Store,
+    Delivery, Key, Message, Reader, Store,
     broker::{DynBroker, DynSource, Guard, Received},
     process::{Clock, flags::Following, life::Life},
     readers::{Turn, buffer::Buffer},
@@ -177,7 +177,7 @@ impl<S: Store> Shared<S> {
 }
 
 impl<S: Store> Reader for BrokerReader<S> {
-    fn try_next(&self) -> Result<Turn> {
+    fn try_next(&self) -> crate::Result<Turn> {
         self.shared.ask();
         let Receiving { following, changed, .. } = &self.shared.receiving;
         let mut admissions = self.shared.admissions();
@@ -196,13 +196,13 @@ impl<S: Store> Reader for BrokerReader<S> {
         self.shared.receiving.changed.notified().await;
     }
 
-    async fn settle(&self, delivery: Delivery) -> Result<()> {
-        self.shared.settle_marked(delivery).await
+    async fn settle(&self, delivery: Delivery) -> crate::Result<()> {
+        Ok(self.shared.settle_marked(delivery).await?)
     }
 
     /// What is not begun goes back to the broker; rows that are marked as ours are freed when the process deregisters, right
     /// after this.
-    async fn close(&self) -> Result<()> {
+    async fn close(&self) -> crate::Result<()> {
         self.shared.closing.cancel();
         let admitting = self.admitting.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(admitting) = admitting {

@@ -11,9 +11,10 @@ use tracing::Instrument;
 
 use super::{Held, Receiving, Shared};
 use crate::{
-    Delivery, Result, Store,
+    Delivery, Store,
     action::slot::run_to_completion,
     broker::{Found, RowName, Settlement},
+    error::Result,
     message::{GuardBy, Mark, OnBusy},
     store,
 };
@@ -138,7 +139,7 @@ impl<S: Store> Shared<S> {
         let (store, message) = (self.store.clone(), held.message.clone());
         if let Err(error) = run_to_completion(async move { store::keep(&store, &message).await }).await {
             tracing::warn!(
-                %error, %queue, id = %held.message.key,
+                error = %error.in_full(), %queue, id = %held.message.key,
                 "cannot store the failed message; its content is only in its dead letter"
             );
         }

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    Delivery, Reader, Result,
+    Delivery, Reader,
     lanes::{Chooser, LaneSet, LevelState, Pick, Policy},
     process::Clock,
     readers::{
@@ -231,7 +231,7 @@ impl State {
 }
 
 impl Reader for LaneReader {
-    fn try_next(&self) -> Result<Turn> {
+    fn try_next(&self) -> crate::Result<Turn> {
         let mut state = self.state();
         // Somebody else may take what was at hand when we looked, a suspect for example; then it is another's turn.
         for _ in 0..=self.levels.len() {
@@ -241,7 +241,7 @@ impl Reader for LaneReader {
                     self.changed.notify_one();
                     return Ok(Turn::Finished);
                 }
-                Move::Fail(level) => return self.levels[level].try_next(),
+                Move::Fail(level) => return Ok(self.levels[level].try_next()?),
                 Move::Start(pick) => {
                     let turn = self.levels[pick.level()].try_next()?;
                     if let Turn::Empty = turn {
@@ -266,7 +266,7 @@ impl Reader for LaneReader {
         self.changed.notified().await;
     }
 
-    async fn settle(&self, delivery: Delivery) -> Result<()> {
+    async fn settle(&self, delivery: Delivery) -> crate::Result<()> {
         let Some(level) = self.set.levels.iter().position(|level| level.queue == delivery.message.queue) else {
             return Err("the message belongs to another lane set".into());
         };
@@ -274,16 +274,16 @@ impl Reader for LaneReader {
         let settled = self.levels[level].settle(delivery).await;
         // Another worker may be allowed now what it was not.
         self.changed.notify_one();
-        settled
+        Ok(settled?)
     }
 
-    async fn close(&self) -> Result<()> {
+    async fn close(&self) -> crate::Result<()> {
         let mut first = Ok(());
         for level in &self.levels {
             let closed = level.close().await;
             first = first.and(closed);
         }
-        first
+        Ok(first?)
     }
 }
 

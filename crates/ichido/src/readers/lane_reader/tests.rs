@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{BoxFuture, Key, Message, lanes::Level};
+use crate::{BoxFuture, Key, Message, error::Result, lanes::Level};
 
 /// A level that stands as the test says.
 #[derive(Default)]

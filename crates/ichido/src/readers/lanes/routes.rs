@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{LaneSet, Level};
-use crate::{Error, MessageId, NewMessage, Result, Store, handlers::suggestion, store};
+use crate::{Error, MessageId, NewMessage, Store, error::Result, handlers::suggestion, store};
 
 /// How the level of a message is read from the message.
 #[derive(Debug, Clone, PartialEq, Eq)]

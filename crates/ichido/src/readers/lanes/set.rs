@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::LevelBy;
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// The maximum number of levels in a lane set.
 pub const MOST_LEVELS: usize = 16;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Chooser, Forecast, LaneSet, LevelForecast, LevelState};
-use crate::{Error, Result};
+use crate::{Error, error::Result};
 
 /// More messages than this are no prediction but a wait.
 const MOST_MESSAGES: f64 = 2e7;

@@ -9,7 +9,8 @@ use std::{
 
 use super::{EmptyLook, Shared};
 use crate::{
-    Delivery, Error, Key, Result, Store,
+    Delivery, Error, Key, Store,
+    error::Result,
     process::{draining::Draining, record::caught},
     store::{self, ProcessId},
 };
@@ -71,7 +72,7 @@ impl<S: Store> Claimer<S> {
                 self.pause(self.shared.reading.poll).await
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
-                tracing::warn!(%error, queue = %self.shared.reading.queue, "claim failed");
+                tracing::warn!(error = %error.in_full(), queue = %self.shared.reading.queue, "claim failed");
                 self.shared.claims().in_doubt = true;
                 self.pause(AFTER_FAULT).await
             }
@@ -84,7 +85,7 @@ impl<S: Store> Claimer<S> {
         let Shared { reading, room, closing, clock, .. } = &*self.shared;
         let freed = self.release_unstarted().await;
         if let Err(error) = &freed {
-            tracing::warn!(%error, queue = %reading.queue, "cannot yet release messages that are not started");
+            tracing::warn!(error = %error.in_full(), queue = %reading.queue, "cannot yet release messages that are not started");
         }
         tokio::select! {
             () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
@@ -129,7 +130,7 @@ impl<S: Store> Claimer<S> {
     /// A higher level has work: what this one has read ahead is free for others.
     async fn release_surplus(&self, surplus: Vec<Delivery>) -> Result<()> {
         if let Err(error) = self.free(surplus).await {
-            tracing::warn!(%error, queue = %self.shared.reading.queue, "cannot yet release messages that were read ahead");
+            tracing::warn!(error = %error.in_full(), queue = %self.shared.reading.queue, "cannot yet release messages that were read ahead");
             return self.pause(self.shared.reading.poll).await;
         }
         Ok(())

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    Delivery, Key, Reader, Result, Store,
+    Delivery, Key, Reader, Store,
     action::slot::run_to_completion,
+    error::Result,
     message::Mark,
     process::{Clock, flags::Following, life::Life},
     readers::{Turn, buffer::Buffer},
@@ -194,7 +195,7 @@ impl<S: Store> Shared<S> {
 }
 
 impl<S: Store> Reader for QueueReader<S> {
-    fn try_next(&self) -> Result<Turn> {
+    fn try_next(&self) -> crate::Result<Turn> {
         self.shared.ask();
         let Reading { following, changed, .. } = &self.shared.reading;
         let mut claims = self.shared.claims();
@@ -215,7 +216,7 @@ impl<S: Store> Reader for QueueReader<S> {
         self.shared.reading.changed.notified().await;
     }
 
-    async fn settle(&self, mut delivery: Delivery) -> Result<()> {
+    async fn settle(&self, mut delivery: Delivery) -> crate::Result<()> {
         let mark = delivery.mark.take();
         let grouped = delivery.claim.as_ref().is_some_and(|claim| claim.group.is_some());
         // A claim that is lost because somebody changed the row by hand still holds its group.
@@ -237,11 +238,11 @@ impl<S: Store> Reader for QueueReader<S> {
             // The next one of the group can be claimed now.
             self.shared.wake.notify_one();
         }
-        released
+        Ok(released?)
     }
 
     /// What is claimed and not begun is freed at once when the process deregisters, right after this.
-    async fn close(&self) -> Result<()> {
+    async fn close(&self) -> crate::Result<()> {
         self.shared.closing.cancel();
         let claimer = self.claimer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(claimer) = claimer {

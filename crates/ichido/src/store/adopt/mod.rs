@@ -18,7 +18,7 @@ pub use self::{
     names::{TableName, nearest_table},
     proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, find, propose},
 };
-use crate::{Operate, Result, Table};
+use crate::{Operate, Table, error::Result};
 
 /// A table is looked at in no more rows than this, so that a large one costs seconds at most.
 pub const MOST_ROWS: u64 = 100_000;

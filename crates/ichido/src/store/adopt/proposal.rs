@@ -9,7 +9,7 @@ use super::{
     named_table, nearest_table,
     status::{known_status, shown, status},
 };
-use crate::{Error, Result, Status, Table, handlers::suggestion};
+use crate::{Error, Status, Table, error::Result, handlers::suggestion};
 
 /// What the user asks for.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use super::{
     proposal::no_column,
     words,
 };
-use crate::{Error, Result, Table, handlers::suggestion};
+use crate::{Error, Table, error::Result, handlers::suggestion};
 
 /// The column that was named, or the one that sounds like a status and has values like one.
 pub(super) async fn status<S: Adopt>(

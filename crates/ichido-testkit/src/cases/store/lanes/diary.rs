@@ -91,7 +91,7 @@ impl<S: Store> Action<S> for Serving<S> {
             self.diary.go.acquire().await?.forget();
         }
         if self.diary.fails.contains(&start) {
-            return Err(Error::Refused("this one never".into()));
+            return Err(Error::Refused("this one never".into()).into());
         }
         self.diary.done.send_modify(|done| *done += 1);
         Ok(Outcome::Done)
