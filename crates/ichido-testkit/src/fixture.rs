@@ -9,7 +9,7 @@ mod reader;
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Context, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Table,
+    Context, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Store, Table,
     inspect::ParkedFilter,
     message::{Claim, Order},
     sql::RunSql,
@@ -199,10 +199,16 @@ pub async fn send_orders<F: Fixture>(fixture: &F, count: i64) {
     send(fixture, "orders", &orders.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
+/// A fresh database with so many orders.
+pub async fn with_orders<F: Fixture>(count: i64) -> F {
+    let fixture = F::fresh().await;
+    send_orders(&fixture, count).await;
+    fixture
+}
+
 /// A fresh database with one order, and a process that has claimed it.
 pub async fn one_claimed<F: Fixture>() -> (F, Player<F>, Delivery) {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Player::join(&fixture).await;
     let delivery = process.claim_one("orders").await;
     (fixture, process, delivery)
@@ -210,8 +216,7 @@ pub async fn one_claimed<F: Fixture>() -> (F, Player<F>, Delivery) {
 
 /// A fresh database with an order and a mail, and a process.
 pub async fn order_and_mail<F: Fixture>() -> (F, Player<F>) {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     send(&fixture, "mail", &["{}"]).await;
     let process = Player::join(&fixture).await;
     (fixture, process)
@@ -238,7 +243,7 @@ pub async fn effect<F: Fixture>(connection: &mut Connection<F>, message: &Messag
 ///
 /// # Errors
 /// What the database said.
-pub async fn effect_here<F: Fixture>(cx: &mut Context<F::Store>) -> Result<()> {
+pub async fn effect_here<F: Fixture>(cx: &mut Context<impl Store<Connection = Connection<F>>>) -> Result<()> {
     let message = cx.message()?.clone();
     effect::<F>(cx.tx().await?, &message).await
 }

@@ -5,31 +5,12 @@ use std::time::Duration;
 use ichido::{Queue, Result, store::ProcessId};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::{Fixture, TABLES, queues, send_orders};
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, Row};
+use ichido_testkit::fixture::{Fixture, TABLES};
+use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
 
 pub(crate) struct OnMariaDb {
-    pub(crate) url: String,
+    url: String,
     outside: MySqlPool,
-}
-
-impl OnMariaDb {
-    /// A fresh database with so many orders.
-    pub(crate) async fn with_orders(orders: i64) -> Self {
-        let fixture = OnMariaDb::fresh().await;
-        send_orders(&fixture, orders).await;
-        fixture
-    }
-
-    /// The usual queues at this URL.
-    pub(crate) fn store_at(url: &str) -> MySql {
-        MySql::new(url, None, 6, false, queues()).unwrap()
-    }
-
-    /// A session of its own.
-    pub(crate) async fn connection(&self) -> MySqlConnection {
-        MySqlConnection::connect(&self.url).await.unwrap()
-    }
 }
 
 impl Fixture for OnMariaDb {

@@ -7,8 +7,8 @@ use ichido::{
 };
 use ichido_mysql::{MySql, Tx};
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::{Fixture, Player, assert_group_is_held, effects, refusal};
-use sqlx::Executor;
+use ichido_testkit::fixture::{Fixture, Player, assert_group_is_held, effects, refusal, with_orders};
+use sqlx::{Connection, Executor, MySqlConnection};
 
 use crate::fixture::OnMariaDb;
 
@@ -32,9 +32,9 @@ async fn run(tx: &mut Tx, statement: &'static str) -> Result<(), sqlx::Error> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_swallowed_deadlock_nothing_stays() {
-    let fixture = OnMariaDb::with_orders(1).await;
+    let fixture = with_orders::<OnMariaDb>(1).await;
     fixture.sql("insert into only_one values (1), (2)").await;
-    let mut other = fixture.connection().await;
+    let mut other = MySqlConnection::connect(&fixture.place()).await.unwrap();
     // The one with less to undo is the victim: the other has written more.
     let heavy = "begin; insert into ledger values ('x', 'x'), ('x', 'x'), ('x', 'x'), ('x', 'x'), ('x', 'x'), ('x', 'x'); update only_one set id = id where id = 2";
     sqlx::raw_sql(heavy).execute(&mut other).await.unwrap();
@@ -59,7 +59,7 @@ async fn after_ddl_in_an_action_later_writes_do_not_stay_and_the_message_is_not_
         run(tx, "create table made_by_action (id int)").await.unwrap();
         run(tx, "insert into ledger values ('late', 'action')").await.unwrap();
     };
-    assert_broken_by(&OnMariaDb::with_orders(1).await, action).await;
+    assert_broken_by(&with_orders::<OnMariaDb>(1).await, action).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,10 +13,10 @@ use ichido_test_servers::{
 };
 use ichido_testkit::{
     eventually,
-    fixture::{Fixture, Player},
+    fixture::{Fixture, Player, with_orders},
     in_time,
 };
-use sqlx::{Executor, Row};
+use sqlx::{Connection, Executor, MySqlConnection, Row};
 
 use crate::fixture::OnMariaDb;
 
@@ -25,7 +25,8 @@ async fn an_hour_ago(fixture: &OnMariaDb) -> String {
     let late = "create user late@'%' identified by 'late'; grant all on `ichido\\_%`.* to late@'%'; \
                 set global init_connect = concat('set timestamp = ', unix_timestamp() - 3600)";
     fixture.sql(late).await;
-    let (_, place) = fixture.url.split_once('@').unwrap();
+    let url = fixture.place();
+    let (_, place) = url.split_once('@').unwrap();
     format!("mysql://late:late@{place}")
 }
 
@@ -33,14 +34,14 @@ async fn an_hour_ago(fixture: &OnMariaDb) -> String {
 /// then it was rescued, but not forgotten, because one of its rows is in a transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
-    let fixture = OnMariaDb::with_orders(2).await;
+    let fixture = with_orders::<OnMariaDb>(2).await;
     let (dead, rescuer) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let rescue = async || rescuer.store.rescue(&rescuer.registration).await.unwrap();
     let mut tx = dead.store.begin().await.unwrap();
     dead.store.complete(&mut tx, &dead.claim("orders", 1).await).await.unwrap();
     fixture.die(fixture.store(), dead.registration.id).await;
     assert_eq!(rescue().await, Rescued::default(), "its row is in a transaction");
-    let late = OnMariaDb::store_at(&an_hour_ago(&fixture).await).claim(dead.registration.id, "orders", 1).await;
+    let late = OnMariaDb::at(&an_hour_ago(&fixture).await).await.store().claim(dead.registration.id, "orders", 1).await;
     assert!(matches!(late, Err(Error::LostClaim)), "{late:?}");
     dead.store.rollback(tx).await.unwrap();
     assert_eq!(rescue().await, Rescued { processes: 1, messages: 1, parked: 0 });
@@ -49,13 +50,13 @@ async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
 /// At REPEATABLE READ a claim that has come to the end of the table would lock what comes after it, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_holds_up_no_insert() {
-    let fixture = OnMariaDb::with_orders(3).await;
+    let fixture = with_orders::<OnMariaDb>(3).await;
     let Player { store, registration } = Player::join(&fixture).await;
     // The claim stops in its UPDATE, with all its locks, until the other side lets it go on.
     let trigger =
         "create trigger halt before update on received_order for each row set @halted = get_lock(database(), 30)";
     fixture.sql(trigger).await;
-    let mut other = fixture.connection().await;
+    let mut other = MySqlConnection::connect(&fixture.place()).await.unwrap();
     other.execute("select get_lock(database(), 0)").await.unwrap();
     let claiming = tokio::spawn(async move { store.claim(registration.id, "orders", 10).await });
     let halted = "select 1 from information_schema.processlist where db = database() and state = 'User lock'";
@@ -72,9 +73,9 @@ async fn a_claim_holds_up_no_insert() {
 /// Here a claim ends with a COMMIT, whose reply can be lost. The lease is long, so that only the doubt can find the rows.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_reply_was_lost_is_found_long_before_the_lease() {
-    let fixture = OnMariaDb::with_orders(3).await;
+    let fixture = with_orders::<OnMariaDb>(3).await;
     let proxy = Proxy::start_mysql(servers::MariaDb::shared().address());
-    let process = Process::new(OnMariaDb::store_at(&proxy.url(&fixture.url)))
+    let process = Process::new(OnMariaDb::at(&proxy.url(&fixture.place())).await.store())
         .poll(Duration::from_millis(20))
         .lease(Duration::from_hours(1))
         .drain();
@@ -89,10 +90,10 @@ async fn a_claim_whose_reply_was_lost_is_found_long_before_the_lease() {
 /// An operator ends whatever runs for long, or a limit of the server does: the process goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_killed_is_a_fault_and_not_the_end() {
-    let fixture = OnMariaDb::with_orders(3).await;
+    let fixture = with_orders::<OnMariaDb>(3).await;
     let trigger = "create trigger halt before update on received_order for each row set @halted = if(new.status = '0', get_lock(database(), 30) + release_lock(database()), 0)";
     fixture.sql(trigger).await;
-    let mut other = fixture.connection().await;
+    let mut other = MySqlConnection::connect(&fixture.place()).await.unwrap();
     other.execute("select get_lock(database(), 0)").await.unwrap();
     let process = Process::new(fixture.store()).poll(Duration::from_millis(20)).drain();
     let process = process.action_fn(Pool::new("Killed").from("orders"), nothing_to_write);

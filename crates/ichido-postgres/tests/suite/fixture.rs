@@ -3,34 +3,15 @@
 use ichido::{Queue, Result, store::ProcessId};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
-use ichido_testkit::fixture::{Fixture, TABLES, queues, send_orders};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row};
+use ichido_testkit::fixture::{Fixture, TABLES};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 
 /// The sessions of the database that wait for a lock.
 pub(crate) const WAITING: &str = "pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
 pub(crate) struct OnPostgres {
-    pub(crate) url: String,
+    url: String,
     outside: PgPool,
-}
-
-impl OnPostgres {
-    /// A fresh database with so many orders.
-    pub(crate) async fn with_orders(orders: i64) -> Self {
-        let fixture = OnPostgres::fresh().await;
-        send_orders(&fixture, orders).await;
-        fixture
-    }
-
-    /// The usual queues at this URL.
-    pub(crate) fn store_at(url: &str) -> Postgres {
-        Postgres::new(url, None, 6, queues()).unwrap()
-    }
-
-    /// A session of its own.
-    pub(crate) async fn connection(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
-    }
 }
 
 impl Fixture for OnPostgres {

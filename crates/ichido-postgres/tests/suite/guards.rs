@@ -18,7 +18,7 @@ use ichido::{
     store::{Database, Queues, Transactions},
 };
 use ichido_postgres::Postgres;
-use ichido_testkit::fixture::{Fixture, Player, assert_group_is_held, refusal};
+use ichido_testkit::fixture::{Fixture, Player, assert_group_is_held, refusal, with_orders};
 use sqlx::Executor;
 use {
     ichido_test_servers as servers,
@@ -31,7 +31,7 @@ use crate::fixture::OnPostgres;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_action_begins_completes_nothing() {
     for restart in [&["rollback", "begin read write"][..], &["rollback and chain"], &["commit and chain"]] {
-        let fixture = OnPostgres::with_orders(1).await;
+        let fixture = with_orders::<OnPostgres>(1).await;
         let Player { store, registration } = Player::join(&fixture).await;
         let claimed = store.claim(registration.id, "orders", 1).await.unwrap();
         let mut tx = store.begin().await.unwrap();
@@ -92,7 +92,7 @@ impl Action<Postgres> for Unlucky {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_faults_in_a_row_put_a_message_aside_and_spend_no_attempt() {
-    let fixture = OnPostgres::with_orders(1).await;
+    let fixture = with_orders::<OnPostgres>(1).await;
     let runs = Arc::new(AtomicUsize::new(0));
     let process = Process::new(fixture.store()).clock(Hasty).drain();
     let process = process.action(Pool::new("Unlucky").from("orders").concurrency(1), Unlucky(runs.clone()));
@@ -116,11 +116,11 @@ impl<S: Store> Handler<S> for Diary {
 
 /// Runs forty orders while ten of the COMMITs are cut; says how often an order ran, and how often one was said to be done.
 async fn cut_ten_of_forty(cut: Cut) -> (usize, usize) {
-    let fixture = OnPostgres::with_orders(40).await;
+    let fixture = with_orders::<OnPostgres>(40).await;
     let proxy = Proxy::start(servers::Postgres::shared().address());
     let said = Arc::<Mutex<Vec<bool>>>::default();
     let diary = said.clone();
-    let process = Process::new(OnPostgres::store_at(&proxy.url(&fixture.url)))
+    let process = Process::new(OnPostgres::at(&proxy.url(&fixture.place())).await.store())
         .poll(Duration::from_millis(20))
         .lease(Duration::from_secs(3))
         .drain();

@@ -6,9 +6,9 @@ use ichido::{
 };
 use ichido_testkit::{
     eventually,
-    fixture::{Fixture, Player},
+    fixture::{Fixture, Player, with_orders},
 };
-use sqlx::Executor;
+use sqlx::{Connection, Executor, PgConnection};
 
 use crate::fixture::{OnPostgres, WAITING};
 
@@ -43,7 +43,7 @@ async fn more_than_none(fixture: &OnPostgres, query: &str) -> i64 {
 /// but not forgotten, because one of its rows is in a transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
-    let fixture = OnPostgres::with_orders(2).await;
+    let fixture = with_orders::<OnPostgres>(2).await;
     let (dead, rescuer) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let rescue = async || rescuer.store.rescue(&rescuer.registration).await.unwrap();
     let (store, id) = (dead.store.clone(), dead.registration.id);
@@ -51,7 +51,7 @@ async fn a_claim_that_is_overtaken_by_a_rescue_gets_nothing() {
     store.complete(&mut tx, &dead.claim("orders", 1).await).await.unwrap();
     let soon = "heartbeat_at = clock_timestamp(), lease = interval '3 seconds'";
     fixture.sql(&format!("update ichido_process set {soon} where id = '{id}'")).await;
-    let mut lock = fixture.connection().await;
+    let mut lock = PgConnection::connect(&fixture.place()).await.unwrap();
     lock.execute("begin; select 1 from ichido_process for update").await.unwrap();
     let mut claiming = tokio::spawn(async move { store.claim(id, "orders", 1).await });
     let waits = format!("select coalesce(max(pid), 0)::bigint from {WAITING}");

@@ -10,7 +10,7 @@ use ichido::{
 
 use crate::{
     eventually,
-    fixture::{Fixture, Player, send_orders},
+    fixture::{Fixture, Player, with_orders},
 };
 
 struct Scene<F: Fixture> {
@@ -23,8 +23,7 @@ type Tx<F> = <<F as Fixture>::Store as Database>::Tx;
 
 impl<F: Fixture> Scene<F> {
     async fn new(orders: i64) -> Self {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, orders).await;
+        let fixture = with_orders::<F>(orders).await;
         Scene { store: fixture.store(), fixture }
     }
 
@@ -174,8 +173,8 @@ pub async fn a_row_in_a_stopped_processs_transaction_is_skipped_and_rescued_late
     let mut tx = stopped.store.begin().await.unwrap();
     stopped.store.complete(&mut tx, &claimed[..1]).await.unwrap();
     scene.expire(&stopped).await;
-    let rescued = rescue(&rescuer).await;
-    assert_eq!(rescued, Rescued { processes: 0, messages: 2, parked: 0 }, "the others are not held up");
+    let found = rescue(&rescuer).await;
+    assert_eq!(found, Rescued { processes: 0, messages: 2, parked: 0 }, "the others are not held up");
     stopped.store.rollback(tx).await.unwrap();
     assert_eq!(rescue(&rescuer).await, Rescued { processes: 1, messages: 1, parked: 0 });
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     child::{start, supervise},
-    fixture::{Fixture, effect, effect_here, effects, send_orders},
+    fixture::{Fixture, effect_here, effects, send_orders},
 };
 
 /// The role of a process whose action snoozes.

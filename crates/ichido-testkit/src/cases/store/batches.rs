@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::interference::{self, Again};
 use crate::{
     faults::{Fault, Scene, Verb, one_line},
-    fixture::{Fixture, effect, effect_here, effects, failed, send, send_orders},
+    fixture::{Fixture, effect_here, effects, failed, send, send_orders},
 };
 
 #[derive(Deserialize)]

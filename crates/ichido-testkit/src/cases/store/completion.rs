@@ -2,7 +2,7 @@
 
 use ichido::{
     Error, Result,
-    store::{Database, Queues, Transactions},
+    store::{Database, Transactions},
 };
 
 use crate::fixture::{
