@@ -37,8 +37,7 @@ async fn deadly<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result<
 
 /// Snoozes what nobody has parked yet: after a death it is done, if it was a suspect.
 async fn early<F: Fixture>(cx: &mut Context<F::Store>, _: Order) -> Result<Outcome> {
-    let message = cx.message()?.clone();
-    effect::<F>(cx.tx().await?, &message).await?;
+    effect_here::<F>(cx).await?;
     let parked = cx.delivery()?.claim.as_ref().is_some_and(|claim| claim.parked);
     Ok(if parked { Outcome::Done } else { Outcome::snooze(Duration::ZERO) })
 }
