@@ -37,6 +37,11 @@ struct App {
     readiness: Readiness,
 }
 
+/// What actions use.
+struct Carrier {
+    takes: Duration,
+}
+
 async fn take(State(app): State<App>, Json(order): Json<Order>) -> Result<StatusCode, Failed> {
     let mut tx = app.database.begin().await?;
     let insert = "insert into taken (id, item) values (?, ?)";
@@ -51,7 +56,7 @@ async fn ready(State(app): State<App>) -> StatusCode {
 }
 
 async fn ship(cx: &mut Context<Sqlite>, order: Order) -> ichido::Result<Outcome> {
-    let takes = Duration::from_millis(env::var("CARRIER_TAKES_MS").unwrap_or_default().parse().unwrap_or(100));
+    let takes = cx.state::<Carrier>()?.takes;
     tokio::time::sleep(takes).await; // a slow call, without a transaction
     sqlx::query("insert into shipped (id) values (?)").bind(order.id).execute(cx.tx().await?).await?;
     Ok(Outcome::Done)
@@ -61,6 +66,7 @@ async fn ship(cx: &mut Context<Sqlite>, order: Order) -> ichido::Result<Outcome>
 async fn main() -> anyhow::Result<ExitCode> {
     let or = |name, default: &str| env::var(name).unwrap_or_else(|_| default.into());
     let (url, address) = (or("DATABASE_URL", "sqlite://orders.db"), or("LISTEN", "127.0.0.1:3000"));
+    let takes = Duration::from_millis(or("CARRIER_TAKES_MS", "100").parse()?);
 
     let store = Sqlite::new(&url, vec![Queue::managed(ORDERS.name())])?;
     store.migrate().await?;
@@ -69,7 +75,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         create table if not exists shipped (id integer not null)";
     sqlx::raw_sql(tables).execute(&database).await?;
 
-    let process = Process::new(store.clone()).on(&ORDERS, Pool::new("Ship"), ship);
+    let process =
+        Process::new(store.clone()).state(Carrier { takes }).on(&ORDERS, Pool::new("Ship").needs::<Carrier>(), ship);
     let app = App { database, client: Client::new(store), readiness: process.readiness() };
     let router = Router::new().route("/orders", post(take)).route("/readyz", get(ready)).with_state(app);
     let listener = tokio::net::TcpListener::bind(address).await?;

@@ -60,7 +60,7 @@ const PRINTED: &[(&str, &[&str])] = &[
 ];
 
 /// Those that have the whole command line are run there, with a configuration.
-const IN_PROGRAMS: &[&str] = &["directory", "elapsed", "rate_limit", "statuses", "tenant"];
+const IN_PROGRAMS: &[&str] = &["directory", "elapsed", "rate_limit", "state", "statuses", "tenant"];
 
 /// And this one is a server.
 const SERVICE: &str = "axum_service";

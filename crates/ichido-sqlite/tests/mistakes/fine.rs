@@ -50,8 +50,10 @@ pub fn process(store: Sqlite) -> Process<Sqlite> {
         .batch_action(Pool::new("C"), CreateProjects)
         .on(&NAMES, Pool::new("D"), create_project)
         .on(&NAMES, Pool::new("E"), CreateProject)
+        .on_closure(&NAMES, Pool::new("G"), |cx, name| Box::pin(async move { create_project(cx, name).await }))
         .on_batch(&NAMES, Pool::new("F"), CreateProjects)
         .action(Pool::new("G"), Kinds::by("kind").on(&NAMED, create_project).on("other", CreateProject))
+        .action(Pool::new("H"), Kinds::by("kind").on_closure("a", |cx, name: String| Box::pin(create_project(cx, name))))
         .handlers(|queue| Ok(queue.then(Elapsed)))
 }
 

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    Action, Context, Error, Failure, Message, Outcome, Payload, Result, Store,
-    action::{DynAction, IntoAction, OneByOne, callbacks::Callback},
+    Action, BoxFuture, Context, Error, Failure, Message, Outcome, Payload, Result, Store,
+    action::{ByFunction, DynAction, IntoAction, OneByOne, callbacks::Callback},
     handlers::suggestion,
     message::{Destination, KindOf, kind},
 };
@@ -97,6 +97,16 @@ impl<S: Store> Kinds<S> {
             self.misfit = Some(format!("kind `{name}` has two actions"));
         }
         self
+    }
+
+    /// The same for a closure that captures; see [`Process::action_closure`](crate::Process::action_closure).
+    #[must_use]
+    pub fn on_closure<T, F>(self, kind: impl KindName<T>, closure: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.on::<T, ByFunction>(kind, closure)
     }
 
     /// The action for this message.

@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     Context, Error, Outcome, Reader, RetryPolicy, Store,
-    action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, deadline::within, terms::Committing},
+    action::{
+        CommitOn, DynAction, Isolation, Terms,
+        callbacks::Callback,
+        deadline::within,
+        state::{Need, State},
+        terms::Committing,
+    },
     error::Result,
     lanes::{LaneSet, Policy},
     process::{flags::Following, typed::OWN_READER},
@@ -27,6 +33,7 @@ pub struct Pool {
     pub(crate) terms: Terms,
     pub(crate) commit_interval: usize,
     pub(crate) commit_on: Committing,
+    pub(crate) needs: Vec<Need>,
 }
 
 #[derive(Clone)]
@@ -63,6 +70,7 @@ impl Pool {
             terms: Terms::default(),
             commit_interval: 1,
             commit_on: Committing::default(),
+            needs: Vec::new(),
         }
     }
 
@@ -151,8 +159,9 @@ impl Pool {
     }
 
     /// Can it work?
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, state: &State) -> Result<()> {
         self.check_typed()?;
+        self.needs.iter().try_for_each(|need| need.check(state, &self.name))?;
         let Some(set) = self.lanes() else { return Ok(()) };
         set.check(self.workers())?;
         if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
@@ -201,6 +210,13 @@ impl Pool {
     #[must_use]
     pub fn commit_on_error<E: std::error::Error + 'static>(mut self) -> Self {
         self.commit_on.types.push(<dyn std::error::Error>::is::<E>);
+        self
+    }
+
+    /// The action asks for state of this type ([`Context::state`]): without it the process ends with 127 before anything is claimed.
+    #[must_use]
+    pub fn needs<T: Send + Sync + 'static>(mut self) -> Self {
+        self.needs.push(Need::of::<T>());
         self
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    BatchAction, Error, Pool, Process, QueueOf, Store,
-    action::{IntoAction, OneByOne, batch_action::Together},
+    BatchAction, BoxFuture, Context, Error, Outcome, Payload, Pool, Process, QueueOf, Store,
+    action::{ByFunction, IntoAction, OneByOne, batch_action::Together},
     error::Result,
     lanes::Routes,
     process::pool::From,
@@ -22,6 +22,16 @@ impl<S: Store> Process<S> {
     #[must_use]
     pub fn on<T, How>(self, queue: &QueueOf<T>, pool: Pool, action: impl IntoAction<S, T, How>) -> Self {
         self.add(pool.typed(queue.name()), OneByOne(action.into_action()))
+    }
+
+    /// The same for a closure that captures; see [`Process::action_closure`].
+    #[must_use]
+    pub fn on_closure<T, F>(self, queue: &QueueOf<T>, pool: Pool, closure: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, crate::Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.on::<T, ByFunction>(queue, pool, closure)
     }
 
     /// The same for an action that gets all messages of a transaction together.

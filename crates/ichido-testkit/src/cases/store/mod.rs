@@ -34,6 +34,7 @@ pub mod retries;
 pub mod running;
 pub mod sending;
 pub mod sending_alone;
+pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;
