@@ -4,12 +4,14 @@
 use std::{any::Any, collections::BTreeMap, ffi::OsString, process::ExitCode};
 
 use ichido::{
-    Action, ActionFn, Handler, HandlerQueue, Payload, Pool, Process, Registry, error::Result, handlers::Options,
+    Action, ActionFn, BoxFuture, Context, Handler, HandlerQueue, Outcome, Payload, Pool, Process, Registry,
+    error::Result, handlers::Options,
 };
 
 use crate::{failure::Failure, open::Backend};
 
 type AddAction<S> = Box<dyn FnOnce(Process<S>, Pool) -> Process<S> + Send>;
+type Give<S> = Box<dyn FnOnce(Process<S>) -> Process<S> + Send>;
 type Change<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
 
 /// A program with actions and handlers of its own, on one kind of database, and the same commands as `ichido`.
@@ -34,11 +36,19 @@ pub struct Program<S: Backend> {
     pub(crate) actions: BTreeMap<String, AddAction<S>>,
     pub(crate) registry: Registry<S>,
     pub(crate) changes: Vec<Change<S>>,
+    pub(crate) states: Vec<Give<S>>,
+    pub(crate) needs: Vec<(String, fn(Pool) -> Pool)>,
 }
 
 impl<S: Backend> Default for Program<S> {
     fn default() -> Self {
-        Program { actions: BTreeMap::new(), registry: Registry::built_in(), changes: Vec::new() }
+        Program {
+            actions: BTreeMap::new(),
+            registry: Registry::built_in(),
+            changes: Vec::new(),
+            states: Vec::new(),
+            needs: Vec::new(),
+        }
     }
 }
 
@@ -60,6 +70,31 @@ impl<S: Backend> Program<S> {
     #[must_use]
     pub fn action_fn<T: Payload, F: for<'a> ActionFn<'a, S, T>>(mut self, name: &str, function: F) -> Self {
         self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action_fn(pool, function)));
+        self
+    }
+
+    /// The action of `[actions.NAME]` is a closure that captures; see [`Process::action_closure`].
+    #[must_use]
+    pub fn action_closure<T, F>(mut self, name: &str, closure: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, ichido::Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.actions.insert(name.to_owned(), Box::new(|process, pool| process.action_closure(pool, closure)));
+        self
+    }
+
+    /// What actions and handlers get by `cx.state::<T>()`; see [`Process::state`].
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.push(Box::new(|process| process.state(value)));
+        self
+    }
+
+    /// The action of `[actions.NAME]` asks for state of this type; see [`Pool::needs`].
+    #[must_use]
+    pub fn needs<T: Send + Sync + 'static>(mut self, name: &str) -> Self {
+        self.needs.push((name.to_owned(), Pool::needs::<T>));
         self
     }
 

@@ -21,7 +21,7 @@ pub(crate) fn process<S: Backend>(
     own: Program<S>,
     brokers: &Brokers,
 ) -> Result<Process<S>, Failure> {
-    let Program { mut actions, registry, changes } = own;
+    let Program { mut actions, registry, changes, states, needs } = own;
     let registered = actions.keys().cloned().collect::<Vec<_>>().join(", ");
     let process = Process::new(store).settings(settings(config)).retry(config.process.retry);
     let mut process = process.paths(config.dispatch.clone()).mask(masks(config));
@@ -30,7 +30,8 @@ pub(crate) fn process<S: Backend>(
     }
     process = brokers.join(lane_sets(config).fold(process, Process::lanes));
     for (name, action) in &config.actions {
-        let pool = pool(name, action, config);
+        let needs = needs.iter().filter(|(of, _)| of == name);
+        let pool = needs.fold(pool(name, action, config), |pool, (_, need)| need(pool));
         let refused = |key: &str, why: &dyn fmt::Display| Failure::usage(format!("actions.{name}.{key}: {why}"));
         process = match (&action.kind, actions.remove(name)) {
             (ActionKind::Sql(texts), _) => {
@@ -46,6 +47,7 @@ pub(crate) fn process<S: Backend>(
             (_, None) => return Err(no_rust_action(name, &registered)),
         };
     }
+    let process = states.into_iter().fold(process, |process, give| give(process));
     let process = changes.into_iter().fold(process, Process::handlers);
     Ok(configured_handlers(process, config, registry))
 }

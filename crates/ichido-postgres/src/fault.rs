@@ -48,7 +48,42 @@ pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use ichido::ActionError;
+
     use super::is_fault_code;
+    use crate::Postgres;
+
+    #[test]
+    fn a_lost_connection_is_a_fault_behind_anyhow_and_eyre() {
+        let lost = || sqlx::Error::Io(io::ErrorKind::ConnectionReset.into());
+        for error in [
+            ActionError::from(lost()),
+            anyhow::Error::from(lost()).into(),
+            anyhow::Error::from(lost()).context("paying").into(),
+            eyre::Report::from(lost()).into(),
+            eyre::Report::from(lost()).wrap_err("paying").into(),
+            anyhow::Error::from(sqlx::Error::PoolTimedOut).into(),
+            anyhow::Error::from(sqlx::Error::Protocol("unexpected".into())).into(),
+        ] {
+            assert!(error.is_fault::<Postgres>(), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_another_server_is_no_fault() {
+        let other = || io::Error::from(io::ErrorKind::ConnectionReset);
+        for error in [
+            ActionError::from(other()),
+            anyhow::Error::from(other()).into(),
+            anyhow::Error::from(other()).context("paying").into(),
+            eyre::Report::from(other()).wrap_err("paying").into(),
+            anyhow::Error::from(sqlx::Error::RowNotFound).into(),
+        ] {
+            assert!(!error.is_fault::<Postgres>(), "{error:?}");
+        }
+    }
 
     #[test]
     fn conflicts_and_outages_are_faults_and_violations_are_not() {

@@ -60,7 +60,7 @@ const PRINTED: &[(&str, &[&str])] = &[
 ];
 
 /// Those that have the whole command line are run there, with a configuration.
-const IN_PROGRAMS: &[&str] = &["directory", "elapsed", "rate_limit", "statuses", "tenant"];
+const IN_PROGRAMS: &[&str] = &["directory", "elapsed", "rate_limit", "state", "statuses", "tenant"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")

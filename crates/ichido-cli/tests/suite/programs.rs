@@ -20,6 +20,9 @@ mod elapsed;
 #[path = "../../examples/rate_limit.rs"]
 mod rate_limit;
 #[allow(dead_code, reason = "its main is not run here")]
+#[path = "../../examples/state.rs"]
+mod state;
+#[allow(dead_code, reason = "its main is not run here")]
 #[path = "../../examples/statuses.rs"]
 mod statuses;
 #[allow(dead_code, reason = "its main is not run here")]
@@ -37,6 +40,9 @@ fn child() {
     let program: Program<Sqlite> = match name.as_str() {
         "elapsed" => elapsed::program(),
         "rate_limit" => rate_limit::program(),
+        "state" => state::program(),
+        "stateless" => Program::new().action_fn("Greet", state::greet),
+        "stateless, declared" => Program::new().needs::<state::Greeter>("Greet").action_fn("Greet", state::greet),
         "statuses" => statuses::program(),
         "tenant" => tenant::program(),
         other => panic!("no program {other}"),
@@ -123,6 +129,23 @@ async fn a_handler_in_rust_sees_every_message_and_the_action_its_arguments() {
     let (_, stdout, _) = world.run("elapsed", &["check"]).await;
     let row = stdout.lines().find(|line| line.starts_with("14 ")).unwrap();
     assert!(row.contains("Elapsed") && row.contains("worker"), "{stdout}");
+}
+
+#[tokio::test]
+async fn state_reaches_the_actions_of_a_program_and_its_lack_ends_it() {
+    let world = World::new().await;
+    world.0.reconfigure(|config| format!("{config}\n[queues.greeted]\n"));
+    world.0.ok(&["send", "mail", "\"anna\""]).await;
+    for program in ["stateless", "stateless, declared"] {
+        let (code, stdout, stderr) = world.run(program, &["run", "Greet", "--drain"]).await;
+        assert_eq!(code, Some(127), "{program}: {stderr}");
+        assert!(!stdout.contains("anna"), "{stdout}");
+        assert!(stderr.contains("state::Greeter`") && stderr.contains("`.state(…)`"), "{program}: {stderr}");
+    }
+    world.0.reconfigure(|config| format!("{config}\n[actions.Count]\nfrom = \"greeted\"\n"));
+    let (code, stdout, stderr) = world.run("state", &["run", "--drain"]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("ahoy anna") && stdout.contains("anna is number 1"), "{stdout}");
 }
 
 #[tokio::test]

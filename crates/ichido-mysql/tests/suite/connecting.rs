@@ -72,7 +72,7 @@ async fn whoever_accepts_and_says_nothing_is_silent() {
     let url = format!("mysql://{}/shop", mute.local_addr().unwrap());
     let store = MySql::new(&url, None, 4, false, Vec::new()).unwrap().timeout(Duration::from_millis(200));
     let Err(error @ Error::Unreachable { .. }) = store.begin().await.map(|_| ()) else { panic!("it says nothing") };
-    assert!(error.is_fault::<MySql>() && error.to_string().contains("did not answer within"), "{error}");
+    assert!(error.is_fault::<MySql>() && format!("{error:#}").contains("did not answer within"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +89,7 @@ async fn of_several_hosts_the_first_that_can_be_written_to_is_taken() {
     writes.ping().await.unwrap();
     assert!(number(&url, &ours).await > 1, "the last one can be written to");
 
-    let text = store(&hosts[..2], "&target_session_attrs=primary").ping().await.unwrap_err().to_string();
+    let text = format!("{:#}", store(&hosts[..2], "&target_session_attrs=primary").ping().await.unwrap_err());
     let [refused, reads, _] = &hosts;
     assert!(text.contains(&format!("{refused}: ")) && text.contains("refused"), "{text}");
     assert!(text.contains(&format!("{reads}: ")) && text.contains("the server is read-only"), "{text}");

@@ -82,7 +82,7 @@ async fn of_several_hosts_the_first_that_can_be_written_to_is_taken() {
     assert!(number(&url, ours).await > 0, "the last one can be written to");
 
     let unfit = Postgres::new(&through(&url, &hosts[..2], "&target_session_attrs=read-write"), None, 4, Vec::new());
-    let text = unfit.unwrap().ping().await.unwrap_err().to_string();
+    let text = format!("{:#}", unfit.unwrap().ping().await.unwrap_err());
     let [refused, reads, _] = &hosts;
     assert!(text.contains(&format!("{refused}: ")) && text.contains("refused"), "{text}");
     assert!(text.contains(&format!("{reads}: ")) && text.contains("read-only"), "{text}");

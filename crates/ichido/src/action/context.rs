@@ -22,6 +22,7 @@ use crate::{
         deadline::Waited,
         files::{FileSet, Stage},
         slot::{Slot, run_to_completion},
+        state::State,
         watch::Watched,
     },
     broker::Found,
@@ -68,6 +69,7 @@ pub struct Context<S: Store> {
     /// Where files are kept until the transaction is committed, and those of the open one.
     pub(crate) stage: Option<Arc<Stage>>,
     pub(crate) files: Option<FileSet>,
+    pub(crate) state: State,
     values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
@@ -104,6 +106,7 @@ impl<S: Store> Context<S> {
             noted: None,
             stage: None,
             files: None,
+            state: State::default(),
             values: BTreeMap::new(),
         }
     }
@@ -115,6 +118,7 @@ impl<S: Store> Context<S> {
             identity: self.identity.clone(),
             life: self.life.clone(),
             work: self.work.clone(),
+            state: self.state.clone(),
             values: self.values.clone(),
             request: self.request.clone(),
             routes: self.routes.clone(),
@@ -353,7 +357,29 @@ impl<S: Store> Context<S> {
         }
     }
 
-    /// Stores a value for the handlers and the action further in, one per type.
+    /// What the application gave to the process ([`Process::state`](crate::Process::state)): its mailer, its HTTP client, its settings.
+    ///
+    /// ```
+    /// # use ichido::{Context, Outcome, Result, Store};
+    /// # struct Mailer;
+    /// # impl Mailer { async fn send(&self, _: &str) -> std::io::Result<()> { Ok(()) } }
+    /// async fn greet<S: Store>(cx: &mut Context<S>, name: String) -> Result<Outcome> {
+    ///     let mailer = cx.state::<Mailer>()?;
+    ///     mailer.send(&name).await?;
+    ///     cx.send("greeted", &name).await?;
+    ///     Ok(Outcome::Done)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Setup`] if there is none of this type: it ends the process with 127, names the type, and spends no attempt.
+    /// [`Pool::needs`](crate::Pool::needs) finds it at start.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        self.state.get()
+    }
+
+    /// Stores a value for the handlers and the action further in, one per type: for this message, or whatever the handler is
+    /// around. What the application has for all of them is [`Context::state`].
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.values.insert(TypeId::of::<T>(), Arc::new(value));
     }

@@ -12,6 +12,7 @@ pub(crate) mod request;
 pub(crate) mod retry;
 pub(crate) mod slot;
 pub mod sql;
+pub(crate) mod state;
 pub(crate) mod terms;
 pub(crate) mod watch;
 

@@ -167,7 +167,7 @@ impl<S: Store> Dispatch<S> {
 impl<S: Store> Handler<S> for Dispatch<S> {
     async fn handle(&self, cx: &mut Context<S>, next: Next<'_, S>) -> crate::Result<Outcome> {
         let wanted = self.wanted(cx.request.action.as_deref())?;
-        wanted.iter().try_for_each(|(pool, _)| pool.check().and_then(|()| cx.store.admits(&pool.terms)))?;
+        wanted.iter().try_for_each(|(pool, _)| pool.check(&cx.state).and_then(|()| cx.store.admits(&pool.terms)))?;
         // On SQLite an open transaction is the only writer, and registering would wait for it for ever.
         commit_open(cx).await?;
         let stop = cx.stop.child_token();

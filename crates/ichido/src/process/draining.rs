@@ -48,7 +48,7 @@ impl Draining {
             Ok(_) => registration.queues.keys().for_each(|queue| store.wake_ups().wake(queue)),
             // It counts as unprocessed, and is looked for again.
             Err(error) if error.is_fault::<S>() => {
-                tracing::warn!(error = %error.in_full(), "cannot return parked messages")
+                tracing::warn!(error = %error.in_full(), "cannot return parked messages");
             }
             Err(error) => return Err(error),
         }

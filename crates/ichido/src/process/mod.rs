@@ -30,8 +30,8 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Action, ActionFn, BatchAction, Context, Error, HandlerQueue, Masks, Outcome, Payload, Store,
-    action::{Function, OneByOne, Request, batch_action::Together},
+    Action, ActionFn, BatchAction, BoxFuture, Context, Error, HandlerQueue, Masks, Outcome, Payload, Store,
+    action::{Function, OneByOne, Request, batch_action::Together, state::State},
     broker::{Broker, Brokers},
     error::Result,
     handlers::{self, Dispatch, Rest, Retry, Scope, Single},
@@ -66,6 +66,7 @@ pub struct Process<S: Store> {
     brokers: Brokers,
     masks: Masks,
     in_force: Option<String>,
+    state: State,
 }
 
 impl<S: Store> Process<S> {
@@ -86,6 +87,7 @@ impl<S: Store> Process<S> {
             brokers: Brokers::new(),
             masks: Masks::default(),
             in_force: None,
+            state: State::default(),
         }
     }
 
@@ -111,6 +113,43 @@ impl<S: Store> Process<S> {
         F: for<'a> ActionFn<'a, S, T>,
     {
         self.action(pool, Function(function, PhantomData))
+    }
+
+    /// Adds an action that is a closure, which may capture what it needs. It is called once per message, so that what it captures is
+    /// shared or cloned:
+    ///
+    /// ```
+    /// # use ichido::{Outcome, Pool, Process, Store};
+    /// # struct Mailer;
+    /// # impl Mailer { async fn send(&self, _: &str) -> std::io::Result<()> { Ok(()) } }
+    /// # fn process<S: Store>(store: S) -> Process<S> {
+    /// # let mailer = Mailer;
+    /// let mailer = std::sync::Arc::new(mailer);
+    /// Process::new(store).action_closure(Pool::new("Greet"), move |cx, name: String| {
+    ///     let mailer = mailer.clone();
+    ///     Box::pin(async move {
+    ///         mailer.send(&name).await?;
+    ///         cx.send("greeted", &name).await?;
+    ///         Ok(Outcome::Done)
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn action_closure<T, F>(self, pool: Pool, closure: F) -> Self
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, crate::Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.action_fn(pool, closure)
+    }
+
+    /// What actions and handlers get by [`Context::state`]: one value per type, shared by all workers. Of two of the same type the
+    /// last one stays.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.state.insert(value);
+        self
     }
 
     /// What holds for the whole process.
@@ -291,6 +330,7 @@ impl<S: Store> Process<S> {
         let settings = self.in_force.take().unwrap_or_else(|| self.described());
         let journal = Arc::new(Journal::new(self.masks.clone(), settings, clock.now()));
         let mut cx = Context::new(store, clock.clone(), std::mem::take(&mut self.stop), request, journal.clone());
+        cx.state = std::mem::take(&mut self.state);
         cx.routes = std::mem::take(&mut self.routes);
         self.actions.values().filter_map(|(pool, _)| pool.lanes()).for_each(|set| cx.routes.add(set.clone()));
         let HandlerQueues { common, mut own } = self.handler_queues()?;

@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     Context, Error, Outcome, Reader, RetryPolicy, Store,
-    action::{CommitOn, DynAction, Isolation, Terms, callbacks::Callback, deadline::within, terms::Committing},
+    action::{
+        CommitOn, DynAction, Isolation, Terms,
+        callbacks::Callback,
+        deadline::within,
+        state::{Need, State},
+        terms::Committing,
+    },
     error::Result,
     lanes::{LaneSet, Policy},
     process::flags::Following,
@@ -25,6 +31,7 @@ pub struct Pool {
     pub(crate) terms: Terms,
     pub(crate) commit_interval: usize,
     pub(crate) commit_on: Committing,
+    pub(crate) needs: Vec<Need>,
 }
 
 #[derive(Clone)]
@@ -60,6 +67,7 @@ impl Pool {
             terms: Terms::default(),
             commit_interval: 1,
             commit_on: Committing::default(),
+            needs: Vec::new(),
         }
     }
 
@@ -148,7 +156,8 @@ impl Pool {
     }
 
     /// Can it work?
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, state: &State) -> Result<()> {
+        self.needs.iter().try_for_each(|need| need.check(state, &self.name))?;
         let Some(set) = self.lanes() else { return Ok(()) };
         set.check(self.workers())?;
         if self.commit_interval > 1 && set.levels.iter().any(|level| level.reserve > 0 || level.concurrency.is_some()) {
@@ -197,6 +206,13 @@ impl Pool {
     #[must_use]
     pub fn commit_on_error<E: std::error::Error + 'static>(mut self) -> Self {
         self.commit_on.types.push(<dyn std::error::Error>::is::<E>);
+        self
+    }
+
+    /// The action asks for state of this type ([`Context::state`]): without it the process ends with 127 before anything is claimed.
+    #[must_use]
+    pub fn needs<T: Send + Sync + 'static>(mut self) -> Self {
+        self.needs.push(Need::of::<T>());
         self
     }
 

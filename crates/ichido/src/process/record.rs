@@ -216,7 +216,8 @@ pub(crate) async fn caught<T, E: Into<Error>>(mut run: BoxFuture<'_, Result<T, E
     std::future::poll_fn(move |task| {
         let _catching = Catching::begin();
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task)));
-        polled.map(|polled| polled.map_err(Into::into)).unwrap_or_else(|panic| {
+        let polled = polled.map(|polled| polled.map_err(Into::into));
+        polled.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
             Poll::Ready(Err(Error::Panic(match panics::place() {

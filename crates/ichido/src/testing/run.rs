@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::sent::{Expected, Sent};
 use crate::{
-    Action, ActionFn, BatchAction, CancellationToken, Context, Delivery, Error, Key, Masks, Message, Outcome, Payload,
-    RetryPolicy, Store,
+    Action, ActionFn, BatchAction, BoxFuture, CancellationToken, Context, Delivery, Error, Key, Masks, Message,
+    Outcome, Payload, RetryPolicy, Store,
     action::{
         DynAction, Function, OneByOne, Request, batch_action::Together, callbacks::Callback, files::Stage, slot::Slot,
     },
@@ -158,6 +158,13 @@ impl<S: Store> Run<S> {
         self
     }
 
+    /// What the process would have by [`Process::state`](crate::Process::state).
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.prepare.push(Box::new(|cx| cx.state.insert(value)));
+        self
+    }
+
     /// A value that a handler would have put into the context.
     #[must_use]
     pub fn value<T: Send + Sync + 'static>(mut self, value: T) -> Self {
@@ -186,6 +193,15 @@ impl<S: Store> Run<S> {
         F: for<'a> ActionFn<'a, S, T>,
     {
         self.action(Function(function, PhantomData)).await
+    }
+
+    /// Runs an action that is a closure.
+    pub async fn action_closure<T, F>(self, closure: F) -> Ran<S>
+    where
+        T: Payload,
+        F: for<'a> Fn(&'a mut Context<S>, T) -> BoxFuture<'a, crate::Result<Outcome>> + Send + Sync + 'static,
+    {
+        self.action_fn(closure).await
     }
 
     /// Runs an action, for each message one after the other until one is not done.

@@ -30,6 +30,7 @@ pub mod retries;
 pub mod running;
 pub mod sending;
 pub mod snoozes;
+pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;

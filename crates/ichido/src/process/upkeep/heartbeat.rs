@@ -127,7 +127,7 @@ impl<S: Store> Heartbeat<S> {
             }
             Err(error @ Error::Duplicate { .. }) => life.fail(error),
             Err(error) => {
-                tracing::warn!(error = %error.in_full(), "this process is considered dead and cannot register again yet")
+                tracing::warn!(error = %error.in_full(), "this process is considered dead and cannot register again yet");
             }
         }
     }
