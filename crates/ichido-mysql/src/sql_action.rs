@@ -47,7 +47,7 @@ impl Rendered {
 }
 
 impl RunSql for MySql {
-    const SYNTAX: Syntax = Syntax::MySql;
+    const SYNTAX: Syntax = Syntax::MYSQL;
 
     async fn run_sql(&self, connection: &mut MySqlConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let decimal = self.shared.rendered.decimal(&mut *connection).await?;

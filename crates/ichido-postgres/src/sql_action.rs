@@ -24,7 +24,7 @@ type Written = (Arc<str>, Arc<str>);
 pub(crate) struct Rendered(Mutex<HashMap<Written, Arc<Typed>>>);
 
 impl RunSql for Postgres {
-    const SYNTAX: Syntax = Syntax::Postgres;
+    const SYNTAX: Syntax = Syntax::POSTGRES;
 
     async fn run_sql(&self, connection: &mut PgConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let typed = self.rendered(statement, fields.queue()).await?;

@@ -27,7 +27,7 @@ impl Rendered {
 }
 
 impl RunSql for Sqlite {
-    const SYNTAX: Syntax = Syntax::Sqlite;
+    const SYNTAX: Syntax = Syntax::SQLITE;
 
     async fn run_sql(&self, connection: &mut SqliteConnection, statement: &Template, fields: &Fields) -> Result<()> {
         let mut query = sqlx::query(AssertSqlSafe(self.shared.rendered.get(statement)));

@@ -157,7 +157,7 @@ async fn a_statement_of_the_action_sql_at_which_one_connection_falls_silent() {
         let scene = Scene::new(ORDERS).await;
         scene.proxy.silence_at(silence, Whom::Speaker, "insert into ledger%", 3);
         let writes =
-            SqlAction::new(Syntax::Postgres, &["insert into ledger values ('order', 'action')".to_owned()]).unwrap();
+            SqlAction::new(Syntax::POSTGRES, &["insert into ledger values ('order', 'action')".to_owned()]).unwrap();
         let process = scene.process().drain().action(Pool::new("Write").from("orders").concurrency(2), writes);
         assert_eq!(process.run().await.unwrap(), 0);
         tokio::time::timeout(Duration::from_secs(1), scene.proxy.silenced()).await.expect("it was silent");

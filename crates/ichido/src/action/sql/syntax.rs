@@ -3,16 +3,28 @@
 
 /// Whose SQL a statement is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Syntax {
-    /// SQLite: names also in brackets, comments that need not end.
+pub struct Syntax(Of);
+
+/// Not public: a variant that is called as a store is would make the compiler spell out the store's path in every message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
     Sqlite,
-    /// PostgreSQL, with `standard_conforming_strings`: `E'…'`, dollar quotes, comments that nest.
     Postgres,
-    /// MySQL and MariaDB, without `NO_BACKSLASH_ESCAPES`: backslashes in strings, `#`, comments that are run.
     MySql,
 }
 
-use Syntax::{MySql, Postgres, Sqlite};
+use Of::{MySql, Postgres, Sqlite};
+
+impl Syntax {
+    /// SQLite: names also in brackets, comments that need not end.
+    pub const SQLITE: Syntax = Syntax(Sqlite);
+
+    /// PostgreSQL, with `standard_conforming_strings`: `E'…'`, dollar quotes, comments that nest.
+    pub const POSTGRES: Syntax = Syntax(Postgres);
+
+    /// MySQL and MariaDB, without `NO_BACKSLASH_ESCAPES`: backslashes in strings, `#`, comments that are run.
+    pub const MYSQL: Syntax = Syntax(MySql);
+}
 
 /// Passes over what holds no names.
 pub(super) struct Lexer {
@@ -27,7 +39,7 @@ impl Lexer {
         let ended_by = |end: &str, from: usize, what| {
             rest.get(from..).and_then(|inner| inner.find(end)).map(|found| Some(from + found + end.len())).ok_or(what)
         };
-        let syntax = self.syntax;
+        let syntax = self.syntax.0;
         match rest.as_bytes() {
             [quote @ (b'\'' | b'"'), ..] if syntax == MySql => escaped(rest, 1, *quote).map(Some).ok_or("string"),
             [b'E' | b'e', b'\'', ..] if syntax == Postgres => escaped(rest, 2, b'\'').map(Some).ok_or("string"),
@@ -50,7 +62,7 @@ impl Lexer {
 
     fn comment(&mut self, rest: &str) -> Result<Option<usize>, &'static str> {
         let plain = || rest.get(2..).and_then(|inner| inner.find("*/")).map(|found| found + 4);
-        match (self.syntax, rest.as_bytes()) {
+        match (self.syntax.0, rest.as_bytes()) {
             (_, [b'*', ..]) => {
                 let ends = std::mem::take(&mut self.in_run_comment);
                 Ok(ends.then_some(2))

@@ -95,11 +95,9 @@ fn unended(text: &str, what: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use Syntax::{MySql, Postgres, Sqlite};
-
     use super::*;
 
-    const ALL: [Syntax; 3] = [Sqlite, Postgres, MySql];
+    const ALL: [Syntax; 3] = [Syntax::SQLITE, Syntax::POSTGRES, Syntax::MYSQL];
 
     fn rendered(syntax: Syntax, text: &str) -> String {
         Template::parse(syntax, text).unwrap().render(|name, place| format!("<{name}{place}>"))
@@ -112,7 +110,7 @@ mod tests {
             assert_eq!(rendered(syntax, text), "insert into p values (<id1>,<name2>, <id1>)");
             assert_eq!(rendered(syntax, "select :名前, 'x':b"), "select <名前2>, 'x'<b1>");
         }
-        assert_eq!(rendered(Postgres, "select :a::int"), "select <a1>::int");
+        assert_eq!(rendered(Syntax::POSTGRES, "select :a::int"), "select <a1>::int");
     }
 
     #[test]
@@ -134,28 +132,28 @@ mod tests {
     #[test]
     fn each_database_has_strings_and_comments_of_its_own() {
         for (syntax, text) in [
-            (Postgres, "select $$ :a $$, $tag$ :b $$ :c $tag$, a[1:2]"),
-            (Postgres, r"select E'it\'s :a', e'\\', 'x'"),
-            (Postgres, "select /* a /* :b */ :c */ 1"),
-            (MySql, r"select 'it\'s :a', '\\', 'x'"),
-            (MySql, r#"select "it\"s :a", "it""s :b""#),
-            (MySql, "select 1 # it's :a\n, `:b`"),
-            (MySql, "select /*+ :a */ 1"),
-            (Sqlite, "select [it's :a], `:b` /* :c"),
+            (Syntax::POSTGRES, "select $$ :a $$, $tag$ :b $$ :c $tag$, a[1:2]"),
+            (Syntax::POSTGRES, r"select E'it\'s :a', e'\\', 'x'"),
+            (Syntax::POSTGRES, "select /* a /* :b */ :c */ 1"),
+            (Syntax::MYSQL, r"select 'it\'s :a', '\\', 'x'"),
+            (Syntax::MYSQL, r#"select "it\"s :a", "it""s :b""#),
+            (Syntax::MYSQL, "select 1 # it's :a\n, `:b`"),
+            (Syntax::MYSQL, "select /*+ :a */ 1"),
+            (Syntax::SQLITE, "select [it's :a], `:b` /* :c"),
         ] {
             assert_eq!(rendered(syntax, text), text);
         }
         for (syntax, text, expected) in [
-            (Postgres, r"select '\', :a", r"select '\', <a1>"),
-            (Postgres, "select a # :a", "select a # <a1>"),
-            (Sqlite, r"select '\', :a, E'\', :b", r"select '\', <a1>, E'\', <b2>"),
-            (Sqlite, "select /* /* */ :a", "select /* /* */ <a1>"),
-            (Sqlite, "select $x$, :a, $x$", "select $x$, <a1>, $x$"),
-            (MySql, "select /* /* */ :a", "select /* /* */ <a1>"),
-            (MySql, "select 5--:a", "select 5--<a1>"),
-            (MySql, "select /*!50110 :a, ':b' */ 2*/*:c*/3", "select /*!50110 <a1>, ':b' */ 2*/*:c*/3"),
-            (MySql, "select /*M!100100 :a*/*:b", "select /*M!100100 <a1>*/*<b2>"),
-            (MySql, "select $$, :a, $$", "select $$, <a1>, $$"),
+            (Syntax::POSTGRES, r"select '\', :a", r"select '\', <a1>"),
+            (Syntax::POSTGRES, "select a # :a", "select a # <a1>"),
+            (Syntax::SQLITE, r"select '\', :a, E'\', :b", r"select '\', <a1>, E'\', <b2>"),
+            (Syntax::SQLITE, "select /* /* */ :a", "select /* /* */ <a1>"),
+            (Syntax::SQLITE, "select $x$, :a, $x$", "select $x$, <a1>, $x$"),
+            (Syntax::MYSQL, "select /* /* */ :a", "select /* /* */ <a1>"),
+            (Syntax::MYSQL, "select 5--:a", "select 5--<a1>"),
+            (Syntax::MYSQL, "select /*!50110 :a, ':b' */ 2*/*:c*/3", "select /*!50110 <a1>, ':b' */ 2*/*:c*/3"),
+            (Syntax::MYSQL, "select /*M!100100 :a*/*:b", "select /*M!100100 <a1>*/*<b2>"),
+            (Syntax::MYSQL, "select $$, :a, $$", "select $$, <a1>, $$"),
         ] {
             assert_eq!(rendered(syntax, text), expected);
         }
@@ -168,13 +166,13 @@ mod tests {
             assert!(unended(syntax, "select 'a") && unended(syntax, "select \"a"), "{syntax:?}");
         }
         for (syntax, text) in [
-            (Postgres, "select /* /* a */"),
-            (Postgres, r"select E'a\'"),
-            (Postgres, "select $x$ a"),
-            (MySql, "select `a"),
-            (MySql, "select /* a"),
-            (MySql, r"select 'a\'"),
-            (Sqlite, "select [a"),
+            (Syntax::POSTGRES, "select /* /* a */"),
+            (Syntax::POSTGRES, r"select E'a\'"),
+            (Syntax::POSTGRES, "select $x$ a"),
+            (Syntax::MYSQL, "select `a"),
+            (Syntax::MYSQL, "select /* a"),
+            (Syntax::MYSQL, r"select 'a\'"),
+            (Syntax::SQLITE, "select [a"),
         ] {
             assert!(unended(syntax, text), "{text}");
         }
