@@ -103,12 +103,12 @@ async fn nobody_tells_the_password() {
     let told = format!("{wrong:?}");
     let error = wrong.build().unwrap().ping().await.unwrap_err();
     assert!(matches!(&error, Error::Unreachable { .. }) && error.is_fault::<MySql>());
-    let told = format!("{told} {error} {error:?}");
+    let told = format!("{told} {} {error:?}", error.in_full());
     assert!(told.contains("Access denied") && !told.contains(secret), "{told}");
 
     let locked = vault.builder().before_connect(async |_| Err("the vault is locked".into())).build().unwrap();
     let error = locked.ping().await.unwrap_err();
-    assert!(error.is_fault::<MySql>() && error.to_string().contains("the vault is locked"), "{error}");
+    assert!(error.is_fault::<MySql>() && error.in_full().to_string().contains("the vault is locked"), "{error}");
 
     let url = format!("mysql://keeper:{secret}@127.0.0.1:nonsense/shop");
     let error = MySql::builder().url(&url).build().err().unwrap();

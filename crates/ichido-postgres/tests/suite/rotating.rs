@@ -118,12 +118,12 @@ async fn nobody_tells_the_password() {
     let told = format!("{wrong:?}");
     let error = wrong.build().unwrap().ping().await.unwrap_err();
     assert!(matches!(&error, Error::Unreachable { .. }) && error.is_fault::<Postgres>());
-    let told = format!("{told} {error} {error:?}");
+    let told = format!("{told} {} {error:?}", error.in_full());
     assert!(told.contains("password authentication failed") && !told.contains(secret), "{told}");
 
     let locked = vault.builder().before_connect(async |_| Err("the vault is locked".into())).build().unwrap();
     let error = locked.ping().await.unwrap_err();
-    assert!(error.is_fault::<Postgres>() && error.to_string().contains("the vault is locked"), "{error}");
+    assert!(error.is_fault::<Postgres>() && error.in_full().to_string().contains("the vault is locked"), "{error}");
 
     let url = format!("postgres://keeper:{secret}@127.0.0.1:nonsense/shop");
     let error = Postgres::builder().url(&url).build().err().unwrap();
