@@ -165,10 +165,7 @@ async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome
     if suspect {
         mark(cx, true).await?;
     }
-    let result = match spent(cx.delivery()?) {
-        true => Ok(Outcome::park(DIED_RUNNING)),
-        false => caught(next.run(cx)).await,
-    };
+    let result = if spent(cx.delivery()?) { Ok(Outcome::park(DIED_RUNNING)) } else { caught(next.run(cx)).await };
     cx.roll_back().await;
     if suspect && let Err(error) = mark(cx, false).await {
         tracing::warn!(error = %error.in_full(), "cannot clear the mark of a suspect; a crash now would cost it an attempt");

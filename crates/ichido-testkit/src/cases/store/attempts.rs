@@ -70,10 +70,7 @@ async fn deaths<F: Fixture>(fixture: &F, medic: &Player<F>, id: &MessageId) -> u
     for deaths in 1.. {
         let broker = &*id.queue == "paid";
         let victim = if broker { join(fixture).await } else { Player::join(fixture).await };
-        let delivery = match broker {
-            true => victim.take(&id.queue, &id.key).await,
-            false => victim.claim_one(&id.queue).await,
-        };
+        let delivery = if broker { victim.take(&id.queue, &id.key).await } else { victim.claim_one(&id.queue).await };
         if delivery.is_suspect() {
             victim.store.mark_running(victim.registration.id, Some(id)).await.unwrap();
         }
