@@ -11,6 +11,7 @@ use ichido::{
 use crate::{failure::Failure, open::Backend};
 
 type AddAction<S> = Box<dyn FnOnce(Process<S>, Pool) -> Process<S> + Send>;
+type Need = fn(Pool) -> Pool;
 type Give<S> = Box<dyn FnOnce(Process<S>) -> Process<S> + Send>;
 type Change<S> = Box<dyn FnOnce(HandlerQueue<S>) -> Result<HandlerQueue<S>> + Send>;
 
@@ -37,7 +38,7 @@ pub struct Program<S: Backend> {
     pub(crate) registry: Registry<S>,
     pub(crate) changes: Vec<Change<S>>,
     pub(crate) states: Vec<Give<S>>,
-    pub(crate) needs: Vec<(String, fn(Pool) -> Pool)>,
+    pub(crate) needs: Vec<(String, Need)>,
 }
 
 /// An action in Rust, and the typed queue that it is for.
