@@ -44,7 +44,9 @@ fn errors(program: &Path, crates: &Crates) -> Option<String> {
         compiler.arg("--extern").arg(format!("{name}={}", path.display()));
     }
     let said = compiler.arg(program).output().expect("there is a compiler where there is this test");
-    (!said.status.success()).then(|| String::from_utf8_lossy(&said.stderr).into_owned())
+    // sqlx, which the store re-exports, has a type of the same name: the compiler says which one it means.
+    let text = || String::from_utf8_lossy(&said.stderr).replace("ichido_sqlite::Sqlite", "Sqlite");
+    (!said.status.success()).then(text)
 }
 
 /// Those with which a right program compiles.

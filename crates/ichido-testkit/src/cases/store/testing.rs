@@ -155,7 +155,7 @@ pub async fn a_drain_says_what_became_of_each_message<F: Fixture>() {
     let failure = std::panic::catch_unwind(|| drained.assert_all_done()).unwrap_err();
     let text = failure.downcast_ref::<String>().unwrap();
     assert!(
-        text.starts_with("1 done, 3 failed, exit code 0\n") && text.contains("mail/1, attempt 1: nobody"),
+        text.starts_with("1 done, 3 failed, 0 snoozed, exit code 0\n") && text.contains("mail/1, attempt 1: nobody"),
         "{text}"
     );
 }
