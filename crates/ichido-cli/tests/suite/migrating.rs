@@ -170,6 +170,9 @@ async fn in_schema(env: &Env, schema: &str, first: impl AsyncFnOnce(&Migration))
 
 /// The single statements of a step.
 fn statements(step: &str) -> Vec<String> {
+    if step.starts_with("do $ichido$") {
+        return vec![step.to_owned()]; // a block, which has semicolons inside
+    }
     let code: Vec<_> = step.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let code = code.join("\n");
     code.split(';').map(str::trim).filter(|sql| !sql.is_empty()).map(str::to_owned).collect()

@@ -127,7 +127,7 @@ impl<S: Store> Kinds<S> {
     async fn call_back(&self, cx: &mut Context<S>, callback: Callback<'_>) -> Result<(), Error> {
         let found = self.find(cx.message()?).ok().cloned();
         match found {
-            Some(action) => Ok(action.call_back(cx, callback).await?),
+            Some(action) => action.call_back(cx, callback).await,
             None => Ok(()),
         }
     }
@@ -139,7 +139,7 @@ impl<S: Store> Kinds<S> {
             let called = action.call_back(cx, callback).await;
             first = first.and(called);
         }
-        Ok(first?)
+        first
     }
 
     /// Can it work in this pool?
