@@ -20,6 +20,7 @@ pub trait PlainDialect: Dialect {
     const UNLESS_THERE: &'static str = "on conflict do nothing";
 
     /// A place for a parameter.
+    #[must_use]
     fn place(at: usize) -> String {
         let _ = at;
         "?".to_owned()
@@ -47,11 +48,13 @@ pub trait PlainDialect: Dialect {
     fn bytes(place: String) -> String;
 
     /// A process, as a literal.
+    #[must_use]
     fn process(id: ProcessId) -> String {
         format!("'{id}'")
     }
 
     /// A number as text that is compared byte by byte.
+    #[must_use]
     fn key(column: &str) -> String {
         format!("cast({column} as text)")
     }
@@ -72,6 +75,7 @@ pub trait PlainDialect: Dialect {
     fn name(text: &str) -> Result<String>;
 
     /// Wakes whoever waits for messages of this queue, if the database can; its name is a literal.
+    #[must_use]
     fn wake(queue: &str) -> Option<String> {
         let _ = queue;
         None
