@@ -32,7 +32,7 @@ impl Postgres {
         messages: &[NewMessage],
     ) -> Result<Vec<Sent>> {
         let payloads = messages.iter().map(|message| String::from_utf8_lossy(&message.payload).into_owned());
-        let headers = messages.iter().map(|message| message.written_headers());
+        let headers = messages.iter().map(NewMessage::written_headers);
         let groups = messages.iter().map(|message| message.group.clone());
         let uniques = messages.iter().map(|message| message.unique.clone());
         let delayed = messages.iter().map(|message| message.due.is_some());

@@ -36,7 +36,7 @@ pub(crate) async fn run(
         config.override_url(url, "--database-url")?;
     }
     logging::start(&config.log, verbose, quiet)?;
-    on_store(&config, Adoption { adopt, table, queue, draft }).await
+    Box::pin(on_store(&config, Adoption { adopt, table, queue, draft })).await
 }
 
 /// A name for the queue of a table.

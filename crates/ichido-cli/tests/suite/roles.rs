@@ -46,18 +46,12 @@ fn url_of(url: &str, user: &str) -> String {
 
 async fn refused(kind: Kind, url: &str, statement: &str) -> bool {
     let statement = AssertSqlSafe(statement);
-    let (said, denied) = match kind {
-        Kind::MariaDb => {
-            let mut connection = MySqlConnection::connect(url).await.unwrap();
-            (sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()), ["denied", "denied"])
-        }
-        _ => {
-            let mut connection = PgConnection::connect(url).await.unwrap();
-            (
-                sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()),
-                ["permission denied", "must be owner"],
-            )
-        }
+    let (said, denied) = if kind == Kind::MariaDb {
+        let mut connection = MySqlConnection::connect(url).await.unwrap();
+        (sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()), ["denied", "denied"])
+    } else {
+        let mut connection = PgConnection::connect(url).await.unwrap();
+        (sqlx::raw_sql(statement).execute(&mut connection).await.map(|_| ()), ["permission denied", "must be owner"])
     };
     said.is_err_and(|error| denied.iter().any(|word| error.to_string().contains(word)))
 }

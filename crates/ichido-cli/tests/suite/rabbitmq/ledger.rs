@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ichido::{Client, MessageId, Result, Store};
+use ichido::{CancellationToken, Client, MessageId, Result, Store};
 use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, Server};
 use sqlx::{AssertSqlSafe, MySqlConnection, PgConnection, SqliteConnection};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -78,6 +78,16 @@ pub(crate) struct Orders<S: Store> {
 
 impl<S: Written> Orders<S> {
     /// Sends until so many more are known to be committed.
+    /// Sends so many, and a few more at a time until something has happened that needs messages to happen.
+    pub(crate) async fn send_until(mut self, count: u32, happened: CancellationToken) -> Self {
+        self = self.send(count).await;
+        while !happened.is_cancelled() {
+            let _ = tokio::time::timeout(Duration::from_millis(200), happened.cancelled()).await;
+            self = self.send(5).await;
+        }
+        self
+    }
+
     pub(crate) async fn send(mut self, count: u32) -> Self {
         let goal = self.committed + count;
         while self.committed < goal {

@@ -4,7 +4,7 @@
 
 use std::{fmt::Write as _, time::Instant};
 
-use ichido::{Guarded, Queue, message::ClaimBy};
+use ichido::{CancellationToken, Guarded, Queue, message::ClaimBy};
 use ichido_test_servers::{
     RabbitMq,
     proxy::{Cut, Proxy},
@@ -220,8 +220,10 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl Fn
     let each = messages.div_ceil(u32::try_from(troubles.len()).expect("few"));
     for trouble in troubles {
         let begun = Instant::now();
-        let sending = tokio::spawn(orders.send(each));
+        let happened = CancellationToken::new();
+        let sending = tokio::spawn(orders.send_until(each, happened.clone()));
         let made = timeout(LIMIT, scene.make(trouble)).await;
+        happened.cancel();
         assert!(made.is_ok(), "{trouble:?} does not happen: {}", scene.state().await);
         orders = timeout(LIMIT, sending).await.expect("sent in time").expect("no panic");
         let least = i64::from(orders.committed.saturating_sub(BACKLOG));
