@@ -190,6 +190,9 @@ impl fmt::Display for Error {
             Error::Panic(text) => write!(f, "panic: {text}"),
             Error::TimedOut(limit) => write!(f, "timed out after {limit:?}"),
             Error::Setup(text) | Error::Refused(text) => f.write_str(text),
+            Error::Unreachable { address, source } if text::is_from_server(source.as_ref()) => {
+                write!(f, "the database at {address} refuses the connection")
+            }
             Error::Unreachable { address, .. } => write!(f, "the database at {address} does not answer"),
             Error::Ended { reason, .. } | Error::Duplicate { reason, .. } => f.write_str(reason),
         }

@@ -137,3 +137,10 @@ fn a_display_that_panics_leaves_nobody_listening() {
     });
     assert!(!asked);
 }
+
+#[test]
+fn a_server_that_refuses_a_login_does_answer() {
+    let denied = "error returned from database: 1045 (28000): Access denied";
+    let refused = Error::Unreachable { address: "db:3306".into(), source: denied.into() };
+    assert_eq!(format!("{refused:#}"), format!("the database at db:3306 refuses the connection: {denied}"));
+}

@@ -39,6 +39,11 @@ pub(super) fn of(link: &(dyn StdError + 'static), written: &str) -> String {
 /// What sqlx writes before an error of the server.
 const FROM_SERVER: &str = "error returned from database: ";
 
+/// Did the server itself say it?
+pub(super) fn is_from_server(error: &(dyn StdError + 'static)) -> bool {
+    error.to_string().starts_with(FROM_SERVER)
+}
+
 /// PostgreSQL tells with an error on which line of its own source it was raised, and the driver appends that to the text, where it
 /// looks like a line of the statement. (MySQL's texts begin with their number, and name a line of the statement.)
 fn without_source_line(text: String, written: &str) -> String {
