@@ -81,6 +81,7 @@ impl OnStore for With<Check> {
         let of = |error| Failure::of::<S>(&error);
         let at_brokers = Brokers::of(config)?;
         let process = program::process(store.clone(), config, self.parts.program()?, &at_brokers)?;
+        process.check_pools().map_err(of)?;
         let HandlerQueues { common, own } = process.handler_queues().map_err(of)?;
         store.prepare().await.map_err(of)?;
         program::check_statements(&store, config).await.map_err(of)?;

@@ -163,6 +163,8 @@ async fn state_reaches_the_actions_of_a_program_and_its_lack_ends_it() {
         assert!(!stdout.contains("anna"), "{stdout}");
         assert!(stderr.contains("state::Greeter`") && stderr.contains("`.state(…)`"), "{program}: {stderr}");
     }
+    let (code, _, stderr) = world.run("stateless, declared", &["check"]).await;
+    assert!(code == Some(127) && stderr.contains("`.state(…)`"), "{stderr}");
     world.0.reconfigure(|config| format!("{config}\n[actions.Count]\nfrom = \"greeted\"\n"));
     let (code, stdout, stderr) = world.run("state", &["run", "--drain"]).await;
     assert_eq!(code, Some(0), "{stderr}");

@@ -296,6 +296,14 @@ impl<S: Store> Process<S> {
         self
     }
 
+    /// Do the pools fit the process: the state that they need, their typed queues, their lane sets?
+    ///
+    /// # Errors
+    /// [`Error::Setup`] with the first that does not.
+    pub fn check_pools(&self) -> Result<()> {
+        self.actions.values().try_for_each(|(pool, _)| pool.check(&self.state))
+    }
+
     /// The handler queue as it will run, checked; then those of the actions that have one of their own.
     ///
     /// # Errors
