@@ -114,6 +114,11 @@ impl Error {
         self.says(|said| matches!(said, Said::Retryable).then_some(())).is_some() || self.is_fault::<S>()
     }
 
+    /// Is such an error among the causes?
+    pub(crate) fn is_by(&self, is: fn(&(dyn StdError + 'static)) -> bool) -> bool {
+        matches!(self, Error::Failed(cause) if chain(cause.as_ref()).any(is))
+    }
+
     /// An error of a statement of ichido's own, some of which are faults there.
     pub(crate) fn of_own_statement(self, is_fault: fn(&(dyn StdError + 'static)) -> bool) -> Self {
         match self {
