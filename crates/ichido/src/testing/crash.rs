@@ -106,7 +106,8 @@ impl FromStr for Step {
 ///     let mut tx = store.begin().await?;
 ///     let greeted = "select count(*) * 10 + count(distinct name) from greeted";
 ///     assert_eq!(sqlx::query_scalar::<_, i64>(greeted).fetch_one(Sqlite::connection(&mut tx)).await?, 33);
-///     store.rollback(tx).await
+///     store.rollback(tx).await?;
+///     Ok(())
 /// }
 /// ```
 pub fn crash_at<S: Store>(
