@@ -21,10 +21,10 @@ use crate::{
     output,
 };
 
-/// So many letters are looked at together.
+/// So many dead letters are looked at together.
 const PAGE: usize = 100;
 
-/// How long another reader of the letters may take.
+/// How long another reader of the dead letters may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two looks whether it has ended.
@@ -85,12 +85,17 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 
     /// The next of them, with what is known of each; none at the end.
-    pub(super) async fn page(&self, letters: &mut rabbitmq::DeadLetters) -> Result<Vec<(Delivery, Named)>, Failure> {
+    pub(super) async fn page(
+        &self,
+        dead_letters: &mut rabbitmq::DeadLetters,
+    ) -> Result<Vec<(Delivery, Named)>, Failure> {
         let mut page = Vec::with_capacity(PAGE);
         while page.len() < PAGE {
-            let Some(letter) = letters.next().await.map_err(|error| self.kept.failure(&error))? else { break };
-            let named = self.named(&letter);
-            page.push((letter, named));
+            let Some(dead_letter) = dead_letters.next().await.map_err(|error| self.kept.failure(&error))? else {
+                break;
+            };
+            let named = self.named(&dead_letter);
+            page.push((dead_letter, named));
         }
         let keys: Vec<Key> = page.iter().filter_map(|(_, named)| named.key.clone()).collect();
         let rows = self.look(MutexFilter::These(&keys)).await?;
@@ -103,14 +108,14 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
         Ok(page)
     }
 
-    /// Which message a letter is of, and whether it is ours.
-    fn named(&self, letter: &Delivery) -> Named {
+    /// Which message a dead letter is of, and whether it is ours.
+    fn named(&self, dead_letter: &Delivery) -> Named {
         let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
         let named = Named { key: None, failed: false, foreign: None, row: None, original: None };
-        if let Some(row) = letter.row().filter(ours) {
+        if let Some(row) = dead_letter.row().filter(ours) {
             return Named { key: Some(Key::new([row.id])), failed: true, ..named };
         }
-        let received = letter.received();
+        let received = dead_letter.received();
         let key = self.guard.key_of(self.kept.name(), &received);
         let id = received.id.as_deref().ok().or(received.message_id.as_deref()).unwrap_or("it");
         let foreign = match (&key, received.origin.as_deref()) {
@@ -125,7 +130,7 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
 
     /// What those are copies of that have a key. Only an inbox remembers what is done, and only there another message may have the same id.
     async fn originals(&self, page: &[(Delivery, Named)]) -> Result<Vec<Option<Original>>, Failure> {
-        let keyed = page.iter().filter_map(|(letter, named)| Some((named.key.clone()?, letter.payload())));
+        let keyed = page.iter().filter_map(|(dead_letter, named)| Some((named.key.clone()?, dead_letter.payload())));
         let keyed: Vec<(Key, &[u8])> = keyed.collect();
         if self.guard.rules.by != GuardBy::Inbox {
             return Ok(vec![None; keyed.len()]);
@@ -137,7 +142,7 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
         self.store.mutexes(self.kept.name(), which).await.map_err(|error| Failure::of::<S>(&error))
     }
 
-    /// Is a letter without a row a copy of what is done? In an inbox, what has no row may still be undone; not what had one because it
+    /// Is a dead letter without a row a copy of what is done? In an inbox, what has no row may still be undone; not what had one because it
     /// had failed, nor what is known to be done. Looks again.
     pub(super) async fn is_over(&self, key: &Key, named: &Named) -> Result<bool, Failure> {
         let done = named.original == Some(Original::Done);
@@ -165,25 +170,25 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
     }
 }
 
-async fn forget_of<S: Backend>(letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
-    match letters.kept.rabbitmq().depths().await {
+async fn forget_of<S: Backend>(dead_letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
+    match dead_letters.kept.rabbitmq().depths().await {
         Ok(depths) if depths.dead > 0 => {}
         Ok(_) | Err(Error::Missing(_)) => return Ok(()),
-        Err(error) => return Err(letters.kept.failure(&error)),
+        Err(error) => return Err(dead_letters.kept.failure(&error)),
     }
-    let mut reading = letters.open().await?;
+    let mut reading = dead_letters.open().await?;
     loop {
-        let page = letters.page(&mut reading).await?;
+        let page = dead_letters.page(&mut reading).await?;
         if page.is_empty() {
             break;
         }
-        for (letter, named) in &page {
+        for (dead_letter, named) in &page {
             if let Some(key) = named.key.as_ref().filter(|key| keys.contains(key))
-                && letters.is_over(key, named).await?
+                && dead_letters.is_over(key, named).await?
             {
-                reading.delete(letter).await;
+                reading.delete(dead_letter).await;
             }
         }
     }
-    reading.close().await.map_err(|error| letters.kept.failure(&error))
+    reading.close().await.map_err(|error| dead_letters.kept.failure(&error))
 }

@@ -33,7 +33,7 @@ struct Pending {
 }
 
 pub(super) struct Exam<'a, S: Backend> {
-    letters: DeadLetters<'a, S>,
+    dead_letters: DeadLetters<'a, S>,
     /// None if nothing is to be done.
     fix: Option<Publishing<S>>,
     report: &'a mut Report,
@@ -58,11 +58,11 @@ impl<'a, S: Backend> Exam<'a, S> {
         fix: Option<Publishing<S>>,
         report: &'a mut Report,
     ) -> Result<Self, Failure> {
-        let letters = DeadLetters::of(store, kept).await?;
+        let dead_letters = DeadLetters::of(store, kept).await?;
         let depths = look(kept).await?;
         let counts = Counts { queue: kept.name().to_owned(), ..Counts::default() };
         Ok(Exam {
-            letters,
+            dead_letters,
             fix,
             report,
             depths,
@@ -78,12 +78,12 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// Looks at everything, and does what is to be done.
     pub(super) async fn run(mut self) -> Result<(), Failure> {
         if self.depths.is_some() {
-            self.letters().await?;
+            self.dead_letters().await?;
         }
         self.rows().await?;
         self.without_rows().await?;
         // After the fix, the counts are about what is there then.
-        let now = if self.fix.is_some() { look(self.letters.kept).await? } else { None };
+        let now = if self.fix.is_some() { look(self.dead_letters.kept).await? } else { None };
         self.missing(now.is_some())?;
         if let Some(depths) = now.or(self.depths.take()) {
             let ichido::broker::Depths { ready, unacknowledged, busy, dead, .. } = depths.counted;
@@ -94,7 +94,7 @@ impl<'a, S: Backend> Exam<'a, S> {
 
     /// What is declared when something is sent or run is missing only if something was.
     fn missing(&mut self, there_now: bool) -> Result<(), Failure> {
-        let kept = self.letters.kept;
+        let kept = self.dead_letters.kept;
         let comes = kept.rabbitmq().topology().declare && self.counts.rows == 0;
         if self.depths.is_some() || comes {
             return Ok(());
@@ -104,58 +104,58 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.report.finding(&Finding { done, ..Finding::of(kept.name(), kept.name().to_owned(), meaning) })
     }
 
-    async fn letters(&mut self) -> Result<(), Failure> {
-        let mut reading = self.letters.open().await?;
+    async fn dead_letters(&mut self) -> Result<(), Failure> {
+        let mut reading = self.dead_letters.open().await?;
         loop {
-            let page = self.letters.page(&mut reading).await?;
+            let page = self.dead_letters.page(&mut reading).await?;
             if page.is_empty() {
                 break;
             }
-            for (letter, named) in page {
-                self.one(&mut reading, &letter, named).await?;
+            for (dead_letter, named) in page {
+                self.one(&mut reading, &dead_letter, named).await?;
             }
             self.publish().await?;
         }
-        reading.close().await.map_err(|error| self.letters.kept.failure(&error))
+        reading.close().await.map_err(|error| self.dead_letters.kept.failure(&error))
     }
 
     async fn one(
         &mut self,
         reading: &mut rabbitmq::DeadLetters,
-        letter: &Delivery,
+        dead_letter: &Delivery,
         named: Named,
     ) -> Result<(), Failure> {
-        let inbox = self.letters.guard.rules.by == GuardBy::Inbox;
+        let inbox = self.dead_letters.guard.rules.by == GuardBy::Inbox;
         let why = match (&named.key, &named.row) {
             (None, _) => named.foreign.as_deref().unwrap_or("no message id"),
-            _ if named.is_copy() => return self.letter(reading, letter, named).await,
+            _ if named.is_copy() => return self.dead_letter(reading, dead_letter, named).await,
             // What its row keeps says something else.
             (_, Some(row)) if inbox && row.kept => "another message has its id",
-            (_, Some(_)) => return self.letter(reading, letter, named).await,
+            (_, Some(_)) => return self.dead_letter(reading, dead_letter, named).await,
             (_, None) => named.foreign.as_deref().unwrap_or("not known"),
         };
-        self.foreign(letter, why)
+        self.foreign(dead_letter, why)
     }
 
-    fn foreign(&mut self, letter: &Delivery, why: &str) -> Result<(), Failure> {
-        let reason = letter.header(REASON).unwrap_or_else(|| "no reason given".to_owned());
+    fn foreign(&mut self, dead_letter: &Delivery, why: &str) -> Result<(), Failure> {
+        let reason = dead_letter.header(REASON).unwrap_or_else(|| "no reason given".to_owned());
         let meaning =
             format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
-        let name = letter.message_id().unwrap_or("a dead letter").to_owned();
-        self.tell(Finding { dead: true, ..Finding::of(self.letters.kept.name(), name, meaning) }, None)
+        let name = dead_letter.message_id().unwrap_or("a dead letter").to_owned();
+        self.tell(Finding { dead: true, ..Finding::of(self.dead_letters.kept.name(), name, meaning) }, None)
     }
 
-    async fn letter(
+    async fn dead_letter(
         &mut self,
         reading: &mut rabbitmq::DeadLetters,
-        letter: &Delivery,
+        dead_letter: &Delivery,
         named: Named,
     ) -> Result<(), Failure> {
         let Some(key) = named.key.clone() else { return Ok(()) };
         self.dead.insert(key.clone());
         if self.again.contains(&key) {
             let meaning = "another copy of a message that is published again".to_owned();
-            let done = if named.is_copy() { deleted(reading.delete(letter).await) } else { Done::left_alone() };
+            let done = if named.is_copy() { deleted(reading.delete(dead_letter).await) } else { Done::left_alone() };
             let finding = self.finding(&key, meaning);
             return self.tell(Finding { dead: true, verdict: Verdict::Delete, done: Some(done), ..finding }, None);
         }
@@ -165,12 +165,12 @@ impl<'a, S: Backend> Exam<'a, S> {
             return self.tell(finding, None);
         }
         if let Some(row) = row {
-            finding.done = self.mend(reading, letter, &row, &named, sighting.judge().verdict).await?;
+            finding.done = self.mend(reading, dead_letter, &row, &named, sighting.judge().verdict).await?;
             let due = self.again.contains(&key).then_some((self.id(&key), true));
             return self.tell(finding, due);
         }
-        let over = self.letters.is_over(&key, &named).await?;
-        let done = if over { deleted(reading.delete(letter).await) } else { Done::left_alone() };
+        let over = self.dead_letters.is_over(&key, &named).await?;
+        let done = if over { deleted(reading.delete(dead_letter).await) } else { Done::left_alone() };
         self.tell(Finding { done: Some(done), ..finding }, None)
     }
 
@@ -178,7 +178,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     async fn mend(
         &mut self,
         reading: &mut rabbitmq::DeadLetters,
-        letter: &Delivery,
+        dead_letter: &Delivery,
         row: &MutexRow,
         named: &Named,
         verdict: Verdict,
@@ -186,17 +186,18 @@ impl<'a, S: Backend> Exam<'a, S> {
         if !matches!(verdict, Verdict::Retry | Verdict::Publish) {
             return Ok(None);
         }
-        let DeadLetters { store, kept, .. } = &self.letters;
+        let DeadLetters { store, kept, .. } = &self.dead_letters;
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
-            let message = Message::new(kept.name(), row.key.clone(), letter.payload()).with_headers(letter.headers());
+            let message =
+                Message::new(kept.name(), row.key.clone(), dead_letter.payload()).with_headers(dead_letter.headers());
             if !store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
                 return Ok(Some(Done::left_alone()));
             }
         }
         let is_copy = named.is_copy() || !row.kept;
         Ok(Some(match self.act(row).await? {
-            true if is_copy && reading.delete(letter).await == Settled::Told => {
+            true if is_copy && reading.delete(dead_letter).await == Settled::Told => {
                 Done::did("published again, and its dead letter deleted")
             }
             true => Done::did("published again"),
@@ -207,7 +208,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// Makes a message due, if it is still as it was seen: its row's lock tells.
     async fn act(&mut self, row: &MutexRow) -> Result<bool, Failure> {
         let failure = |error| Failure::of::<S>(&error);
-        let DeadLetters { store, kept, .. } = &self.letters;
+        let DeadLetters { store, kept, .. } = &self.dead_letters;
         let done = if row.state == RowState::Failed {
             store.retry(&self.id(&row.key)).await.map_err(failure)?
         } else {
@@ -265,11 +266,11 @@ impl<'a, S: Backend> Exam<'a, S> {
         if !free || !(dead || matches!(verdict, Verdict::Retry | Verdict::Publish)) {
             return Ok(Some(row));
         }
-        Ok(self.letters.look(MutexFilter::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
+        Ok(self.dead_letters.look(MutexFilter::Probed(std::slice::from_ref(&row.key))).await?.into_iter().next())
     }
 
     fn sighting(&self, row: Option<&MutexRow>, dead: bool) -> Sighting {
-        sight::sighting(self.depths.as_ref(), self.letters.guard.rules.relay_after, row, dead)
+        sight::sighting(self.depths.as_ref(), self.dead_letters.guard.rules.relay_after, row, dead)
     }
 
     fn judge(&self, key: &Key, row: Option<&MutexRow>, dead: bool) -> (Finding, Sighting) {
@@ -284,11 +285,11 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     fn finding(&self, key: &Key, meaning: String) -> Finding {
-        Finding::of(self.letters.kept.name(), output::shortened(&self.id(key).to_string(), 200), meaning)
+        Finding::of(self.dead_letters.kept.name(), output::shortened(&self.id(key).to_string(), 200), meaning)
     }
 
     fn id(&self, key: &Key) -> MessageId {
-        MessageId { queue: self.letters.kept.name().into(), key: key.clone() }
+        MessageId { queue: self.dead_letters.kept.name().into(), key: key.clone() }
     }
 }
 

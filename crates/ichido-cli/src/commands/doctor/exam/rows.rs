@@ -28,7 +28,7 @@ impl<S: Backend> Exam<'_, S> {
     pub(super) async fn rows(&mut self) -> Result<(), Failure> {
         let mut after: Option<Key> = None;
         loop {
-            let page = self.letters.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
+            let page = self.dead_letters.look(MutexFilter::After(after.as_ref(), ROWS)).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.key.clone());
             for row in page {
@@ -75,13 +75,16 @@ impl<S: Backend> Exam<'_, S> {
             return Ok(());
         }
         tokio::time::sleep(AGAIN).await;
-        let again = look(self.letters.kept).await?;
-        if !suspicious(&again) || !self.letters.look(MutexFilter::After(None, 1)).await?.is_empty() {
+        let again = look(self.dead_letters.kept).await?;
+        if !suspicious(&again) || !self.dead_letters.look(MutexFilter::After(None, 1)).await?.is_empty() {
             return Ok(());
         }
         let old = Sighting { queue: InQueue::Old, ..self.sighting(None, false) }.judge();
-        let finding =
-            Finding::of(self.letters.kept.name(), self.letters.kept.name().to_owned(), old.meaning.to_owned());
+        let finding = Finding::of(
+            self.dead_letters.kept.name(),
+            self.dead_letters.kept.name().to_owned(),
+            old.meaning.to_owned(),
+        );
         self.report.finding(&Finding { in_queue: "yes", verdict: old.verdict, ..finding })
     }
 }
