@@ -177,7 +177,7 @@ async fn a_process_that_is_killed_and_restarted_again_and_again_costs_nothing(ki
 
 async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
     let env = Env::new(kind).await;
-    env.slow_down(if kind == Kind::Sqlite { 40_000 } else { 20_000 });
+    env.never_end();
     env.send_orders(1..=1).await;
     let mut process = env.start("process", SERVE);
     env.until("select count(*) from received_order where process_id is not null", 1).await;

@@ -107,7 +107,7 @@ async fn a_duplicate_while_the_first_waits_is_left_alone(kind: Kind) {
 
 async fn a_duplicate_while_the_first_is_processed_is_left_alone(kind: Kind) {
     let world = World::new(kind).await;
-    world.slow_down(20_000);
+    world.never_end();
     let id = world.send([1]).await.remove(0);
     world.publish(&[dead_letter(&world, &id, None).await]).await;
     let [process] = world.start(["slow"], &[]);

@@ -45,7 +45,7 @@ async fn what_a_killed_process_had_is_done_by_others(kind: Kind) {
 
 async fn the_prefetch_is_what_the_configuration_says(kind: Kind) {
     let world = World::new(kind).await;
-    world.slow_down(if kind == Kind::Sqlite { 40_000 } else { 20_000 });
+    world.never_end();
     world.env.reconfigure(|config| config.replace("relay_after =", "prefetch = 3, relay_after ="));
     world.send(1..=20).await;
     let [mut process] = world.start(["process"], &[]);

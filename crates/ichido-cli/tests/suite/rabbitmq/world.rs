@@ -112,6 +112,12 @@ impl<'a> World<'a> {
         self.configure(|config| config.replace("SLOW", &slow));
     }
 
+    /// Runs one message at a time, which does not come to an end.
+    pub(crate) fn never_end(&self) {
+        let endless = self.env.endless();
+        self.configure(|config| config.replace("SLOW", &endless).replace("concurrency = 4", "concurrency = 1"));
+    }
+
     /// Writes `ichido.toml` anew, so that everything goes through a proxy to the broker.
     pub(crate) fn behind_a_proxy(&self) -> Proxy {
         let proxy = Proxy::start_amqp(self.node.address());

@@ -133,8 +133,16 @@ impl Env {
 
     /// Makes each message take some milliseconds in its transaction.
     pub fn slow_down(&self, milliseconds: u32) {
-        let slow = self.slow(milliseconds);
-        let config = CONFIG.replace("URL", &self.url).replace("SLOW", &slow);
+        self.with_statement(&self.slow(milliseconds));
+    }
+
+    /// Writes `ichido.toml` anew, so that no message comes to an end in its transaction.
+    pub fn never_end(&self) {
+        self.with_statement(&self.endless());
+    }
+
+    fn with_statement(&self, slow: &str) {
+        let config = CONFIG.replace("URL", &self.url).replace("SLOW", slow);
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
@@ -148,6 +156,17 @@ impl Env {
                 let burn = format!("with recursive c(n) as (select 1 union all select n + 1 from c where n < {count})");
                 format!(r#", "insert into burnt {burn} select max(n) from c where n < 0""#)
             }
+        }
+    }
+
+    /// A statement more, which does not end while a test runs.
+    pub fn endless(&self) -> String {
+        match self.kind {
+            Kind::Sqlite => {
+                let burn = "with recursive c(n) as (select 1 union all select n + 1 from c)";
+                format!(r#", "insert into burnt {burn} select max(n) from c where n < 0""#)
+            }
+            Kind::Postgres | Kind::MariaDb => self.slow(600_000),
         }
     }
 
