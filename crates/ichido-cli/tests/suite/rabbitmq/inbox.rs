@@ -26,7 +26,7 @@ async fn failed_twice(kind: Kind) -> World<'static> {
     let world = World::new(kind).await;
     world.configure_queue("guard = \"inbox\"");
     let [mut process] = world.start(["failing"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     world.publish(&[foreign("theirs", NAMELESS)]).await;
     world.settles_at(DEAD, 1).await;
     world.publish(&[foreign("theirs", NAMELESS)]).await;
@@ -78,22 +78,23 @@ async fn copies_of_what_is_done_go_and_another_message_stays(kind: Kind) {
 async fn what_fans_out_leaves_nothing_behind_when_it_is_retried(kind: Kind) {
     let world = World::new(kind).await;
     let inboxes = |name: &str| {
-        let route = "guard = \"inbox\", exchange = \"amq.fanout\", routing_key = \"x\"";
+        // Copies are counted: nobody but the command that sends may publish, however long it takes.
+        let route = "guard = \"inbox\", exchange = \"amq.fanout\", routing_key = \"x\", relay_after = \"10m\"";
         let audit = format!(
-            "[queues.audit]\nrabbitmq = {{ url = \"{}\", queue = \"audit\", busy_delay = \"200ms\", relay_after = \"1s\", {route} }}\n\
+            "[queues.audit]\nrabbitmq = {{ url = \"{}\", queue = \"audit\", busy_delay = \"200ms\", {route} }}\n\
              [actions.Audit]\nfrom = \"audit\"\nretry = {{ attempts = 1 }}\n\
              sql = [\"insert into project (id, name, made_by) values (:id, {name}, 'audit')\"]\n",
             world.url
         );
         world.configure(|config| {
-            let config = config.replace("relay_after = \"1s\"", &format!("relay_after = \"1s\", {route}"));
+            let config = config.replace("relay_after = \"1s\"", route);
             let once = config.replace("attempts = 3", "attempts = 1");
             format!("{}\n{audit}", once.replace(":name,", &format!("{name},")))
         });
     };
     inboxes(":name");
     let mut process = world.env.start("failing", &["run"]);
-    world.until_declared().await;
+    world.until_all_served(&[QUEUE, "audit"]).await;
     world.env.ok(&["send", "orders", NAMELESS]).await;
     world.settles_at(DEAD, 1).await;
     world.settles_at("audit.dead", 1).await;
@@ -125,7 +126,7 @@ async fn a_message_without_an_id_is_told_so(kind: Kind) {
     let world = World::new(kind).await;
     world.configure_queue("guard = \"inbox\"");
     let [mut process] = world.start(["process"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     world.publish(&[Envelope::new("", QUEUE, World::order(1)).unwrap()]).await;
     world.settles_at(DEAD, 1).await;
     process.stop().await;

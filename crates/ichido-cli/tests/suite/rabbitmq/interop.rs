@@ -64,7 +64,7 @@ async fn what_another_client_publishes_for_a_row_of_plain_sql_is_done_once(kind:
         ("x-mutex-id", json!("09")),
     ];
     let messages: Vec<_> = ids.iter().zip(1..).map(|((header, id), order)| message(header, id, order)).collect();
-    world.until_declared().await;
+    world.until_served().await;
     other_client(&world, &["publish", QUEUE], &messages).await;
     world.shipped(7).await;
     world.comes_to_rest().await;
@@ -81,7 +81,7 @@ async fn what_another_client_publishes_for_a_row_of_plain_sql_is_done_once(kind:
 async fn what_has_no_row_or_no_id_is_a_dead_letter_whoever_sent_it(kind: Kind) {
     let world = World::new(kind).await;
     let process = world.start(["one"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     let nothing = json!({ "body": World::order(1) });
     let strange = [json!([1]), json!(true), json!(""), json!("x".repeat(300)), json!("nobody's")];
     let mut messages: Vec<_> = strange.iter().map(|id| message("x-message-mutex", id, 1)).collect();
@@ -98,7 +98,7 @@ async fn another_client_s_messages_pass_the_inbox_once(kind: Kind) {
     let world = World::new(kind).await;
     world.configure_queue("guard = \"inbox\"");
     let process = world.start(["one"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     let messages: Vec<_> = (1..=5).map(|n| json!({ "message_id": format!("m{n}"), "body": World::order(n) })).collect();
     other_client(&world, &["publish", QUEUE], &messages).await;
     other_client(&world, &["publish", QUEUE], &messages).await;
@@ -158,7 +158,7 @@ async fn another_client_s_number_of_attempts_counts_and_rubbish_does_not(kind: K
     let world = World::new(kind).await;
     world.configure_queue("guard = \"inbox\"");
     let process = world.start(["one"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     let values =
         [json!(1), json!("2"), json!(5), json!(0), json!(-4), json!("many"), json!([3]), json!(true), json!("")];
     let failing = |(value, n): (&Value, u32)| {

@@ -12,7 +12,7 @@ crate::on_all!(sends_beside_a_running_process_say_nothing_and_neither_does_its_s
 async fn sends_beside_a_running_process_say_nothing_and_neither_does_its_stop(kind: Kind) {
     let world = World::new(kind).await;
     let mut processes = world.start(["one", "two"], &[]);
-    world.until_declared().await;
+    world.until_served().await;
     for order in 1..=20 {
         let quiet: &[&str] = if order % 2 == 0 { &["-q"] } else { &[] };
         let sent = world.env.run(&[quiet, &["send", "orders", &World::order(order)]].concat()).await;

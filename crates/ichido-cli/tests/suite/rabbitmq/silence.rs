@@ -84,7 +84,7 @@ async fn a_consumer_can_be_stopped_in_a_silence_of_the_broker(kind: Kind) {
         for all in [false, true] {
             let [mut process] = world.start([&format!("{step} {all}")], &[]);
             process.until_logged("ichido starts").await;
-            world.until_declared().await;
+            world.until_served().await;
             proxy.silence_at(silence, Whom::Everyone, step, 5);
             world.send(sent + 1..=sent + 30).await;
             sent += 30;

@@ -195,9 +195,18 @@ impl<'a> World<'a> {
         self.eval(queue, "is_tuple(Q)", "false") == "true"
     }
 
-    /// Waits until somebody has declared the queue.
-    pub(crate) async fn until_declared(&self) {
-        eventually("the queue is declared", async || self.has_queue(QUEUE) && self.has_queue(DEAD)).await;
+    /// Waits until the queue has a consumer.
+    pub(crate) async fn until_served(&self) {
+        self.until_all_served(&[QUEUE]).await;
+    }
+
+    /// Waits until each queue has a consumer. Only then is all that belongs to it declared and bound, and a quorum queue that has no
+    /// leader yet, though it is there, refuses what is published.
+    pub(crate) async fn until_all_served(&self, queues: &[&str]) {
+        let consumers = "[{_, C}] = rabbit_amqqueue:info(Q, [consumers]), C";
+        for queue in queues {
+            eventually(format!("{queue} has a consumer"), async || self.eval(queue, consumers, "0") != "0").await;
+        }
     }
 
     /// How many messages are in a queue.
