@@ -13,7 +13,7 @@ use crate::{
     messages::key,
     quote,
     sending::powers,
-    statements::{Rows, Statements, order},
+    statements::{Rows, Statements},
 };
 
 /// How the groups of a queue are claimed.
@@ -30,8 +30,8 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new(tables: &Tables, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-        let message = rows.message(if rows.kind == Kind::Table { "?" } else { "" })?;
+        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
+        let message = rows.message(if rows.mapping.kind == Kind::Table { "?" } else { "" })?;
         Ok(Some(Groups {
             look: look(tables, rows, conditions, group)?.into(),
             there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
@@ -42,7 +42,7 @@ impl Groups {
 
 /// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
 fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
-    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
+    let (table, owner, new, order) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new, conditions.order_by());
     let column = rows.column(group)?;
     let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
@@ -89,7 +89,7 @@ impl Grouping for MySql {
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
         let mut lock = sqlx::query(AssertSqlSafe(queue.of_many(&groups.lock, heads.len(), " for update skip locked")));
-        if queue.rows.kind == Kind::Table {
+        if queue.rows.mapping.kind == Kind::Table {
             lock = lock.bind(process.to_string());
         }
         for column in padded(&heads).flat_map(Key::columns) {

@@ -25,7 +25,7 @@ impl Inspect for MySql {
                 "innodb_flush_log_at_trx_commit is not 1: a crash of the server can lose the last commits".into(),
             );
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.mapping.kind == Kind::Table) {
             let groups = queue.grouped.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
                 warnings.push(ichido_sql::no_claim_index(&queue.queue));

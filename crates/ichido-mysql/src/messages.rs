@@ -26,7 +26,7 @@ impl Queues for MySql {
     ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
         ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
+        let sent = match queue.rows.mapping.kind {
             Kind::Managed => self.send_managed(connection, queue, messages).await?,
             Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
             Kind::Table => self.send_rows(connection, queue, messages).await?,
@@ -66,7 +66,7 @@ impl Claiming for MySql {
             Start::First => sqlx::query(AssertSqlSafe(queue.pick.clone())),
             Start::At(_) => sqlx::query(AssertSqlSafe(queue.pick_from.clone())),
         };
-        if queue.rows.kind == Kind::Table {
+        if queue.rows.mapping.kind == Kind::Table {
             pick = pick.bind(process.to_string());
         }
         if let Start::At(values) = start {

@@ -12,7 +12,7 @@ use crate::{
     Postgres,
     messages::claimed_rows,
     quote,
-    statements::{Rows, Statements, each_order, me},
+    statements::{Rows, Statements, me},
 };
 
 /// How the groups of a queue are claimed.
@@ -27,7 +27,7 @@ impl Groups {
     pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
         let claim = claim(tables, queue, rows, conditions, group)?.into();
-        let (table, new) = (&rows.table, &conditions.new);
+        let (table, new) = (&rows.mapping.table, &conditions.new);
         let look =
             format!("select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1");
         Ok(Some(Groups { claim, look: look.into() }))
@@ -38,8 +38,8 @@ impl Groups {
 /// is claimed is sorted, so that two claims take groups in the same order. Where a walk begins is one of two looks and not one
 /// with an OR: a plan that is made for all runs could not use the index for that.
 fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
-    let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-    let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
+    let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
+    let order = conditions.order_by();
     let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
     };

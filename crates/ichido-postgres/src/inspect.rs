@@ -26,7 +26,7 @@ impl Inspect for Postgres {
                 warnings.push(format!("{setting} is off: {consequence}"));
             }
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.mapping.kind == Kind::Table) {
             let groups = queue.grouped.as_ref();
             if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
                 warnings.push(ichido_sql::no_claim_index(&queue.queue));

@@ -22,7 +22,7 @@ impl Queues for Postgres {
     ) -> Result<Vec<MessageId>> {
         let queue = self.queue(queue).await?;
         ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
+        let sent = match queue.rows.mapping.kind {
             Kind::Managed => self.send_managed(connection, queue, messages).await?,
             Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
             Kind::Table => send_rows(connection, queue, messages, !self.own.is_pooled()).await?,

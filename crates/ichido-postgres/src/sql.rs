@@ -128,7 +128,7 @@ impl SqlRows for Postgres {
     }
 
     fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
-        (&queue.rows.table, &queue.rows.mapping)
+        (&queue.rows.mapping.table, &queue.rows.mapping)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -44,7 +44,7 @@ pub use self::{
     connections::{Connections, Connector, Lent},
     deadline::{Deadline, deadline},
     dialect::Dialect,
-    drained::{backlog, drained},
+    drained::{counts, drained},
     groups::{Heads, QueueGroups, Walk},
     hosts::{BeforeConnect, Hosts, Wanted},
     known::Known,

@@ -9,7 +9,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups, Tables};
+use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::backlog};
 
 /// More owners than this are not looked at together.
 pub const MOST_OWNERS: i64 = 10_000;
@@ -88,24 +88,16 @@ pub struct SqlQueue {
 }
 
 impl SqlQueue {
-    /// A queue without its statements, which the store adds. `place` says what its rows are to other processes, `identity` which rows of
-    /// which table they are.
+    /// A queue without those of its statements that a store writes in its own way.
     #[must_use]
-    pub fn new(
-        queue: &Queue,
-        kind: Kind,
-        mapping: &Mapping,
-        place: &str,
-        identity: &str,
-        columns: Vec<String>,
-    ) -> Self {
+    pub fn new(queue: &Queue, mapping: &Mapping, conditions: &Conditions, columns: Vec<String>) -> Self {
         let none: Arc<str> = "".into();
         SqlQueue {
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
-            kind,
-            place: place.to_owned(),
-            identity: identity.to_owned(),
+            kind: mapping.kind,
+            place: mapping.place.clone(),
+            identity: mapping.identity.clone(),
             key_columns: mapping.key.len(),
             columns,
             grouped: mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped }),
@@ -129,7 +121,7 @@ impl SqlQueue {
             headers: none.clone(),
             is_claimed: none.clone(),
             drained: none.clone(),
-            backlog: none.clone(),
+            backlog: backlog(mapping, conditions).into(),
             counts: none.clone(),
             owners: [none.clone(), none],
         }
@@ -167,8 +159,9 @@ impl SqlQueue {
 
 /// The statement that reads a message's headers, of a row `t` by this condition; empty where rows have none.
 #[must_use]
-pub fn headers_of(kind: Kind, tables: &Tables, table: &str, key: &str) -> String {
-    match kind {
+pub fn headers_of(mapping: &Mapping, tables: &Tables, key: &str) -> String {
+    let table = &mapping.table;
+    match mapping.kind {
         Kind::Table => String::new(),
         Kind::Managed => format!("select t.headers from {table} t where {key}"),
         Kind::Mutex => {

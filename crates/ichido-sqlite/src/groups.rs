@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 use crate::{
     Sqlite,
     messages::{key, key_list},
-    statements::{Rows, Statements, order},
+    statements::{Rows, Statements},
 };
 
 /// How the groups of a queue are claimed.
@@ -30,13 +30,13 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new(rows: &Rows, conditions: &Conditions) -> Option<Self> {
         let group = rows.mapping.group.as_ref()?;
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
+        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
         let mine = format!("t.{owner} = ?1 and {new}");
         let read = format!(
             "select {} from json_each(?2) k, {table} t where {} and {mine} order by {}",
             rows.message(),
             rows.key_in_keys(),
-            order(conditions)
+            conditions.order_by()
         );
         Some(Groups {
             look: look(rows, conditions, group).into(),
@@ -53,7 +53,7 @@ impl Groups {
 /// The groups are walked along their index. The answer always has a row, which tells how far the walk went. Whether a group is
 /// held is asked with its column on the left, by whose affinity and collation values are compared.
 fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
-    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
+    let (table, owner, new, order) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new, conditions.order_by());
     let head = |column: &str| {
         format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
     };

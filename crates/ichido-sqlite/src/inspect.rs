@@ -23,7 +23,7 @@ impl Inspect for Sqlite {
         if synchronous.try_get::<i64, _>(0)? < 2 {
             warnings.push("synchronous is not FULL: a power failure can lose the last commits".into());
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
+        for queue in self.queues().await?.iter().filter(|queue| queue.rows.mapping.kind == Kind::Table) {
             let groups = queue.grouped.as_ref();
             let mut connection = self.readers.acquire().await?;
             let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;

@@ -28,7 +28,7 @@ impl Queues for Sqlite {
         ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
         let mut sent = Vec::with_capacity(messages.len());
         for message in messages {
-            sent.push(match queue.rows.kind {
+            sent.push(match queue.rows.mapping.kind {
                 Kind::Managed => send_managed(connection, queue, message).await?,
                 Kind::Mutex => send_guarded(connection, queue, message).await?,
                 Kind::Table => send_row(connection, queue, message).await?,
@@ -145,7 +145,7 @@ impl Sqlite {
 fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Message> {
     let rows = &queue.rows;
     let key = key(queue, row)?;
-    if rows.kind != Kind::Table {
+    if rows.mapping.kind != Kind::Table {
         let payload: Option<Vec<u8>> = row.try_get(1)?;
         let message = Message::new(queue.queue.clone(), key, payload.unwrap_or_default());
         return Ok(message.with_headers(serde_json::from_str(row.try_get(2)?).unwrap_or_default()));
