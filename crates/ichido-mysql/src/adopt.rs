@@ -129,9 +129,7 @@ impl Adopt for MySql {
 
     fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
         let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
-        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
-        let (column, done) = (&*column, done.as_deref());
-        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: true }.statements())
+        StatusColumn { table: &table, kind: STATUS_KIND, default_later: true }.add(status, done, quote::name)
     }
 
     /// DDL commits by itself here. The connection is not used again: its timeout is its own.

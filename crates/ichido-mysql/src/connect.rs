@@ -2,7 +2,6 @@
 //! transaction never waits for a claim, and a claim never waits for the workers. `session` opens and ends them.
 
 use std::{
-    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -55,21 +54,7 @@ impl Database for MySql {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_own_fault(cause)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.shared.deadline.timeout())
-    }
-
-    fn silences(&self) -> u64 {
-        self.shared.deadline.silences()
-    }
-
-    fn hurry(&self, timeout: Duration) {
-        self.shared.deadline.hurry(timeout);
-    }
+    ichido_sql::server_database!(fault::is_own_fault);
 
     fn connections(&self) -> ConnectionCounts {
         ConnectionCounts {

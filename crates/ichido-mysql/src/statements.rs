@@ -197,12 +197,6 @@ impl Statements {
             ("claim", self.of_many(&self.claim, 1, "")),
             ("complete", self.complete.to_string()),
             ("complete many", self.of_many(&self.complete_many, 2, "")),
-            ("release", self.of_many(&self.release, 1, "")),
-            ("park", self.park_waiting.to_string()),
-            ("park for good", self.park_dead.to_string()),
-            ("return", self.of_many(&self.return_due, 1, "")),
-            ("rescue", self.owned.to_string()),
-            ("retry", self.retry.to_string()),
         ];
         let guard = self.mutex.iter().flat_map(|mutex| {
             let claim = self.of_many(&mutex.free, 1, " for update skip locked");
@@ -212,7 +206,8 @@ impl Statements {
                 ("claim by id", self.of_many(&mutex.claim, 1, "")),
             ]
         });
-        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 })).chain(groups).collect()
+        let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 }));
+        own.chain(self.named(|sql| self.of_many(sql, 1, ""))).chain(groups).collect()
     }
 }
 

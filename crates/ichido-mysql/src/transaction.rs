@@ -52,7 +52,7 @@ impl Transactions for MySql {
         for ((queue, owner), claimed) in by_claim(done) {
             let queue = self.queue(queue).await?;
             for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await?;
+                self.pass(tx, queue, owner, some).await?;
             }
         }
         Ok(())
@@ -116,13 +116,7 @@ impl MySql {
         ))
     }
 
-    async fn complete_some(
-        &self,
-        tx: &mut Tx,
-        queue: &Statements,
-        owner: Option<ProcessId>,
-        some: &[&Delivery],
-    ) -> Result<()> {
+    async fn pass(&self, tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {

@@ -69,21 +69,7 @@ impl Database for Postgres {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_own_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
-        fault::is_own_fault(cause)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.shared.deadline.timeout())
-    }
-
-    fn silences(&self) -> u64 {
-        self.shared.deadline.silences()
-    }
-
-    fn hurry(&self, timeout: Duration) {
-        self.shared.deadline.hurry(timeout);
-    }
+    ichido_sql::server_database!(fault::is_own_fault);
 
     fn connections(&self) -> ConnectionCounts {
         let listens = self.shared.notify.load(Ordering::Relaxed) && !self.own.is_pooled();

@@ -203,18 +203,10 @@ impl Statements {
             ("claim from a row on", &self.claim_from),
             ("complete", &self.complete),
             ("complete many", &self.complete_many),
-            ("release", &self.release),
-            ("park", &self.park_waiting),
-            ("park for good", &self.park_dead),
-            ("return", &self.return_due),
-            ("rescue", &self.owned),
-            ("retry", &self.retry),
         ];
-        guard
-            .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
-            .chain(groups)
-            .map(|(verb, sql)| (verb, sql.to_string()))
-            .collect()
+        let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }));
+        let write = |(verb, sql): (&'static str, &Arc<str>)| (verb, sql.to_string());
+        own.map(write).chain(self.named(|sql| sql.to_string())).chain(groups.map(write)).collect()
     }
 }
 

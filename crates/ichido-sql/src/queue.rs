@@ -35,6 +35,8 @@ pub struct SqlQueue {
     pub payload_limit: usize,
     /// Whose rows its messages are.
     pub kind: Kind,
+    /// How they are messages.
+    pub mapping: Mapping,
     /// What these rows are, for the comparison with what other processes mean.
     pub place: String,
     /// How many columns a key has.
@@ -96,6 +98,7 @@ impl SqlQueue {
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
             kind: mapping.kind,
+            mapping: mapping.clone(),
             place: mapping.place.clone(),
             identity: mapping.identity.clone(),
             key_columns: mapping.key.len(),
@@ -143,10 +146,29 @@ impl SqlQueue {
         self.rules.as_ref().ok_or_else(|| crate::no_broker(&self.queue))
     }
 
+    /// Is every message in a group?
+    #[must_use]
+    pub fn all_grouped(&self) -> bool {
+        self.grouped.as_ref().is_some_and(|groups| groups.all)
+    }
+
     /// Is it guarded by the inbox?
     #[must_use]
     pub fn has_inbox(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| rules.by == GuardBy::Inbox)
+    }
+
+    /// Those of its statements that `ichido check --sql` prints, with what they do; `of_many` completes one about many rows.
+    #[must_use]
+    pub fn named(&self, of_many: impl Fn(&Arc<str>) -> String) -> [(&'static str, String); 6] {
+        [
+            ("release", of_many(&self.release)),
+            ("park", self.park_waiting.to_string()),
+            ("park for good", self.park_dead.to_string()),
+            ("return", of_many(&self.return_due)),
+            ("rescue", self.owned.to_string()),
+            ("retry", self.retry.to_string()),
+        ]
     }
 
     /// A statement about one row of an owner.

@@ -119,9 +119,7 @@ impl Adopt for Sqlite {
 
     fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
         let table = quote::name(&look.table.name)?;
-        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
-        let (column, done) = (&*column, done.as_deref());
-        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: false }.statements())
+        StatusColumn { table: &table, kind: STATUS_KIND, default_later: false }.add(status, done, quote::name)
     }
 
     async fn apply(&self, statements: &[String]) -> Result<()> {

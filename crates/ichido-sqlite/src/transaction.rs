@@ -100,7 +100,7 @@ impl Transactions for Sqlite {
         for ((queue, owner), claimed) in by_claim(done) {
             let queue = self.queue(queue).await?;
             for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await?;
+                self.pass(tx, queue, owner, some).await?;
             }
         }
         Ok(())
@@ -136,13 +136,7 @@ impl Sqlite {
         Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
     }
 
-    async fn complete_some(
-        &self,
-        tx: &mut Tx,
-        queue: &Statements,
-        owner: Option<ProcessId>,
-        some: &[&Delivery],
-    ) -> Result<()> {
+    async fn pass(&self, tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
         let text = owner.map(|owner| owner.to_string());
         let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
         for (key, _) in claims().filter(|(_, claim)| claim.parked) {
