@@ -12,12 +12,12 @@ use ichido::{
     process::WakeUps,
     store::{ConnectionCounts, Database, Wakeups},
 };
-use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan};
+use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan, Tables};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
 use tokio::sync::OnceCell;
 
 use crate::{
-    MySqlBuilder, Tx, fault, hosts, schema,
+    MySqlBuilder, Tx, fault, hosts, quote, schema,
     session::{Crowd, Opener, Statement, Use, give_back},
     sql_action::Rendered,
     statements::Statements,
@@ -104,7 +104,7 @@ impl MySql {
         let (min, max) = plan.connections;
         let shared = Shared {
             hosts,
-            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
+            known: Known::new(plan.queues, Tables::within(plan.schema.as_deref(), quote::name)?),
             single_writer,
             deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             wake_ups,

@@ -75,6 +75,7 @@ impl MySql {
 
 #[cfg(test)]
 mod tests {
+    use ichido::Operate;
     use ichido_test_servers as servers;
     use sqlx::{Connection, MySqlConnection};
 

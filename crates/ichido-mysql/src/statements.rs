@@ -7,7 +7,7 @@
 
 mod column;
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use ichido::{
     Queue,
@@ -15,7 +15,7 @@ use ichido::{
     message::{FieldKind, FieldKinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables, padded_len};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables, padded_len};
 use sqlx::{Row, mysql::MySqlRow};
 
 pub(crate) use self::column::{Column, is_generated};
@@ -138,32 +138,15 @@ pub struct Statements {
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let Conditions { new, complete, .. } = &conditions;
-        let (table, owner, key) = (&rows.mapping.table, &rows.owner.quoted, rows.key_is());
-        let (by_key, held) = (rows.by_key(), rows.held(new));
-        let claimable = format!("t.{owner} is null and {new}");
-        // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
-        let door = match complete {
-            Some(set) => format!("update {by_key} set {set} where {held} and "),
-            None => format!("delete t from {by_key} where {held} and "),
-        };
-        let message = rows.message(&format!("t.{owner}"))?;
+        let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
+        let claimable = format!("t.{owner} is null and {}", conditions.new);
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable, false)?.into(),
@@ -174,9 +157,6 @@ impl Statements {
                 _ => None,
             },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
-            claimed: format!("select {message} from {table} t where t.{owner} = ? and {new}").into(),
-            complete: format!("{door}{key}").into(),
-            complete_many: door.into(),
             kinds: rows.kinds(),
             rows,
         })
@@ -218,13 +198,15 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
     let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
-    let owners = |is: &str| {
-        format!(
-            "select {out}, cast(t.{owner} as char) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
+    // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
+    let door = match &conditions.complete {
+        Some(set) => format!("update {by_key} set {set} where {held} and "),
+        None => format!("delete t from {by_key} where {held} and "),
     };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
+        complete: format!("{door}{key}").into(),
+        complete_many: door.into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
@@ -254,8 +236,8 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
         drained: ichido_sql::drained::<MySqlDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions).into(),
         counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, &rows.mapping, conditions, columns)
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as char)")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 

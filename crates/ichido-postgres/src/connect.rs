@@ -15,7 +15,7 @@ use ichido::{
     process::WakeUps,
     store::{ConnectionCounts, Database, SessionId, SessionState, Transactions as _},
 };
-use ichido_sql::{Connections, Deadline, Known, OWN, Plan};
+use ichido_sql::{Connections, Deadline, Known, OWN, Plan, Tables};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     fault,
     hosts::Hosts,
     pooler::{self, Own, OwnTx, Way},
-    schema,
+    quote, schema,
     sql_action::Rendered,
     statements::Statements,
     transaction,
@@ -119,7 +119,7 @@ impl Postgres {
             deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             way: Way::default(),
             warned: AtomicBool::new(false),
-            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
+            known: Known::new(plan.queues, Tables::within(plan.schema.as_deref(), quote::name)?),
             wake_ups,
             notify: AtomicBool::new(true),
             rendered: Rendered::default(),

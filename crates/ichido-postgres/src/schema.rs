@@ -6,19 +6,13 @@ pub use ichido_sql::VERSION;
 use ichido_sql::{Migrations, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
-use crate::{connect::setup_error, quote};
+use crate::connect::setup_error;
 
 static VERSIONS: [Version; VERSION as usize] = ichido_sql::versions!();
 
-/// Ichido's own tables in this schema, or in the connection's own.
-pub(crate) fn tables(schema: Option<&str>) -> Result<Tables> {
-    Ok(Tables::new(schema.map(quote::name).transpose()?.as_deref()))
-}
-
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut PgConnection, tables: &Tables) -> Result<()> {
-    let (version, oldest) = version(connection, tables).await?;
-    ichido_sql::refuse_version(version, oldest, VERSION)
+    ichido_sql::refuse_version(version(connection, tables).await?, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.

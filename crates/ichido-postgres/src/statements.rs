@@ -4,10 +4,10 @@
 //! In all of them `$1` is the owner as text and the key columns come last, as text, cast to the column's type: one text per
 //! column, or one array per column where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote, sql::PostgresDialect};
 
@@ -157,24 +157,13 @@ pub struct Statements {
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
     pub(crate) look: Arc<str>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
-        let held = rows.held(new);
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
@@ -186,10 +175,6 @@ impl Statements {
                 _ => None,
             },
             look: look(&rows, &conditions).into(),
-            claimed: format!("select {} from {table} t where t.{owner} = {} and {new}", rows.message(), rows.me())
-                .into(),
-            complete: complete(&rows, &conditions, &held).into(),
-            complete_many: complete_many(&rows, &conditions, &held).into(),
             rows,
         })
     }
@@ -217,13 +202,10 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
     let update = |set: &str| format!("update {table} t set {set} where {} and {}", rows.key_is(2), rows.held(new));
-    let owners = |is: &str| {
-        format!(
-            "select {out}, t.{owner}::text from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
-    };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
+        complete: complete(rows, conditions, &rows.held(new)).into(),
+        complete_many: complete_many(rows, conditions, &rows.held(new)).into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
@@ -259,8 +241,8 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, &rows.mapping, conditions, columns)
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("t.{owner}::text")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 

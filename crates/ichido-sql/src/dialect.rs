@@ -19,11 +19,11 @@ pub trait Dialect: 'static {
     /// Has the process `p` sent a heartbeat within its lease?
     const ALIVE: &'static str;
     /// Its last heartbeat as text, if that is in its row.
-    const HEARTBEAT: &'static str;
+    const HEARTBEAT: &'static str = "null";
     /// What it ran then, and how many milliseconds ago that was, if that is in its row; with a comma between them.
-    const RUNS: &'static str;
+    const RUNS: &'static str = "null, null";
     /// The columns of a process about its life, with a comma before each, and their values; `?6` is the lease in milliseconds.
-    const LIFE: (&'static str, &'static str);
+    const LIFE: (&'static str, &'static str) = ("", "");
     /// After a SELECT: its rows are locked until the transaction ends, and whoever has one of them is waited for.
     const LOCK: &'static str = "for update";
     /// The same; rows that somebody has locked are left out.
@@ -99,9 +99,6 @@ pub(crate) mod tests {
                 const EPOCH: &'static str = "epoch";
                 const MINUTE: &'static str = "minute";
                 const ALIVE: &'static str = "alive";
-                const HEARTBEAT: &'static str = "sign";
-                const RUNS: &'static str = "runs, age";
-                const LIFE: (&'static str, &'static str) = ("", "");
                 const NUMBERED: bool = $numbered;
 
                 fn parameter(at: usize, _: &Bind) -> String {

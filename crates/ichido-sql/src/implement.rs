@@ -332,6 +332,20 @@ macro_rules! mutexes {
     };
 }
 
+/// A queue of a store is one of all stores, which it has in `shared`, and more.
+#[macro_export]
+macro_rules! is_sql_queue {
+    ($queue:ty) => {
+        impl std::ops::Deref for $queue {
+            type Target = $crate::SqlQueue;
+
+            fn deref(&self) -> &$crate::SqlQueue {
+                &self.shared
+            }
+        }
+    };
+}
+
 /// Of [`SqlStore`](crate::SqlStore): what a store knows, which it has in `shared.known`, and how it looks at its queues.
 #[macro_export]
 macro_rules! known {

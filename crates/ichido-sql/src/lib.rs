@@ -54,7 +54,7 @@ pub use self::{
     past::{Owned, Past, by_claim, by_owner},
     plain::{PlainDialect, send_sql},
     query::{Bind, Cell, FromCell, Query, Row, padded, padded_len},
-    queue::{Kind, MOST_OWNERS, SqlQueue, headers_of},
+    queue::{Kind, SqlQueue, headers_of, owners},
     refuse::{
         not_a_table, not_columns, refuse_generated, refuse_key, refuse_overlaps, refuse_sent_at, refuse_version, unfit,
         unknown_column, unknown_field, unknown_queue, unknown_table,

@@ -12,7 +12,7 @@ use ichido::{
 use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::backlog};
 
 /// More owners than this are not looked at together.
-pub const MOST_OWNERS: i64 = 10_000;
+const MOST_OWNERS: i64 = 10_000;
 
 /// Whose rows a queue's messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,12 @@ pub struct SqlQueue {
     pub has_failed_value: bool,
     /// How a broker's queue is guarded.
     pub rules: Option<Guarded>,
+    /// The messages that an owner has.
+    pub claimed: Arc<str>,
+    /// The one-way door: the last statement about a message, which proves that its transaction is the one that was begun.
+    pub complete: Arc<str>,
+    /// The same for many rows, each of which must pass.
+    pub complete_many: Arc<str>,
     /// Puts aside the row of a message that is to be retried.
     pub park_waiting: Arc<str>,
     /// Puts aside the row of a message that has failed for good.
@@ -92,7 +98,12 @@ pub struct SqlQueue {
 impl SqlQueue {
     /// A queue without those of its statements that a store writes in its own way.
     #[must_use]
-    pub fn new(queue: &Queue, mapping: &Mapping, conditions: &Conditions, columns: Vec<String>) -> Self {
+    pub fn new<'a>(
+        queue: &Queue,
+        mapping: &Mapping,
+        conditions: &Conditions,
+        columns: impl Iterator<Item = &'a String>,
+    ) -> Self {
         let none: Arc<str> = "".into();
         SqlQueue {
             queue: queue.name.clone(),
@@ -102,7 +113,7 @@ impl SqlQueue {
             place: mapping.place.clone(),
             identity: mapping.identity.clone(),
             key_columns: mapping.key.len(),
-            columns,
+            columns: columns.cloned().collect(),
             grouped: mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped }),
             bound: LowerBound::default(),
             has_failed_value: mapping.has_failed_value(),
@@ -110,6 +121,9 @@ impl SqlQueue {
                 Place::Broker(rules) => Some(Guarded::clone(rules)),
                 _ => None,
             },
+            claimed: none.clone(),
+            complete: none.clone(),
+            complete_many: none.clone(),
             park_waiting: none.clone(),
             park_dead: none.clone(),
             owned: none.clone(),
@@ -190,4 +204,15 @@ pub fn headers_of(mapping: &Mapping, tables: &Tables, key: &str) -> String {
             format!("select o.headers from {table} t join {} o on o.mutex = t.id where {key}", tables.outbox)
         }
     }
+}
+
+/// The statements that read keys and owners of rows that processes own, and of rows that are put aside. `key` is what is read of a key,
+/// `owner` the owner as text.
+#[must_use]
+pub fn owners(mapping: &Mapping, conditions: &Conditions, key: &str, owner: &str) -> [Arc<str>; 2] {
+    let (Conditions { new, nobody, .. }, Mapping { table, owner: column, .. }) = (conditions, mapping);
+    ["<>", "="].map(|is| {
+        format!("select {key}, {owner} from {table} t where {new} and t.{column} {is} {nobody} limit {MOST_OWNERS}")
+            .into()
+    })
 }

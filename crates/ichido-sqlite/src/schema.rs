@@ -15,8 +15,7 @@ const TABLE: &str = "create table if not exists ichido_schema (version integer p
 
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
-    let (version, oldest) = version(connection).await?;
-    ichido_sql::refuse_version(version, oldest, VERSION)
+    ichido_sql::refuse_version(version(connection).await?, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.

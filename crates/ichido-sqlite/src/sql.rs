@@ -25,9 +25,6 @@ impl Dialect for SqliteDialect {
     const MINUTE: &'static str = "unixepoch() / 60";
     /// Its lock tells, and not its row.
     const ALIVE: &'static str = "0";
-    const HEARTBEAT: &'static str = "null";
-    const RUNS: &'static str = "null, null";
-    const LIFE: (&'static str, &'static str) = ("", "");
     /// Whoever may write is alone.
     const LOCK: &'static str = "";
     const LOCK_FREE: &'static str = "";

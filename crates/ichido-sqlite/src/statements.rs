@@ -4,10 +4,10 @@
 //! In all of them `?1` is the owner, where there is one, and the key columns come last, as text: one text per column, or one
 //! JSON array of keys where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote, sql::SqliteDialect};
 
@@ -166,26 +166,15 @@ pub struct Statements {
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
-        let mine = format!("t.{owner} = ?1 and {new}");
+        let (owner, new) = (&rows.owner.quoted, &conditions.new);
         let claimable = format!("t.{owner} is null and {new}");
-        let message = rows.message();
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable).into(),
@@ -195,9 +184,6 @@ impl Statements {
                 _ => None,
             },
             claim: many(&rows, &format!("{owner} = ?1"), "?2", &claimable).into(),
-            claimed: format!("select {message} from {table} t where {mine}").into(),
-            complete: complete(&rows, &conditions, &mine).into(),
-            complete_many: complete_many(&rows, &conditions, &mine).into(),
             rows,
         })
     }
@@ -226,13 +212,10 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
     let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
     let free = format!("{owner} = null");
-    let owners = |is: &str| {
-        format!(
-            "select {out}, cast(t.{owner} as text) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
-    };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
+        complete: complete(rows, conditions, &mine).into(),
+        complete_many: complete_many(rows, conditions, &mine).into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
@@ -263,8 +246,8 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         drained: ichido_sql::drained::<SqliteDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions)
             .into(),
         counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, &rows.mapping, conditions, columns)
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as text)")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 

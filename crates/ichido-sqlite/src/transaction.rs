@@ -11,7 +11,7 @@ use ichido::{
     Delivery, Error,
     action::{Isolation, Terms},
     error::Result,
-    store::{Failure, MOST_KEYS, ProcessId, Transactions},
+    store::{Failure, ProcessId, Transactions},
 };
 use ichido_sql::{SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
@@ -97,11 +97,8 @@ impl Transactions for Sqlite {
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         prove(tx)?;
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.pass(tx, queue, owner, some).await?;
-            }
+        for (queue, owner, some) in by_claim(done) {
+            self.pass(tx, self.queue(queue).await?, owner, &some).await?;
         }
         Ok(())
     }
