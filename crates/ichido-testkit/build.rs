@@ -10,8 +10,9 @@ use std::{
 };
 
 /// The fixtures that a case may be generic over, and how the macro calls them.
-const FIXTURES: [(&str, &str, &str); 4] = [
+const FIXTURES: [(&str, &str, &str); 5] = [
     ("<F: Fixture>", "$fixture:ty", "$fixture"),
+    ("<F: SilenceFixture>", "$fixture:ty", "$fixture"),
     ("<R: ReaderFixture>", "$fixture:ty", "$fixture"),
     ("<F: Fixture, B: BrokerFixture>", "$fixture:ty, $broker:ty", "$fixture, $broker"),
     ("<F: Fixture, B: ExchangeFixture>", "$fixture:ty, $broker:ty", "$fixture, $broker"),

@@ -119,7 +119,7 @@ impl Adopt for MySql {
         let by_index = owner_is_there && (indexes.serve(&rows)? || rows.mapping.all_grouped);
         let mut ddl = Vec::new();
         if !owner_is_there {
-            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));
+            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.mapping.table, rows.owner.quoted));
         }
         if !by_index {
             ddl.push(indexes.missing(table, &rows)?);
@@ -129,9 +129,7 @@ impl Adopt for MySql {
 
     fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
         let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
-        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
-        let (column, done) = (&*column, done.as_deref());
-        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: true }.statements())
+        StatusColumn { table: &table, kind: STATUS_KIND, default_later: true }.add(status, done, quote::name)
     }
 
     /// DDL commits by itself here. The connection is not used again: its timeout is its own.
@@ -246,8 +244,11 @@ async fn explain(connection: &mut MySqlConnection, rows: &Rows, owner_is_there: 
     let order: Vec<_> =
         order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" })).collect();
     let nobodys = if owner_is_there { format!(" and t.{} is null", rows.owner.quoted) } else { String::new() };
-    let look =
-        format!("explain select 1 from {} t where {new}{nobodys} order by {} limit 64", rows.table, order.join(", "));
+    let look = format!(
+        "explain select 1 from {} t where {new}{nobodys} order by {} limit 64",
+        rows.mapping.table,
+        order.join(", ")
+    );
     let plan = sqlx::query(AssertSqlSafe(look)).fetch_all(connection).await.map_err(setup_error)?;
     let step = |row: &MySqlRow| {
         let text = |name: &str| row.try_get::<Option<String>, _>(name).ok().flatten().unwrap_or_else(|| "-".to_owned());
@@ -302,7 +303,7 @@ impl Indexes {
         let ClaimIndex { common, order, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
         let taken = |name: &str| self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         let name = quote::name(&free_name(&table.name, LONGEST_NAME, taken))?;
-        Ok(format!("create index {name} on {} ({})", rows.table, [common, order].concat().join(", ")))
+        Ok(format!("create index {name} on {} ({})", rows.mapping.table, [common, order].concat().join(", ")))
     }
 }
 

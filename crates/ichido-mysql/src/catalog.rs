@@ -7,7 +7,7 @@ use ichido::{
     error::Result,
     message::Place,
 };
-use ichido_sql::{Kind, Mapping, Tables};
+use ichido_sql::{Mapping, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -23,8 +23,7 @@ const OWNER_WIDTH: i64 = 36;
 pub(crate) async fn look(connection: &mut MySqlConnection, tables: &Tables, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
-        Place::Broker(_) => Rows::mutex(tables, &queue.name)?,
-        _ => Rows::managed(tables, &queue.name)?,
+        _ => Rows::own(tables, queue)?,
     };
     Statements::new(tables, queue, rows)
 }
@@ -52,24 +51,15 @@ pub(crate) async fn business_table(
     refuse_status(connection, queue, table, &status).await?;
     let database = sqlx::query("select coalesce(?, database())").bind(&table.schema).fetch_one(connection).await;
     let database: String = database.and_then(|row| row.try_get(0)).map_err(setup_error)?;
-    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    let mut mapping = Mapping::of(table, full_name, quoted, |name| Ok(find(name)?.quoted))?;
+    mapping.identity = format!("{database}.{}:{}", table.name, table.part()).to_lowercase();
     if let Some(sent_at) = &table.sent_at {
         ichido_sql::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
     }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = !find(group)?.nullable;
     }
-    Ok(Rows {
-        mapping,
-        identity: format!("{database}.{}:{}", table.name, table.part()).to_lowercase(),
-        place: table.place(),
-        table: full_name,
-        key,
-        owner,
-        columns,
-        outbox: String::new(),
-        kind: Kind::Table,
-    })
+    Ok(Rows { mapping, columns, key, owner })
 }
 
 pub(crate) fn full_name(schema: Option<&str>, name: &str) -> Result<String> {

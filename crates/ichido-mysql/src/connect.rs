@@ -2,7 +2,6 @@
 //! transaction never waits for a claim, and a claim never waits for the workers. `session` opens and ends them.
 
 use std::{
-    error::Error as StdError,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -13,12 +12,12 @@ use ichido::{
     process::WakeUps,
     store::{ConnectionCounts, Database, Wakeups},
 };
-use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan};
+use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan, Tables};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
 use tokio::sync::OnceCell;
 
 use crate::{
-    MySqlBuilder, Tx, fault, hosts, schema,
+    MySqlBuilder, Tx, fault, hosts, quote, schema,
     session::{Crowd, Opener, Statement, Use, give_back},
     sql_action::Rendered,
     statements::Statements,
@@ -55,21 +54,7 @@ impl Database for MySql {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_own_fault(cause: &(dyn StdError + 'static)) -> bool {
-        fault::is_own_fault(cause)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.shared.deadline.timeout())
-    }
-
-    fn silences(&self) -> u64 {
-        self.shared.deadline.silences()
-    }
-
-    fn hurry(&self, timeout: Duration) {
-        self.shared.deadline.hurry(timeout);
-    }
+    ichido_sql::server_database!(fault::is_own_fault);
 
     fn connections(&self) -> ConnectionCounts {
         ConnectionCounts {
@@ -119,7 +104,7 @@ impl MySql {
         let (min, max) = plan.connections;
         let shared = Shared {
             hosts,
-            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
+            known: Known::new(plan.queues, Tables::within(plan.schema.as_deref(), quote::name)?),
             single_writer,
             deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             wake_ups,

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{Delivery, Key, error::Result, store::ProcessId};
-use ichido_sql::{Conditions, Grouping, Heads, Kind, SqlStore, Tables, padded};
+use ichido_sql::{Conditions, Grouping, Heads, Kind, SqlStore, Tables, group_head, next_group, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     messages::key,
     quote,
     sending::powers,
-    statements::{Rows, Statements, order},
+    statements::{Rows, Statements},
 };
 
 /// How the groups of a queue are claimed.
@@ -30,8 +30,8 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new(tables: &Tables, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-        let message = rows.message(if rows.kind == Kind::Table { "?" } else { "" })?;
+        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
+        let message = rows.message(if rows.mapping.kind == Kind::Table { "?" } else { "" })?;
         Ok(Some(Groups {
             look: look(tables, rows, conditions, group)?.into(),
             there: format!("exists (select 1 from {table} t where {new} and t.{group} is not null)").into(),
@@ -42,13 +42,10 @@ impl Groups {
 
 /// The groups are walked along their index. The answer always has a row, which tells how far the walk went.
 fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
-    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
+    let (table, owner, new, order) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new, conditions.order_by());
     let column = rows.column(group)?;
-    let head = |column: &str| {
-        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
-    };
-    let next =
-        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    let head = |column: &str| group_head(&rows.mapping, conditions, group, column);
+    let next = |after: &str| next_group(&rows.mapping, conditions, group, after);
     Ok(format!(
         "with recursive walk(g, n) as (select case when ? is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?) \
          select f.*, (select count(g) from walk), (select {last} from walk t where t.g is not null order by t.n desc limit 1) \
@@ -75,21 +72,15 @@ fn look(tables: &Tables, rows: &Rows, conditions: &Conditions, group: &str) -> R
 impl Grouping for MySql {
     /// Claims the first messages of groups that nobody holds. They are looked for without a lock; whether each is still
     /// claimable and its group free shows when it is taken.
-    async fn claim_heads(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        heads: &Heads,
-        count: usize,
-    ) -> Result<Vec<Delivery>> {
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
         let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
-        let heads = self.look_at_heads(queue, groups, heads, count).await?;
+        let heads = self.look_at_heads(queue, groups, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
         let mut lock = sqlx::query(AssertSqlSafe(queue.of_many(&groups.lock, heads.len(), " for update skip locked")));
-        if queue.rows.kind == Kind::Table {
+        if queue.rows.mapping.kind == Kind::Table {
             lock = lock.bind(process.to_string());
         }
         for column in padded(&heads).flat_map(Key::columns) {
@@ -110,15 +101,10 @@ impl Grouping for MySql {
 }
 
 impl MySql {
-    async fn look_at_heads(
-        &self,
-        queue: &Statements,
-        groups: &Groups,
-        known: &Heads,
-        count: usize,
-    ) -> Result<Vec<Key>> {
+    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Key>> {
         let (mut heads, width) = (Vec::new(), queue.rows.key.len());
-        let mut walk = known.walk();
+        let Some(known) = &queue.grouped else { return Ok(heads) };
+        let mut walk = known.heads.walk();
         loop {
             let (after, most) = (walk.after(), i64::try_from(count - heads.len()).unwrap_or(i64::MAX));
             let look = || {

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{
-    Inspect, Operate,
-    error::Result,
-    store::{MigrateOptions, Migration},
-};
+use ichido::{Inspect, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::Row;
 
@@ -25,16 +21,13 @@ impl Inspect for MySql {
                 "innodb_flush_log_at_trx_commit is not 1: a crash of the server can lose the last commits".into(),
             );
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
-            let groups = queue.grouped.as_ref();
-            if !groups.is_some_and(|groups| groups.all) && !self.is_indexed(queue, &queue.rows.owner.name).await? {
-                warnings.push(ichido_sql::no_claim_index(&queue.queue));
-            }
-            if let Some(group) = &queue.rows.mapping.group
-                && !self.is_indexed(queue, &queue.rows.column(group)?.name).await?
-            {
-                warnings.push(ichido_sql::no_group_index(&queue.queue));
-            }
+        for queue in self.queues().await?.iter().filter(|queue| queue.kind == Kind::Table) {
+            let claims = self.is_indexed(queue, &queue.rows.owner.name).await?;
+            let groups = match &queue.mapping.group {
+                Some(group) => self.is_indexed(queue, &queue.rows.column(group)?.name).await?,
+                None => true,
+            };
+            warnings.extend(ichido_sql::missing_indexes(queue, claims, groups));
         }
         let oldest = self.oldest_snapshot().await?;
         warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));
@@ -80,20 +73,9 @@ impl MySql {
     }
 }
 
-impl Operate for MySql {
-    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
-        self.migrate_schema(&options).await
-    }
-
-    async fn pending(&self) -> Result<Migration> {
-        self.pending_schema().await
-    }
-
-    ichido_sql::operate!();
-}
-
 #[cfg(test)]
 mod tests {
+    use ichido::Operate;
     use ichido_test_servers as servers;
     use sqlx::{Connection, MySqlConnection};
 

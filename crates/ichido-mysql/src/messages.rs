@@ -1,14 +1,14 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
-//! others are those of all stores.
+//! Messages in queues: the verbs of [`Queues`]. Rows are claimed and written here (`sending` has the
+//! statements); the others are those of all stores.
 
 use std::time::Instant;
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage,
+    Delivery, Error, Key, Message, NewMessage,
     error::Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, padded, verbs};
+use ichido_sql::{Claiming, Kind, Past, Sending, Sent, SqlStore, Start, padded, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -18,25 +18,6 @@ use crate::{
 };
 
 impl Queues for MySql {
-    async fn send(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
-            Kind::Managed => self.send_managed(connection, queue, messages).await?,
-            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
-            Kind::Table => self.send_rows(connection, queue, messages).await?,
-        };
-        for (key, due) in ichido_sql::delayed(&sent, messages) {
-            self.delay(connection, queue, key, due).await?;
-        }
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let mut lent = self.take(&self.own).await?;
@@ -48,6 +29,20 @@ impl Queues for MySql {
     }
 
     ichido_sql::queues!();
+}
+
+impl Sending for MySql {
+    async fn insert(&self, tx: &mut MySqlConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Sent>> {
+        let sent = match queue.kind {
+            Kind::Managed => self.send_managed(tx, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(tx, queue, messages).await?,
+            Kind::Table => self.send_rows(tx, queue, messages).await?,
+        };
+        for (key, due) in ichido_sql::delayed(&sent, messages) {
+            self.delay(tx, queue, key, due).await?;
+        }
+        Ok(sent)
+    }
 }
 
 impl Claiming for MySql {
@@ -66,7 +61,7 @@ impl Claiming for MySql {
             Start::First => sqlx::query(AssertSqlSafe(queue.pick.clone())),
             Start::At(_) => sqlx::query(AssertSqlSafe(queue.pick_from.clone())),
         };
-        if queue.rows.kind == Kind::Table {
+        if queue.rows.mapping.kind == Kind::Table {
             pick = pick.bind(process.to_string());
         }
         if let Start::At(values) = start {

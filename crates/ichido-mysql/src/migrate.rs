@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error,
+    Error, Operate,
     error::Result,
     store::{MigrateOptions, Migration},
 };
@@ -23,9 +23,10 @@ use crate::{
 const LOCK: &str = "select coalesce(get_lock(if(char_length(name) > 64, md5(name), name), ?), 0) \
      from (select concat('ichido ', database()) as name) one";
 
-impl MySql {
-    /// What [`MySql::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+impl Operate for MySql {
+    ichido_sql::operate!();
+
+    async fn pending(&self) -> Result<Migration> {
         let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
         let (from, _) = self.timed(schema::version(&mut connection, &self.shared.known.tables)).await?;
         let migrations = schema::migrations(&self.shared.known.tables);
@@ -41,11 +42,13 @@ impl MySql {
 
     /// Creates or upgrades ichido's tables, one process at a time, for as long as it takes. The connection is closed then: the lock is its own,
     /// and it has settings that others must not have.
-    pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
+    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
         let mut connection = self.take(&self.own).await.map_err(|error| self.unreachable(error))?;
-        self.migrate_on(&mut connection, options).await
+        self.migrate_on(&mut connection, &options).await
     }
+}
 
+impl MySql {
     async fn migrate_on(&self, connection: &mut Session, options: &MigrateOptions) -> Result<Migration> {
         let tables = &self.shared.known.tables;
         let migrations = schema::migrations(tables);

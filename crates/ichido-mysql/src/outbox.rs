@@ -12,12 +12,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use crate::{MySql, quote, sending::parts, statements::Statements};
 
 impl Outbox for MySql {
-    async fn publish(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &str,
-        messages: &[Publication],
-    ) -> Result<Vec<String>> {
+    async fn publish(&self, tx: &mut MySqlConnection, queue: &str, messages: &[Publication]) -> Result<Vec<String>> {
         let queue = self.queue(queue).await?;
         let ids = verbs::outbox::new_ids(queue, messages)?;
         let mut left = ids.iter();
@@ -32,7 +27,7 @@ impl Outbox for MySql {
                 insert = insert.bind(id).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
                 insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
             }
-            self.within(insert.execute(&mut *connection)).await?;
+            self.within(insert.execute(&mut *tx)).await?;
         }
         Ok(ids)
     }

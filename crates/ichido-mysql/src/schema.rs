@@ -2,35 +2,17 @@
 //! schema it knows and with newer ones that say so (`oldest`), so that processes one version apart can share a database.
 
 use ichido::{error::Result, store::Version};
+pub use ichido_sql::VERSION;
 use ichido_sql::{Migrations, Tables};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{connect::setup_error, quote};
+use crate::connect::setup_error;
 
-/// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 8;
-
-/// Each version with the oldest binary that still works with it.
-static VERSIONS: [Version; 8] = [
-    Version::new(1, 1, include_str!("migrations/0001.sql")),
-    Version::new(2, 2, include_str!("migrations/0002.sql")),
-    Version::new(3, 2, include_str!("migrations/0003.sql")),
-    Version::new(4, 3, include_str!("migrations/0004.sql")),
-    Version::new(5, 4, include_str!("migrations/0005.sql")),
-    Version::new(6, 5, include_str!("migrations/0006.sql")),
-    Version::new(7, 6, include_str!("migrations/0007.sql")),
-    Version::new(8, 7, include_str!("migrations/0008.sql")),
-];
-
-/// Ichido's own tables in this schema, or in the connection's own.
-pub(crate) fn tables(schema: Option<&str>) -> Result<Tables> {
-    Ok(Tables::new(schema.map(quote::name).transpose()?.as_deref()))
-}
+static VERSIONS: [Version; VERSION as usize] = ichido_sql::versions!();
 
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut MySqlConnection, tables: &Tables) -> Result<()> {
-    let (version, oldest) = version(connection, tables).await?;
-    ichido_sql::refuse_version(version, oldest, VERSION)
+    ichido_sql::refuse_version(version(connection, tables).await?, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.
@@ -67,17 +49,12 @@ pub(crate) fn database(tables: &Tables) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use ichido::store::MigrateOptions;
-
     use super::*;
 
-    /// Whoever holds the lock on one table while it waits for another can be in a deadlock with processes at work.
     #[test]
     fn each_step_locks_one_table_at_most() {
-        let steps = migrations(&Tables::new(None)).steps(0, &MigrateOptions::default());
-        assert_eq!(steps.last().map(|step| step.version), Some(VERSION));
-        for step in steps {
-            assert!(step.locks().len() <= 1, "{:?} are locked by:\n{}", step.locks(), step.sql);
-        }
+        let migrations = migrations(&Tables::new(None));
+        assert_eq!(migrations.versions.last().map(|version| version.number), Some(VERSION));
+        assert_eq!(migrations.steps_with_several_locks(), Vec::<String>::new());
     }
 }

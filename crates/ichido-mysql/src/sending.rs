@@ -157,7 +157,7 @@ impl MySql {
             let column = found.ok_or_else(|| ichido_sql::unknown_field(&queue.queue, name, known))?;
             Ok((column.quoted.clone(), if column.is_bytes() { "from_base64(?)" } else { "?" }.to_owned()))
         })?;
-        let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.table)));
+        let mut insert = sqlx::query(AssertSqlSafe(row.insert(&queue.rows.mapping.table)));
         for name in &row.bound {
             insert = insert.bind(text(&fields.value(name)?));
         }
@@ -171,7 +171,7 @@ impl MySql {
         let rows = &queue.rows;
         let given = |column: &Column| if column.is_bytes() { "from_base64(?)".into() } else { column.value_of("?") };
         let is: Vec<_> = rows.key.iter().map(|column| format!("t.{} = {}", column.quoted, given(column))).collect();
-        let read = format!("select {} from {} t where {}", rows.key_out(), rows.table, is.join(" and "));
+        let read = format!("select {} from {} t where {}", rows.key_out(), rows.mapping.table, is.join(" and "));
         let mut read = sqlx::query(AssertSqlSafe(read));
         for value in values {
             read = read.bind(value);

@@ -5,7 +5,7 @@ use ichido::{
     error::Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, padded};
+use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, padded};
 use sqlx::{AssertSqlSafe, Column as _, MySqlConnection, Row as _, TypeInfo, ValueRef, mysql::MySqlRow};
 
 use crate::{
@@ -21,7 +21,6 @@ pub struct MySqlDialect;
 impl Dialect for MySqlDialect {
     const KEY: &'static str = "`key`";
     const NOW: &'static str = "utc_timestamp(6)";
-    const CLOCK: &'static str = "utc_timestamp(6)";
     const LONG_AGO: &'static str = "'1000-01-01'";
     const EPOCH: &'static str = "cast(unix_timestamp() as signed)";
     const MINUTE: &'static str = "cast(unix_timestamp() div 60 as signed)";
@@ -31,9 +30,6 @@ impl Dialect for MySqlDialect {
         "p.runs, cast(timestampdiff(microsecond, p.heartbeat_at, utc_timestamp(6)) div 1000 as signed)";
     const LIFE: (&'static str, &'static str) =
         (", started_at, heartbeat_at, lease_us", ", utc_timestamp(6), utc_timestamp(6), ?6 * 1000");
-    const LOCK: &'static str = "for update";
-    const LOCK_FREE: &'static str = "for update skip locked";
-    const LOCK_ROWS: &'static str = " for update skip locked";
     const NUMBERED: bool = false;
 
     fn parameter(_: usize, _: &Bind) -> String {
@@ -54,10 +50,6 @@ impl Dialect for MySqlDialect {
 
     fn utc(moment: &str) -> String {
         format!("date_format({moment}, '%Y-%m-%dT%H:%i:%s.%fZ')")
-    }
-
-    fn id(column: &str) -> String {
-        column.to_owned()
     }
 
     fn stamp(moment: &str) -> String {
@@ -83,13 +75,7 @@ impl SqlStore for MySql {
     type Queue = Statements;
     type Own = Own;
 
-    fn known(&self) -> &Known<Statements> {
-        &self.shared.known
-    }
-
-    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
-        self.make_statements().await
-    }
+    ichido_sql::known!();
 
     async fn begin_own(&self) -> Result<Self::Own> {
         // Before a connection is held: the first look at the queues needs its own.
@@ -131,10 +117,6 @@ impl SqlRows for MySql {
         let query = Query::written(queue.of_many(statement, keys.len(), end));
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         padded(keys).fold(query, Query::key)
-    }
-
-    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
-        (&queue.rows.table, &queue.rows.mapping)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -7,87 +7,57 @@
 
 mod column;
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use ichido::{
     Queue,
     error::Result,
-    inspect::MOST_COUNTED,
     message::{FieldKind, FieldKinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables, padded_len};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables, padded_len};
 use sqlx::{Row, mysql::MySqlRow};
 
 pub(crate) use self::column::{Column, is_generated};
-use crate::{groups::Groups, mutex::Mutex, quote};
+use crate::{groups::Groups, mutex::Mutex, quote, sql::MySqlDialect};
 
 /// A queue's rows: the mapping, and what only this dialect needs to know.
 pub(crate) struct Rows {
-    pub(crate) table: String,
+    pub(crate) mapping: Mapping,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
-    pub(crate) mapping: Mapping,
-    /// What these rows are, for the comparison with what other processes mean.
-    pub(crate) place: String,
-    /// Which rows of which table they are, for the comparison with other queues.
-    pub(crate) identity: String,
-    /// Where the payloads of mutex rows are.
-    pub(crate) outbox: String,
-    pub(crate) kind: Kind,
 }
 
 impl Rows {
-    /// The rows of a managed queue.
-    pub(crate) fn managed(tables: &Tables, queue: &str) -> Result<Self> {
-        Ok(Rows {
-            table: tables.message.clone(),
-            columns: Vec::new(),
-            mapping: Mapping::managed(queue),
-            key: vec![Column::plain("id", "bigint")?],
-            owner: Column::plain("owner", "char")?,
-            place: format!("managed:{queue}"),
-            identity: format!("managed:{queue}"),
-            outbox: tables.outbox.clone(),
-            kind: Kind::Managed,
-        })
-    }
-
-    /// The mutex rows of a broker's queue.
-    pub(crate) fn mutex(tables: &Tables, queue: &str) -> Result<Self> {
-        Ok(Rows {
-            table: tables.mutex.clone(),
-            mapping: Mapping::mutex(queue),
-            key: vec![Column::plain("id", "varchar")?],
-            place: format!("mutex:{queue}"),
-            identity: format!("mutex:{queue}"),
-            kind: Kind::Mutex,
-            ..Rows::managed(tables, queue)?
-        })
+    /// The rows of a queue in ichido's own tables.
+    pub(crate) fn own(tables: &Tables, queue: &Queue) -> Result<Self> {
+        let mapping = Mapping::own(tables, queue);
+        let key = vec![Column::plain("id", if mapping.kind == Kind::Mutex { "varchar" } else { "bigint" })?];
+        Ok(Rows { mapping, columns: Vec::new(), key, owner: Column::plain("owner", "char")? })
     }
 
     /// The table where rows are reached by their key. Of mutex rows none but these may be locked, even for a moment.
     pub(crate) fn by_key(&self) -> String {
-        let hint = if self.kind == Kind::Mutex { " force index (primary)" } else { "" };
-        format!("{} t{hint}", self.table)
+        let hint = if self.mapping.kind == Kind::Mutex { " force index (primary)" } else { "" };
+        format!("{} t{hint}", self.mapping.table)
     }
 
     /// The same where they are reached by their owner.
     fn by_owner(&self) -> String {
-        let hint = if self.kind == Kind::Mutex { " force index (ichido_mutex_queue)" } else { "" };
-        format!("{} t{hint}", self.table)
+        let hint = if self.mapping.kind == Kind::Mutex { " force index (ichido_mutex_queue)" } else { "" };
+        format!("{} t{hint}", self.mapping.table)
     }
 
     /// The row is held under this claim. A lock leaves no owner in it.
     fn held(&self, new: &str) -> String {
-        let is = if self.kind == Kind::Mutex { "<=>" } else { "=" };
+        let is = if self.mapping.kind == Kind::Mutex { "<=>" } else { "=" };
         format!("t.{} {is} ? and {new}", self.owner.quoted)
     }
 
     /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
     fn undecided(&self, new: &str) -> String {
-        match self.kind {
+        match self.mapping.kind {
             Kind::Mutex => format!("(? is null or 1 = 1) and {new}"),
             Kind::Table | Kind::Managed => self.held(new),
         }
@@ -108,10 +78,8 @@ impl Rows {
 
     /// The message in JSON; `owner` stands for the owner column.
     fn payload(&self, owner: &str) -> Result<String> {
-        match self.kind {
-            Kind::Managed => return Ok("t.payload".into()),
-            Kind::Mutex => return Ok(format!("(select o.payload from {} o where o.mutex = t.id)", self.outbox)),
-            Kind::Table => {}
+        if let Some(payload) = &self.mapping.payload {
+            return Ok(payload.clone());
         }
         let value = |column: &Column| if column.name == self.owner.name { owner.to_owned() } else { column.in_json() };
         let pairs =
@@ -121,7 +89,7 @@ impl Rows {
 
     /// What is read of a message: the key as text, the payload, the headers, the group and the time it has waited.
     pub(crate) fn message(&self, owner: &str) -> Result<String> {
-        let headers = if self.kind == Kind::Managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
+        let headers = if self.mapping.kind == Kind::Managed { "coalesce(t.headers, '{}')" } else { "'{}'" };
         Ok(format!(
             "{}, {}, {headers}, {} as ichido_group_key, {} as ichido_waited",
             self.key_out(),
@@ -170,32 +138,15 @@ pub struct Statements {
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let Conditions { new, complete, .. } = &conditions;
-        let (table, owner, key) = (&rows.table, &rows.owner.quoted, rows.key_is());
-        let (by_key, held) = (rows.by_key(), rows.held(new));
-        let claimable = format!("t.{owner} is null and {new}");
-        // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
-        let door = match complete {
-            Some(set) => format!("update {by_key} set {set} where {held} and "),
-            None => format!("delete t from {by_key} where {held} and "),
-        };
-        let message = rows.message(&format!("t.{owner}"))?;
+        let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
+        let claimable = format!("t.{owner} is null and {}", conditions.new);
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable, false)?.into(),
@@ -206,9 +157,6 @@ impl Statements {
                 _ => None,
             },
             claim: format!("update {table} t set {owner} = ? where {claimable} and ").into(),
-            claimed: format!("select {message} from {table} t where t.{owner} = ? and {new}").into(),
-            complete: format!("{door}{key}").into(),
-            complete_many: door.into(),
             kinds: rows.kinds(),
             rows,
         })
@@ -229,12 +177,6 @@ impl Statements {
             ("claim", self.of_many(&self.claim, 1, "")),
             ("complete", self.complete.to_string()),
             ("complete many", self.of_many(&self.complete_many, 2, "")),
-            ("release", self.of_many(&self.release, 1, "")),
-            ("park", self.park_waiting.to_string()),
-            ("park for good", self.park_dead.to_string()),
-            ("return", self.of_many(&self.return_due, 1, "")),
-            ("rescue", self.owned.to_string()),
-            ("retry", self.retry.to_string()),
         ];
         let guard = self.mutex.iter().flat_map(|mutex| {
             let claim = self.of_many(&mutex.free, 1, " for update skip locked");
@@ -244,31 +186,34 @@ impl Statements {
                 ("claim by id", self.of_many(&mutex.claim, 1, "")),
             ]
         });
-        guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 })).chain(groups).collect()
+        let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 3 } else { 0 }));
+        own.chain(self.named(|sql| self.of_many(sql, 1, ""))).chain(groups).collect()
     }
 }
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
     let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
-    let (table, owner, by_key) = (&rows.table, &rows.owner.quoted, rows.by_key());
+    let (table, owner, by_key) = (&rows.mapping.table, &rows.owner.quoted, rows.by_key());
     let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
     let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
-    let owners = |is: &str| {
-        format!(
-            "select {out}, cast(t.{owner} as char) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
+    // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
+    let door = match &conditions.complete {
+        Some(set) => format!("update {by_key} set {set} where {held} and "),
+        None => format!("delete t from {by_key} where {held} and "),
     };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
+        complete: format!("{door}{key}").into(),
+        complete_many: door.into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
             "select {out}, {} from {} where {mine} order by {} limit 500 for update skip locked",
             rows.group_out()?,
             rows.by_owner(),
-            conditions.owned_order(rows.kind, owner)
+            conditions.owned_order
         )
         .into(),
         owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
@@ -277,7 +222,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         return_due: format!("update {by_key} set {owner} = null where {waits} and ").into(),
         retry: format!("update {by_key} set {retry} where {failed} and {key}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
-        discard: if rows.kind == Kind::Table {
+        discard: if rows.mapping.kind == Kind::Table {
             format!("update {table} t set {owner} = {owner} where {failed} and {key}").into()
         } else {
             format!("delete t from {by_key} where {failed} and {key}").into()
@@ -287,29 +232,20 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
-        headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
-        drained: ichido_sql::drained::<crate::sql::MySqlDialect>(
-            tables,
-            &quote::literal(&queue.name)?,
-            rows.kind,
-            table,
-            owner,
-            conditions,
-        )
-        .into(),
-        backlog: ichido_sql::backlog(table, owner, conditions).into(),
-        counts: counts(rows, conditions).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, rows.kind, &rows.mapping, &rows.place, &rows.identity, columns)
+        drained: ichido_sql::drained::<MySqlDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions).into(),
+        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as char)")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 
 /// The first claimable rows in claim order, locked; rows that others are claiming are skipped. Served by an index on
 /// (status, owner, claim order).
 fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) -> Result<String> {
-    let (order, ungrouped, owner) =
-        (order(conditions), &conditions.ungrouped, if rows.kind == Kind::Table { "?" } else { "" });
+    let (order, ungrouped) = (conditions.order_by(), &conditions.ungrouped);
+    let owner = if rows.mapping.kind == Kind::Table { "?" } else { "" };
     let (column, down) = &conditions.order[0];
     let first = rows.column(column)?;
     let from = format!(" and t.{column} {} {}", if *down { "<=" } else { ">=" }, first.value_of("?"));
@@ -318,32 +254,17 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) ->
         "select {}, {} as ichido_bound from {} t where {claimable}{ungrouped}{from} order by {order} limit ? for update skip locked",
         rows.message(owner)?,
         first.out(),
-        rows.table
+        rows.mapping.table
     ))
 }
 
-/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
-/// recent; a DATETIME is taken for UTC. Bounded: who looks at a long backlog must not read all of it.
-fn counts(rows: &Rows, conditions: &Conditions) -> String {
-    let Conditions { new, nobody, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
-    let null = || "cast(null as signed)".to_owned();
-    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
-        None => ("1".into(), null(), null()),
-        Some(sent_at) => (
-            format!("t.{sent_at}"),
-            "timestampdiff(second, min(s), utc_timestamp())".to_owned(),
-            format!("cast(coalesce(sum(s >= utc_timestamp(6) - interval {} second), 0) as signed)", WINDOW.as_secs()),
-        ),
-    };
-    format!(
-        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
-         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
-    )
-}
-
-/// The claim order.
-pub(crate) fn order(conditions: &Conditions) -> String {
-    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    order.collect::<Vec<_>>().join(", ")
+/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`]; a DATETIME is taken for UTC.
+fn ages(mapping: &Mapping) -> [String; 3] {
+    let null = "cast(null as signed)";
+    let Some(sent_at) = &mapping.sent_at else { return ["1", null, null].map(Into::into) };
+    [
+        format!("t.{sent_at}"),
+        "timestampdiff(second, min(s), utc_timestamp())".into(),
+        format!("cast(coalesce(sum(s >= utc_timestamp(6) - interval {} second), 0) as signed)", WINDOW.as_secs()),
+    ]
 }

@@ -10,7 +10,7 @@ use ichido::{
     Delivery, Error,
     action::{Isolation, Terms},
     error::Result,
-    store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
+    store::{Failure, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, padded, verbs};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection};
@@ -49,11 +49,8 @@ impl Transactions for MySql {
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         self.within(tx.lent.execute("release savepoint ichido_guard")).await.map_err(broken)?;
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await?;
-            }
+        for (queue, owner, some) in by_claim(done) {
+            self.pass(tx, self.queue(queue).await?, owner, &some).await?;
         }
         Ok(())
     }
@@ -116,13 +113,7 @@ impl MySql {
         ))
     }
 
-    async fn complete_some(
-        &self,
-        tx: &mut Tx,
-        queue: &Statements,
-        owner: Option<ProcessId>,
-        some: &[&Delivery],
-    ) -> Result<()> {
+    async fn pass(&self, tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
         for delivery in some {
             let Some(claim) = &delivery.claim else { continue };
             if claim.parked {

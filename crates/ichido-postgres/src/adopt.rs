@@ -112,7 +112,7 @@ impl Adopt for Postgres {
         let (steps, by_index) = self.patiently(tx.id(), explain(&mut tx, &look)).await?;
         let mut ddl = Vec::new();
         if !owner_is_there {
-            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));
+            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.mapping.table, rows.owner.quoted));
         }
         // Where every row is in a group, there is nothing else to claim.
         let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
@@ -125,9 +125,7 @@ impl Adopt for Postgres {
 
     fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
         let table = full_name(look.table.schema.as_deref(), &look.table.name)?;
-        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
-        let (column, done) = (&*column, done.as_deref());
-        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: true }.statements())
+        StatusColumn { table: &table, kind: STATUS_KIND, default_later: true }.add(status, done, quote::name)
     }
 
     /// An index is built while others write, which no transaction can hold; one that was cut off is found the next time.
@@ -236,7 +234,7 @@ async fn torn(connection: &mut PgConnection, rows: &Rows) -> Result<Vec<String>>
         "select 'drop index ' || i.indexrelid::regclass from pg_index i join pg_class c on c.oid = i.indexrelid \
          where i.indrelid = to_regclass($1) and not i.indisvalid and c.relkind = 'i' and c.relname ~ '_claim(_[0-9]+)?$'",
     );
-    let torn = torn.bind(&rows.table).fetch_all(connection).await.map_err(setup_error)?;
+    let torn = torn.bind(&rows.mapping.table).fetch_all(connection).await.map_err(setup_error)?;
     torn.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
@@ -248,14 +246,14 @@ async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Res
             where o.relnamespace = c.relnamespace and coalesce(i.indisvalid, true)) \
          from pg_class c where c.oid = to_regclass($1)",
     );
-    let about = about.bind(&rows.table).fetch_one(connection).await.map_err(setup_error)?;
+    let about = about.bind(&rows.mapping.table).fetch_one(connection).await.map_err(setup_error)?;
     let (partitioned, taken): (bool, Vec<String>) = (about.try_get(0)?, about.try_get(1)?);
     let name = ichido::adopt::free_name(&table.name, LONGEST_NAME, |name| taken.iter().any(|known| known == name));
     Ok(format!(
         "{}{} on {} ({}) where {}",
         if partitioned { "create index " } else { CONCURRENTLY },
         quote::name(&name)?,
-        rows.table,
+        rows.mapping.table,
         order.join(", "),
         claimable.join(" and "),
     ))

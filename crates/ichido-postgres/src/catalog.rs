@@ -2,7 +2,7 @@
 //! What it finds goes to `statements`.
 
 use ichido::{Error, Queue, Table, adopt::TableName, error::Result, message::Place};
-use ichido_sql::{Kind, Mapping, Tables};
+use ichido_sql::{Mapping, Tables};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -18,8 +18,7 @@ const OWNER_WIDTH: i32 = 36;
 pub(crate) async fn look(connection: &mut PgConnection, tables: &Tables, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
-        Place::Broker(_) => Rows::mutex(tables, &queue.name)?,
-        _ => Rows::managed(tables, &queue.name)?,
+        _ => Rows::own(tables, queue)?,
     };
     Statements::new(tables, queue, rows)
 }
@@ -41,24 +40,15 @@ pub(crate) async fn business_table(
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
     let oid = sqlx::query("select to_regclass($1)::oid::bigint").bind(&full_name).fetch_one(&mut *connection).await;
     let oid: i64 = oid.and_then(|row| row.try_get(0)).map_err(setup_error)?;
-    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    let mut mapping = Mapping::of(table, full_name.clone(), quoted, |name| Ok(find(name)?.quoted))?;
+    mapping.identity = format!("{oid}:{}", table.part());
     if let Some(sent_at) = &table.sent_at {
         ichido_sql::refuse_sent_at(queue, sent_at, &find(sent_at)?.kind)?;
     }
     if let Some(group) = &table.group_by {
         mapping.all_grouped = is_required(connection, &full_name, group).await?;
     }
-    let rows = Rows {
-        mapping,
-        owner: find(&table.owner)?,
-        identity: format!("{oid}:{}", table.part()),
-        place: table.place(),
-        table: full_name,
-        key,
-        columns,
-        outbox: String::new(),
-        kind: Kind::Table,
-    };
+    let rows = Rows { mapping, owner: find(&table.owner)?, key, columns };
     refuse_generated(connection, queue, &rows, table).await?;
     if owner_is_there {
         refuse_owner(connection, queue, table, &rows).await?;
@@ -128,7 +118,8 @@ async fn refuse_generated(connection: &mut PgConnection, queue: &Queue, rows: &R
         let about = sqlx::query(
             "select attgenerated <> '' or attidentity = 'a' from pg_attribute where attrelid = to_regclass($1) and attname = $2",
         );
-        let about = about.bind(&rows.table).bind(column).fetch_optional(&mut *connection).await.map_err(setup_error)?;
+        let about =
+            about.bind(&rows.mapping.table).bind(column).fetch_optional(&mut *connection).await.map_err(setup_error)?;
         let generated = about.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
         ichido_sql::refuse_generated(queue, key, column, generated)?;
     }
@@ -190,7 +181,7 @@ async fn refuse_owner(connection: &mut PgConnection, queue: &Queue, table: &Tabl
         "select attnotnull, case when atttypid in ('bpchar'::regtype, 'varchar'::regtype) and atttypmod > 4 then atttypmod - 4 end \
          from pg_attribute where attrelid = to_regclass($1) and attname = $2",
     );
-    let about = about.bind(&rows.table).bind(&table.owner).fetch_one(connection).await.map_err(setup_error)?;
+    let about = about.bind(&rows.mapping.table).bind(&table.owner).fetch_one(connection).await.map_err(setup_error)?;
     let (not_null, width): (bool, Option<i32>) = (about.try_get(0)?, about.try_get(1)?);
     let reason = match (&*rows.owner.kind, width) {
         _ if not_null => "must be nullable",
@@ -231,7 +222,8 @@ async fn refuse_width(connection: &mut PgConnection, queue: &Queue, table: &Tabl
         "select case when atttypid in ('bpchar'::regtype, 'varchar'::regtype) and atttypmod > 4 then atttypmod - 4 end \
          from pg_attribute where attrelid = to_regclass($1) and attname = $2",
     );
-    let width = width.bind(&rows.table).bind(&table.status.column).fetch_one(connection).await.map_err(setup_error)?;
+    let width =
+        width.bind(&rows.mapping.table).bind(&table.status.column).fetch_one(connection).await.map_err(setup_error)?;
     let Some(width) = width.try_get::<Option<i32>, _>(0)? else { return Ok(()) };
     let values = [Some(&table.status.new), table.status.done.as_ref(), table.status.failed.as_ref()];
     let wide = values.into_iter().flatten().find(|value| value.chars().count() > width.unsigned_abs() as usize);

@@ -15,7 +15,7 @@ use ichido::{
     process::WakeUps,
     store::{ConnectionCounts, Database, SessionId, SessionState, Transactions as _},
 };
-use ichido_sql::{Connections, Deadline, Known, OWN, Plan};
+use ichido_sql::{Connections, Deadline, Known, OWN, Plan, Tables};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     fault,
     hosts::Hosts,
     pooler::{self, Own, OwnTx, Way},
-    schema,
+    quote, schema,
     sql_action::Rendered,
     statements::Statements,
     transaction,
@@ -69,21 +69,7 @@ impl Database for Postgres {
 
     ichido_sql::database!(fault::is_fault);
 
-    fn is_own_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
-        fault::is_own_fault(cause)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        Some(self.shared.deadline.timeout())
-    }
-
-    fn silences(&self) -> u64 {
-        self.shared.deadline.silences()
-    }
-
-    fn hurry(&self, timeout: Duration) {
-        self.shared.deadline.hurry(timeout);
-    }
+    ichido_sql::server_database!(fault::is_own_fault);
 
     fn connections(&self) -> ConnectionCounts {
         let listens = self.shared.notify.load(Ordering::Relaxed) && !self.own.is_pooled();
@@ -133,7 +119,7 @@ impl Postgres {
             deadline: plan.timeout.map(Deadline::new).unwrap_or_default(),
             way: Way::default(),
             warned: AtomicBool::new(false),
-            known: Known::new(plan.queues, schema::tables(plan.schema.as_deref())?),
+            known: Known::new(plan.queues, Tables::within(plan.schema.as_deref(), quote::name)?),
             wake_ups,
             notify: AtomicBool::new(true),
             rendered: Rendered::default(),

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use ichido::{Delivery, Error, error::Result, store::ProcessId};
-use ichido_sql::{Conditions, Grouping, Heads, Tables};
+use ichido_sql::{Conditions, Grouping, Heads, Tables, group_head, next_group};
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
     Postgres,
     messages::claimed_rows,
     quote,
-    statements::{Rows, Statements, each_order, me},
+    statements::{Rows, Statements, me},
 };
 
 /// How the groups of a queue are claimed.
@@ -27,9 +27,7 @@ impl Groups {
     pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions) -> Result<Option<Self>> {
         let Some(group) = &rows.mapping.group else { return Ok(None) };
         let claim = claim(tables, queue, rows, conditions, group)?.into();
-        let (table, new) = (&rows.table, &conditions.new);
-        let look =
-            format!("select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1");
+        let look = next_group(&rows.mapping, conditions, group, &format!("t.{group} is not null"));
         Ok(Some(Groups { claim, look: look.into() }))
     }
 }
@@ -38,13 +36,10 @@ impl Groups {
 /// is claimed is sorted, so that two claims take groups in the same order. Where a walk begins is one of two looks and not one
 /// with an OR: a plan that is made for all runs could not use the index for that.
 fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, group: &str) -> Result<String> {
-    let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-    let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
-    let head = |column: &str| {
-        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
-    };
-    let next =
-        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
+    let order = conditions.order_by();
+    let head = |column: &str| group_head(&rows.mapping, conditions, group, column);
+    let next = |after: &str| next_group(&rows.mapping, conditions, group, after);
     Ok(format!(
         "with recursive {me}, \
          walk(g, n) as (select case when $3::text is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
@@ -74,16 +69,9 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, gro
 
 impl Grouping for Postgres {
     /// Claims the first messages of groups that nobody holds.
-    async fn claim_heads(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        heads: &Heads,
-        count: usize,
-    ) -> Result<Vec<Delivery>> {
-        let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        let mut walk = heads.walk();
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
+        let (Some(groups), Some(known)) = (&queue.groups, &queue.grouped) else { return Ok(Vec::new()) };
+        let (mut found, mut walk) = (Vec::new(), known.heads.walk());
         loop {
             let claim = sqlx::query(AssertSqlSafe(groups.claim.clone())).bind(process.to_string());
             let claim = claim.bind(i64::try_from(count - found.len()).unwrap_or(i64::MAX)).bind(walk.after());

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{
-    Inspect, Operate,
-    error::Result,
-    store::{MigrateOptions, Migration},
-};
+use ichido::{Inspect, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::Row;
 
@@ -26,16 +22,13 @@ impl Inspect for Postgres {
                 warnings.push(format!("{setting} is off: {consequence}"));
             }
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
-            let groups = queue.grouped.as_ref();
-            if !groups.is_some_and(|groups| groups.all) && !self.claims_by_index(&queue.look).await? {
-                warnings.push(ichido_sql::no_claim_index(&queue.queue));
-            }
-            if let Some(groups) = &queue.groups
-                && !self.claims_by_index(&groups.look).await?
-            {
-                warnings.push(ichido_sql::no_group_index(&queue.queue));
-            }
+        for queue in self.queues().await?.iter().filter(|queue| queue.kind == Kind::Table) {
+            let claims = queue.all_grouped() || self.claims_by_index(&queue.look).await?;
+            let groups = match &queue.groups {
+                Some(groups) => self.claims_by_index(&groups.look).await?,
+                None => true,
+            };
+            warnings.extend(ichido_sql::missing_indexes(queue, claims, groups));
         }
         warnings.extend(self.own.unguarded().await?);
         let oldest = self.oldest_snapshot().await?;
@@ -65,18 +58,6 @@ impl Postgres {
         tx.rollback().await?;
         Ok(by_index)
     }
-}
-
-impl Operate for Postgres {
-    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
-        self.migrate_schema(&options).await
-    }
-
-    async fn pending(&self) -> Result<Migration> {
-        self.pending_schema().await
-    }
-
-    ichido_sql::operate!();
 }
 
 #[cfg(test)]

@@ -1,36 +1,19 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
-//! others are those of all stores.
+//! Messages in queues: the verbs of [`Queues`]. Rows are claimed and written here (`sending` has the
+//! statements); the others are those of all stores.
 
 use std::time::Instant;
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage,
+    Delivery, Error, Key, Message, NewMessage,
     error::Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
+use ichido_sql::{Claiming, Kind, Past, Sending, Sent, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{Postgres, sending::send_rows, statements::Statements};
 
 impl Queues for Postgres {
-    async fn send(
-        &self,
-        connection: &mut PgConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let sent = match queue.rows.kind {
-            Kind::Managed => self.send_managed(connection, queue, messages).await?,
-            Kind::Mutex => self.send_guarded(connection, queue, messages).await?,
-            Kind::Table => send_rows(connection, queue, messages, !self.own.is_pooled()).await?,
-        };
-        self.delay(connection, queue, &sent, messages).await?;
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let own = sqlx::query(AssertSqlSafe(queue.claimed.clone())).bind(process.to_string());
@@ -39,6 +22,18 @@ impl Queues for Postgres {
     }
 
     ichido_sql::queues!();
+}
+
+impl Sending for Postgres {
+    async fn insert(&self, tx: &mut PgConnection, queue: &Statements, messages: &[NewMessage]) -> Result<Vec<Sent>> {
+        let sent = match queue.kind {
+            Kind::Managed => self.send_managed(tx, queue, messages).await?,
+            Kind::Mutex => self.send_guarded(tx, queue, messages).await?,
+            Kind::Table => send_rows(tx, queue, messages, !self.own.is_pooled()).await?,
+        };
+        self.delay(tx, queue, &sent, messages).await?;
+        Ok(sent)
+    }
 }
 
 impl Claiming for Postgres {

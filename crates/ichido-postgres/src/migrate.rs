@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use ichido::{
-    Error,
+    Error, Operate,
     error::Result,
     store::{MigrateOptions, Migration},
 };
@@ -23,17 +23,18 @@ const LOCK: i64 = 0x6963_6869_646f;
 /// How soon to look again whether another migration has ended its step.
 const POLL: Duration = Duration::from_millis(100);
 
-impl Postgres {
-    /// What [`Postgres::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+impl Operate for Postgres {
+    ichido_sql::operate!();
+
+    async fn pending(&self) -> Result<Migration> {
         let (from, steps) = self.pending_steps(&MigrateOptions::default()).await?;
         Ok(schema::migrations(&self.shared.known.tables).migration(from, &steps))
     }
 
     /// Creates or upgrades ichido's tables.
-    pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
+    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
         let mut waiting = Waiting::new(options.wait);
-        let (mut from, mut steps) = self.pending_steps(options).await?;
+        let (mut from, mut steps) = self.pending_steps(&options).await?;
         for step in &steps {
             let ran = self.run_step(step, &mut waiting).await?;
             // Another migration has brought it to this version meanwhile.
@@ -46,7 +47,9 @@ impl Postgres {
         migration.retries = waiting.retries();
         Ok(migration)
     }
+}
 
+impl Postgres {
     async fn pending_steps(&self, options: &MigrateOptions) -> Result<(u32, Vec<Step>)> {
         let mut look = self.begin_look().await?;
         let (from, _) = self.timed(schema::version(&mut look, &self.shared.known.tables)).await?;

@@ -37,7 +37,7 @@ const FOUND: &str = "t.owner::text as owner, p.state, p.attempts, p.suspect";
 
 impl Mutex {
     pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows) -> Result<Self> {
-        let (table, parked, queue) = (&rows.table, &tables.parked, quote::literal(queue)?);
+        let (table, parked, queue) = (&rows.mapping.table, &tables.parked, quote::literal(queue)?);
         let lock = format!(
             "select {FOUND} from {table} t left join {parked} p on p.queue = {queue} and p.key = $2 \
              where t.id = $1 and t.queue = {queue} for update of t nowait"

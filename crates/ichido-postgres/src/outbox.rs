@@ -12,12 +12,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use crate::{Postgres, statements::Statements};
 
 impl Outbox for Postgres {
-    async fn publish(
-        &self,
-        connection: &mut PgConnection,
-        queue: &str,
-        messages: &[Publication],
-    ) -> Result<Vec<String>> {
+    async fn publish(&self, tx: &mut PgConnection, queue: &str, messages: &[Publication]) -> Result<Vec<String>> {
         let queue = self.queue(queue).await?;
         let ids = verbs::outbox::new_ids(queue, messages)?;
         let texts = |text: fn(&Publication) -> String| messages.iter().map(text).collect::<Vec<_>>();
@@ -31,7 +26,7 @@ impl Outbox for Postgres {
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&ids).bind(texts(|message| message.exchange.clone()));
         let insert = insert.bind(texts(|message| message.routing_key.clone()));
         let insert = insert.bind(headers.collect::<Result<Vec<_>, _>>()?).bind(payloads).bind(&*queue.queue);
-        insert.persistent(!self.own.is_pooled()).execute(connection).await?;
+        insert.persistent(!self.own.is_pooled()).execute(tx).await?;
         Ok(ids)
     }
 

@@ -179,7 +179,7 @@ fn insert_rows(queue: &Statements, fields: &[String], delayed: bool) -> Result<S
         names.join(", "),
         values.join(", "),
         keys.join(", "),
-        table = rows.table,
+        table = rows.mapping.table,
         without = without_bytes(queue)?,
     ))
 }

@@ -5,7 +5,7 @@ use ichido::{
     error::Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
+use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Column as _, PgConnection, Row as _, TypeInfo, ValueRef,
     postgres::{PgArguments, PgRow},
@@ -23,7 +23,6 @@ use crate::{
 pub struct PostgresDialect;
 
 impl Dialect for PostgresDialect {
-    const KEY: &'static str = "key";
     const NOW: &'static str = "now()";
     const CLOCK: &'static str = "clock_timestamp()";
     const LONG_AGO: &'static str = "'-infinity'";
@@ -33,8 +32,6 @@ impl Dialect for PostgresDialect {
     const HEARTBEAT: &'static str = "p.heartbeat_at::text";
     const RUNS: &'static str = "p.runs, case when isfinite(p.heartbeat_at) then (extract(epoch from clock_timestamp() - p.heartbeat_at) * 1000)::bigint end";
     const LIFE: (&'static str, &'static str) = (", lease", ", ?6 * interval '1 millisecond'");
-    const LOCK: &'static str = "for update";
-    const LOCK_FREE: &'static str = "for update skip locked";
     const LOCK_ROWS: &'static str = " for update of t skip locked";
     const NUMBERED: bool = true;
 
@@ -72,13 +69,7 @@ impl SqlStore for Postgres {
     type Queue = Statements;
     type Own = OwnTx;
 
-    fn known(&self) -> &Known<Statements> {
-        &self.shared.known
-    }
-
-    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
-        self.make_statements().await
-    }
+    ichido_sql::known!();
 
     /// Whatever isolation the server has as its default.
     async fn begin_own(&self) -> Result<Self::Own> {
@@ -125,10 +116,6 @@ impl SqlRows for Postgres {
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         let keys: Vec<&Key> = keys.iter().collect();
         key_columns(queue, &keys).into_iter().fold(query, |query, column| query.bind(Bind::Texts(column)))
-    }
-
-    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
-        (&queue.rows.table, &queue.rows.mapping)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

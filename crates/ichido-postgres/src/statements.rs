@@ -4,12 +4,12 @@
 //! In all of them `$1` is the owner as text and the key columns come last, as text, cast to the column's type: one text per
 //! column, or one array per column where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
-use ichido::{Queue, error::Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
 
-use crate::{groups::Groups, mutex::Mutex, quote};
+use crate::{groups::Groups, mutex::Mutex, quote, sql::PostgresDialect};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -28,60 +28,30 @@ impl Column {
 
 /// A queue's rows: the mapping, and what only this dialect needs to know.
 pub(crate) struct Rows {
-    pub(crate) table: String,
+    pub(crate) mapping: Mapping,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
-    pub(crate) mapping: Mapping,
-    /// What these rows are, for the comparison with what other processes mean.
-    pub(crate) place: String,
-    /// Which rows of which table they are, for the comparison with other queues.
-    pub(crate) identity: String,
-    /// Where the payloads of mutex rows are.
-    pub(crate) outbox: String,
-    pub(crate) kind: Kind,
 }
 
 impl Rows {
-    /// The rows of a managed queue.
-    pub(crate) fn managed(tables: &Tables, queue: &str) -> Result<Self> {
-        let column = |name: &str, kind: &str| Column::new(name.into(), kind.into());
-        let (key, owner) = (column("id", "bigint")?, column("owner", "uuid")?);
-        Ok(Rows {
-            table: tables.message.clone(),
-            columns: Vec::new(),
-            mapping: Mapping::managed(queue),
-            key: vec![key],
-            owner,
-            place: format!("managed:{queue}"),
-            identity: format!("managed:{queue}"),
-            outbox: tables.outbox.clone(),
-            kind: Kind::Managed,
-        })
-    }
-
-    /// The mutex rows of a broker's queue.
-    pub(crate) fn mutex(tables: &Tables, queue: &str) -> Result<Self> {
-        Ok(Rows {
-            table: tables.mutex.clone(),
-            mapping: Mapping::mutex(queue),
-            key: vec![Column::new("id".into(), "varchar".into())?],
-            place: format!("mutex:{queue}"),
-            identity: format!("mutex:{queue}"),
-            kind: Kind::Mutex,
-            ..Rows::managed(tables, queue)?
-        })
+    /// The rows of a queue in ichido's own tables.
+    pub(crate) fn own(tables: &Tables, queue: &Queue) -> Result<Self> {
+        let mapping = Mapping::own(tables, queue);
+        let id = if mapping.kind == Kind::Mutex { "varchar" } else { "bigint" };
+        let (id, owner) = (Column::new("id".into(), id.into())?, Column::new("owner".into(), "uuid".into())?);
+        Ok(Rows { mapping, columns: Vec::new(), key: vec![id], owner })
     }
 
     /// The row is held under this claim. A lock leaves no owner in it.
     fn held(&self, new: &str) -> String {
-        let is = if self.kind == Kind::Mutex { "is not distinct from" } else { "=" };
+        let is = if self.mapping.kind == Kind::Mutex { "is not distinct from" } else { "=" };
         format!("t.{} {is} {} and {new}", self.owner.quoted, self.me())
     }
 
     /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
     fn undecided(&self, new: &str) -> String {
-        match self.kind {
+        match self.mapping.kind {
             Kind::Mutex => format!("{new} and ($1::text is null or $1::text is not null)"),
             Kind::Table | Kind::Managed => self.held(new),
         }
@@ -119,10 +89,8 @@ impl Rows {
 
     /// The message in JSON; bytes are base64, and the server's line breaks in it are taken out.
     fn payload(&self) -> String {
-        match self.kind {
-            Kind::Managed => return "t.payload".into(),
-            Kind::Mutex => return format!("(select o.payload from {} o where o.mutex = t.id)", self.outbox),
-            Kind::Table => {}
+        if let Some(payload) = &self.mapping.payload {
+            return payload.clone();
         }
         let value = |Column { quoted, kind, .. }: &Column| match kind.as_str() {
             "bytea" => format!("replace(encode(t.{quoted}, 'base64'), E'\\n', '') as {quoted}"),
@@ -134,7 +102,7 @@ impl Rows {
 
     /// What is read of a message.
     pub(crate) fn message(&self) -> String {
-        let headers = if self.kind == Kind::Managed { "t.headers" } else { "'{}'" };
+        let headers = if self.mapping.kind == Kind::Managed { "t.headers" } else { "'{}'" };
         let group = self.group_out();
         let (key, payload, waited) = (self.key_out(), self.payload(), self.waited());
         format!("{key}, {payload} as payload, {headers} as headers, {group} as group_key, {waited} as waited")
@@ -189,24 +157,13 @@ pub struct Statements {
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
     pub(crate) look: Arc<str>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-        let held = rows.held(new);
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
@@ -218,10 +175,6 @@ impl Statements {
                 _ => None,
             },
             look: look(&rows, &conditions).into(),
-            claimed: format!("select {} from {table} t where t.{owner} = {} and {new}", rows.message(), rows.me())
-                .into(),
-            complete: complete(&rows, &conditions, &held).into(),
-            complete_many: complete_many(&rows, &conditions, &held).into(),
             rows,
         })
     }
@@ -235,41 +188,30 @@ impl Statements {
             ("claim from a row on", &self.claim_from),
             ("complete", &self.complete),
             ("complete many", &self.complete_many),
-            ("release", &self.release),
-            ("park", &self.park_waiting),
-            ("park for good", &self.park_dead),
-            ("return", &self.return_due),
-            ("rescue", &self.owned),
-            ("retry", &self.retry),
         ];
-        guard
-            .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
-            .chain(groups)
-            .map(|(verb, sql)| (verb, sql.to_string()))
-            .collect()
+        let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }));
+        let write = |(verb, sql): (&'static str, &Arc<str>)| (verb, sql.to_string());
+        own.map(write).chain(self.named(|sql| sql.to_string())).chain(groups.map(write)).collect()
     }
 }
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
     let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
     let update = |set: &str| format!("update {table} t set {set} where {} and {}", rows.key_is(2), rows.held(new));
-    let owners = |is: &str| {
-        format!(
-            "select {out}, t.{owner}::text from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
-    };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
+        complete: complete(rows, conditions, &rows.held(new)).into(),
+        complete_many: complete_many(rows, conditions, &rows.held(new)).into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
             "select {out}, {} from {table} t where {mine} order by {} limit 500 for update skip locked",
             rows.group_out(),
-            conditions.owned_order(rows.kind, owner)
+            conditions.owned_order
         )
         .into(),
         owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
@@ -278,7 +220,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         return_due: format!("update {table} t set {owner} = null from {keys} where {many} and {waits}").into(),
         retry: format!("update {table} t set {retry} where {key} and {failed}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
-        discard: if rows.kind == Kind::Table {
+        discard: if rows.mapping.kind == Kind::Table {
             format!("select 1 from {table} t where {key} and {failed} for update").into()
         } else {
             format!("delete from {table} t where {key} and {failed}").into()
@@ -288,22 +230,19 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
-        headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
-        drained: ichido_sql::drained::<crate::sql::PostgresDialect>(
+        drained: ichido_sql::drained::<PostgresDialect>(
             tables,
             &quote::literal(&queue.name)?,
-            rows.kind,
-            table,
-            owner,
+            &rows.mapping,
             conditions,
         )
         .into(),
-        backlog: ichido_sql::backlog(table, owner, conditions).into(),
-        counts: counts(rows, conditions).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, rows.kind, &rows.mapping, &rows.place, &rows.identity, columns)
+        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("t.{owner}::text")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 
@@ -311,7 +250,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
 fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
     let Conditions { new, ungrouped, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     Ok(format!(
         "with {me}, \
          picked as materialized (select {key} from {table} t where {new} and t.{owner} is null{ungrouped}{from} and exists (select 1 from me) \
@@ -324,7 +263,7 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, fro
         queue = quote::literal(queue)?,
         grouped = grouped(rows, new),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
-        inside = each_order(conditions, |_, column, down| format!("t.{column}{down}")),
+        inside = conditions.order_by(),
         owned = rows.me(),
         same = rows.each_key(" and ", |at, column| format!("t.{} = picked.k{at}", column.quoted)),
         kept = each_order(conditions, |at, column, _| format!("t.{column} as o{at}, t.{column}::text as b{at}")),
@@ -333,23 +272,14 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, fro
     ))
 }
 
-/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
-/// recent. Bounded: who looks at a long backlog must not read all of it.
-fn counts(rows: &Rows, conditions: &Conditions) -> String {
-    let Conditions { new, nobody, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
-    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
-        None => ("null".into(), "null::bigint".into(), "null::bigint".into()),
-        Some(sent_at) => (
-            format!("t.{sent_at}"),
-            "extract(epoch from clock_timestamp() - min(s) filter (where isfinite(s)))::bigint".to_owned(),
-            format!("count(*) filter (where s >= clock_timestamp() - interval '{} seconds')", WINDOW.as_secs()),
-        ),
-    };
-    format!(
-        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
-         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
-    )
+/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`].
+fn ages(mapping: &Mapping) -> [String; 3] {
+    let Some(sent_at) = &mapping.sent_at else { return ["null", "null::bigint", "null::bigint"].map(Into::into) };
+    [
+        format!("t.{sent_at}"),
+        "extract(epoch from clock_timestamp() - min(s) filter (where isfinite(s)))::bigint".into(),
+        format!("count(*) filter (where s >= clock_timestamp() - interval '{} seconds')", WINDOW.as_secs()),
+    ]
 }
 
 /// The own process row, locked, if the process counts as alive.
@@ -363,13 +293,13 @@ pub(crate) fn me(tables: &Tables) -> String {
 /// Is there a message in a group?
 fn grouped(rows: &Rows, new: &str) -> String {
     match &rows.mapping.group {
-        Some(group) => format!("exists (select 1 from {} t where {new} and t.{group} is not null)", rows.table),
+        Some(group) => format!("exists (select 1 from {} t where {new} and t.{group} is not null)", rows.mapping.table),
         None => "false".into(),
     }
 }
 
 /// Something about each column of the claim order.
-pub(crate) fn each_order(conditions: &Conditions, write: impl Fn(usize, &str, &str) -> String) -> String {
+fn each_order(conditions: &Conditions, write: impl Fn(usize, &str, &str) -> String) -> String {
     let order = conditions.order.iter().enumerate();
     let each = order.map(|(at, (column, down))| write(at, column, if *down { " desc" } else { "" }));
     each.collect::<Vec<_>>().join(", ")
@@ -387,14 +317,14 @@ fn from(rows: &Rows, conditions: &Conditions) -> String {
 /// The part of a claim that finds rows, for the planner to explain.
 fn look(rows: &Rows, conditions: &Conditions) -> String {
     let Conditions { new, ungrouped, .. } = conditions;
-    let order = each_order(conditions, |_, column, down| format!("t.{column}{down}"));
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let order = conditions.order_by();
+    let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     format!("select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 64")
 }
 
 /// The one-way door. `$2` is the token that this transaction was begun with: it is gone if the transaction is.
 fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
-    let table = &rows.table;
+    let table = &rows.mapping.table;
     let guard = format!("{} and {mine} and current_setting('ichido.tx', true) = $2", rows.key_is(3));
     match &conditions.complete {
         Some(set) => format!("update {table} t set {set} where {guard}"),
@@ -404,7 +334,7 @@ fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
 
 /// The same for many rows; each of them must pass.
 fn complete_many(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
-    let (table, keys) = (&rows.table, rows.keys(3));
+    let (table, keys) = (&rows.mapping.table, rows.keys(3));
     let guard = format!("{} and {mine} and current_setting('ichido.tx', true) = $2", rows.key_in_keys());
     match &conditions.complete {
         Some(set) => format!("update {table} t set {set} from {keys} where {guard}"),

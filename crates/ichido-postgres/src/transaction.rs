@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key,
     action::Terms,
     error::Result,
-    store::{Failure, MOST_KEYS, ProcessId, SessionId, SessionState, Transactions},
+    store::{Failure, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
@@ -125,11 +125,8 @@ impl Postgres {
                 other => Err(broken(other)),
             };
         }
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await.map_err(broken)?;
-            }
+        for (queue, owner, some) in by_claim(done) {
+            self.complete_some(tx, self.queue(queue).await?, owner, &some).await.map_err(broken)?;
         }
         Ok(())
     }

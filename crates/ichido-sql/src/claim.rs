@@ -17,14 +17,14 @@ pub async fn claim<S: Claiming + Grouping>(
 ) -> Result<Vec<Delivery>> {
     let Some(groups) = &queue.grouped else { return Ok(ungrouped(store, process, queue, count).await?.0) };
     if groups.all {
-        return store.claim_heads(process, queue, &groups.heads, count).await;
+        return store.claim_heads(process, queue, count).await;
     }
     let share = groups.heads.share_of_ungrouped(count);
     let (mut found, there) = ungrouped(store, process, queue, share).await?;
     let filled = found.len() >= share;
     groups.heads.note(there);
     if there && found.len() < count {
-        found.extend(store.claim_heads(process, queue, &groups.heads, count - found.len()).await?);
+        found.extend(store.claim_heads(process, queue, count - found.len()).await?);
     }
     if filled && share < count && found.len() < count {
         found.extend(ungrouped(store, process, queue, count - found.len()).await?.0);

@@ -49,7 +49,7 @@ mod tests {
         table = table.only("kind", "mail").order_by(["-priority", "id"]);
         table.group_by = Some("customer".into());
         let quoted = |name: &str| Ok(format!("\"{name}\""));
-        let mapping = Mapping::of(&table, vec!["\"id\"".into()], quoted).unwrap();
+        let mapping = Mapping::of(&table, "t".into(), vec!["\"id\"".into()], quoted).unwrap();
         let index = ClaimIndex::of(&mapping, |value| Ok(format!("'{value}'"))).unwrap();
         assert_eq!(index.common, ["\"status\"", "\"owner\"", "\"kind\"", "\"customer\""]);
         assert_eq!(index.order, ["\"priority\" desc", "\"id\""]);

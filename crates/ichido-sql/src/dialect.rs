@@ -5,11 +5,11 @@ use crate::Bind;
 /// How a database writes SQL.
 pub trait Dialect: 'static {
     /// The column `key`, quoted where it must be.
-    const KEY: &'static str;
+    const KEY: &'static str = "key";
     /// This moment, as ichido's columns have times. The same throughout a statement.
     const NOW: &'static str;
     /// This moment, also within a statement that has waited.
-    const CLOCK: &'static str;
+    const CLOCK: &'static str = Self::NOW;
     /// A moment before all others.
     const LONG_AGO: &'static str;
     /// Seconds since 1970.
@@ -19,17 +19,17 @@ pub trait Dialect: 'static {
     /// Has the process `p` sent a heartbeat within its lease?
     const ALIVE: &'static str;
     /// Its last heartbeat as text, if that is in its row.
-    const HEARTBEAT: &'static str;
+    const HEARTBEAT: &'static str = "null";
     /// What it ran then, and how many milliseconds ago that was, if that is in its row; with a comma between them.
-    const RUNS: &'static str;
+    const RUNS: &'static str = "null, null";
     /// The columns of a process about its life, with a comma before each, and their values; `?6` is the lease in milliseconds.
-    const LIFE: (&'static str, &'static str);
+    const LIFE: (&'static str, &'static str) = ("", "");
     /// After a SELECT: its rows are locked until the transaction ends, and whoever has one of them is waited for.
-    const LOCK: &'static str;
+    const LOCK: &'static str = "for update";
     /// The same; rows that somebody has locked are left out.
-    const LOCK_FREE: &'static str;
+    const LOCK_FREE: &'static str = "for update skip locked";
     /// The same after a SELECT about rows of a queue, which are called `t`.
-    const LOCK_ROWS: &'static str;
+    const LOCK_ROWS: &'static str = " for update skip locked";
     /// Do parameters have numbers?
     const NUMBERED: bool;
 
@@ -49,7 +49,10 @@ pub trait Dialect: 'static {
     fn utc(moment: &str) -> String;
 
     /// A process's id, as text.
-    fn id(column: &str) -> String;
+    #[must_use]
+    fn id(column: &str) -> String {
+        column.to_owned()
+    }
 
     /// After a table: its rows are found by this index, so that no other row is locked, not even for a moment.
     #[must_use]
@@ -91,19 +94,11 @@ pub(crate) mod tests {
     macro_rules! dialect {
         ($name:ident, $numbered:literal, $parameter:expr, $is_in:expr) => {
             impl Dialect for $name {
-                const KEY: &'static str = "key";
                 const NOW: &'static str = "now";
-                const CLOCK: &'static str = "clock";
                 const LONG_AGO: &'static str = "long ago";
                 const EPOCH: &'static str = "epoch";
                 const MINUTE: &'static str = "minute";
                 const ALIVE: &'static str = "alive";
-                const HEARTBEAT: &'static str = "sign";
-                const RUNS: &'static str = "runs, age";
-                const LIFE: (&'static str, &'static str) = ("", "");
-                const LOCK: &'static str = "";
-                const LOCK_FREE: &'static str = "";
-                const LOCK_ROWS: &'static str = "";
                 const NUMBERED: bool = $numbered;
 
                 fn parameter(at: usize, _: &Bind) -> String {
@@ -124,10 +119,6 @@ pub(crate) mod tests {
 
                 fn utc(moment: &str) -> String {
                     moment.into()
-                }
-
-                fn id(column: &str) -> String {
-                    column.into()
                 }
             }
         };

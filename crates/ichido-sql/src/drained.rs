@@ -2,23 +2,16 @@
 
 use ichido::inspect::MOST_COUNTED;
 
-use crate::{Conditions, Dialect, Kind, Tables};
+use crate::{Conditions, Dialect, Kind, Mapping, Tables};
 
 /// A condition: nothing of the queue is unprocessed, whoever owns it, nothing waits for a retry, and no delay or snooze is over by now. `queue` is a
-/// literal, `owner` a quoted column. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
+/// literal. Of a broker's queue also: nothing was published through it that was never tried, and may be on its way to a queue of the
 /// same process.
 #[must_use]
-pub fn drained<D: Dialect>(
-    tables: &Tables,
-    queue: &str,
-    kind: Kind,
-    table: &str,
-    owner: &str,
-    conditions: &Conditions,
-) -> String {
-    let Conditions { new, nobody, .. } = conditions;
+pub fn drained<D: Dialect>(tables: &Tables, queue: &str, mapping: &Mapping, conditions: &Conditions) -> String {
+    let (Conditions { new, nobody, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
     let (parked, outbox, now) = (&tables.parked, &tables.outbox, D::NOW);
-    let none_unpublished = match kind {
+    let none_unpublished = match mapping.kind {
         Kind::Mutex => format!(
             " and not exists (select 1 from {outbox} where queue = {queue} and published_at is null and mutex is null and attempts = 0)"
         ),
@@ -32,10 +25,21 @@ pub fn drained<D: Dialect>(
 }
 
 /// How many rows are claimable.
-#[must_use]
-pub fn backlog(table: &str, owner: &str, conditions: &Conditions) -> String {
-    let new = &conditions.new;
+pub(crate) fn backlog(mapping: &Mapping, conditions: &Conditions) -> String {
+    let (Conditions { new, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
     format!(
         "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
+    )
+}
+
+/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
+/// recent. Bounded: who looks at a long backlog must not read all of it. `sent_at` is when a row `t` was sent; the other two are said of
+/// that, as `s`.
+#[must_use]
+pub fn counts(mapping: &Mapping, conditions: &Conditions, [sent_at, oldest, recent]: &[String; 3]) -> String {
+    let (Conditions { new, nobody, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
+    format!(
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
+         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
     )
 }

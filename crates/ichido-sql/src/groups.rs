@@ -6,6 +6,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use crate::{Conditions, Mapping};
+
 /// So many groups are looked at with one statement.
 const WINDOW: u32 = 256;
 
@@ -27,6 +29,20 @@ pub struct QueueGroups {
     pub heads: Heads,
     /// Every message is in a group: the column cannot be null.
     pub all: bool,
+}
+
+/// The first group of a queue for which this is so, along the index of groups.
+#[must_use]
+pub fn next_group(mapping: &Mapping, conditions: &Conditions, group: &str, after: &str) -> String {
+    let (table, new) = (&mapping.table, &conditions.new);
+    format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1")
+}
+
+/// A column of the first row of the group `w.g`.
+#[must_use]
+pub fn group_head(mapping: &Mapping, conditions: &Conditions, group: &str, column: &str) -> String {
+    let (table, new, order) = (&mapping.table, &conditions.new, conditions.order_by());
+    format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
 }
 
 /// One walk around all groups, or until enough was found.

@@ -92,10 +92,19 @@ macro_rules! processes {
     };
 }
 
-/// The verbs of [`ichido::store::Queues`] but `send` and `claimed`.
+/// The verbs of [`ichido::store::Queues`] but `claimed`.
 #[macro_export]
 macro_rules! queues {
     () => {
+        async fn send(
+            &self,
+            connection: &mut Self::Connection,
+            queue: &str,
+            messages: &[ichido::NewMessage],
+        ) -> ichido::error::Result<Vec<ichido::MessageId>> {
+            $crate::verbs::queues::send(self, connection, queue, messages).await
+        }
+
         async fn claim(
             &self,
             process: ichido::store::ProcessId,
@@ -319,6 +328,56 @@ macro_rules! mutexes {
     () => {
         async fn guard(&self, queue: &str) -> ichido::error::Result<ichido::broker::Guard> {
             $crate::verbs::outbox::guard(self, queue).await
+        }
+    };
+}
+
+/// A queue of a store is one of all stores, which it has in `shared`, and more.
+#[macro_export]
+macro_rules! is_sql_queue {
+    ($queue:ty) => {
+        impl std::ops::Deref for $queue {
+            type Target = $crate::SqlQueue;
+
+            fn deref(&self) -> &$crate::SqlQueue {
+                &self.shared
+            }
+        }
+    };
+}
+
+/// Of [`SqlStore`](crate::SqlStore): what a store knows, which it has in `shared.known`, and how it looks at its queues.
+#[macro_export]
+macro_rules! known {
+    () => {
+        fn known(&self) -> &$crate::Known<Self::Queue> {
+            &self.shared.known
+        }
+
+        async fn look_at_queues(&self) -> ichido::error::Result<Vec<Self::Queue>> {
+            self.make_statements().await
+        }
+    };
+}
+
+/// Of [`ichido::store::Database`], for a store whose statements have a deadline: `is_own_fault` by this function, and what it knows of silence.
+#[macro_export]
+macro_rules! server_database {
+    ($is_own_fault:path) => {
+        fn is_own_fault(cause: &(dyn std::error::Error + 'static)) -> bool {
+            $is_own_fault(cause)
+        }
+
+        fn timeout(&self) -> Option<std::time::Duration> {
+            Some(self.shared.deadline.timeout())
+        }
+
+        fn silences(&self) -> u64 {
+            self.shared.deadline.silences()
+        }
+
+        fn hurry(&self, timeout: std::time::Duration) {
+            self.shared.deadline.hurry(timeout);
         }
     };
 }

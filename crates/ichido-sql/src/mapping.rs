@@ -1,13 +1,28 @@
 //! How rows of a table are messages, in words of SQL that all dialects understand: quoted names and literals come from the
 //! dialect, the conditions are the same for all.
 
-use ichido::{Status, Table, error::Result, message::OnDone, store::ProcessId};
+use ichido::{
+    Queue, Status, Table,
+    error::Result,
+    message::{OnDone, Place},
+    store::ProcessId,
+};
 
-use crate::Kind;
+use crate::{Kind, Tables};
 
 /// A queue's table with every name quoted.
 #[derive(Debug, Clone)]
 pub struct Mapping {
+    /// The table.
+    pub table: String,
+    /// Whose rows they are.
+    pub kind: Kind,
+    /// What these rows are, for the comparison with what other processes mean.
+    pub place: String,
+    /// Which rows of which table they are, for the comparison with other queues.
+    pub identity: String,
+    /// The payload of a row of ichido's own; none where the row itself is the payload.
+    pub payload: Option<String>,
     /// The key columns.
     pub key: Vec<String>,
     /// The owner column.
@@ -47,24 +62,18 @@ pub struct Conditions {
     pub nobody: String,
     /// The columns of the claim order, and whether each descends.
     pub order: Vec<(String, bool)>,
+    /// The claim order among the rows of an owner; a broker hands out about in the order of sending. Its first expression keeps the
+    /// database from walking through the whole table in that order to find them.
+    pub owned_order: String,
     /// The row is in no group, to be added to other conditions; nothing where there are no groups.
     pub ungrouped: String,
 }
 
 impl Conditions {
-    /// The claim order among the rows of an owner; a broker hands out about in the order of sending. Its first expression keeps the
-    /// database from walking through the whole table in that order to find them.
+    /// The claim order.
     #[must_use]
-    pub fn owned_order(&self, kind: Kind, owner: &str) -> String {
-        let order = match kind {
-            Kind::Mutex => "t.sent_at, t.id".to_owned(),
-            Kind::Table | Kind::Managed => {
-                let order =
-                    self.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-                order.collect::<Vec<_>>().join(", ")
-            }
-        };
-        format!("t.{owner} is null, {order}")
+    pub fn order_by(&self) -> String {
+        order_by(&self.order)
     }
 
     /// The columns that a lower bound of the claim order compares: all of them where they go the same way, else the first.
@@ -82,10 +91,23 @@ const FREE_UNIQUE_KEY: &str = "freed_key = unique_key, unique_key = null";
 const TAKE_UNIQUE_KEY: &str = "unique_key = freed_key, freed_key = null";
 
 impl Mapping {
-    /// The mapping of a managed queue, whose message table has the columns `id`, `queue` and `owner`.
+    /// The mapping of a queue in ichido's own tables: managed, or a broker's.
     #[must_use]
-    pub fn managed(queue: &str) -> Self {
+    pub fn own(tables: &Tables, queue: &Queue) -> Self {
+        match queue.place {
+            Place::Broker(_) => Mapping::mutex(tables, &queue.name),
+            _ => Mapping::managed(tables, &queue.name),
+        }
+    }
+
+    /// The mapping of a managed queue, whose message table has the columns `id`, `queue` and `owner`.
+    fn managed(tables: &Tables, queue: &str) -> Self {
         Mapping {
+            table: tables.message.clone(),
+            kind: Kind::Managed,
+            place: format!("managed:{queue}"),
+            identity: format!("managed:{queue}"),
+            payload: Some("t.payload".into()),
             key: vec!["id".into()],
             owner: "owner".into(),
             status: None,
@@ -100,16 +122,30 @@ impl Mapping {
     }
 
     /// The mapping of the mutex rows of a broker's queue, which have the columns `id`, `queue`, `owner` and `sent_at`.
-    #[must_use]
-    pub fn mutex(queue: &str) -> Self {
-        Mapping { group: None, unique_keys: false, ..Mapping::managed(queue) }
+    fn mutex(tables: &Tables, queue: &str) -> Self {
+        Mapping {
+            table: tables.mutex.clone(),
+            kind: Kind::Mutex,
+            place: format!("mutex:{queue}"),
+            identity: format!("mutex:{queue}"),
+            payload: Some(format!("(select o.payload from {} o where o.mutex = t.id)", tables.outbox)),
+            group: None,
+            unique_keys: false,
+            ..Mapping::managed(tables, queue)
+        }
     }
 
-    /// The mapping of a business table; `quoted` finds a column and quotes its name.
+    /// The mapping of a business table, with its name in full; `quoted` finds a column and quotes its name. Which rows of which table
+    /// they are, the store adds.
     ///
     /// # Errors
     /// What `quoted` said about a column.
-    pub fn of(table: &Table, key: Vec<String>, quoted: impl Fn(&str) -> Result<String>) -> Result<Self> {
+    pub fn of(
+        table: &Table,
+        full_name: String,
+        key: Vec<String>,
+        quoted: impl Fn(&str) -> Result<String>,
+    ) -> Result<Self> {
         if table.group_by.is_some() && table.status.failed.is_none() {
             return Err(ichido::Error::Setup(format!(
                 "the table `{}` has groups, so its status needs a value for failed rows: one that stays `{}` would \
@@ -120,6 +156,11 @@ impl Mapping {
         let order_by = table.order_by.iter().map(|order| Ok((quoted(&order.column)?, order.descending)));
         let only = table.only.iter().map(|(column, value)| Ok((quoted(column)?, value.clone())));
         Ok(Mapping {
+            table: full_name,
+            kind: Kind::Table,
+            place: table.place(),
+            identity: String::new(),
+            payload: None,
             key,
             owner: quoted(&table.owner)?,
             status: Some((quoted(&table.status.column)?, table.status.clone())),
@@ -172,6 +213,10 @@ impl Mapping {
                 None => format!("{owner} = null, {TAKE_UNIQUE_KEY}"),
             },
             ungrouped: self.group.as_ref().map(|group| format!(" and t.{group} is null")).unwrap_or_default(),
+            owned_order: format!(
+                "t.{owner} is null, {}",
+                if self.kind == Kind::Mutex { "t.sent_at, t.id".to_owned() } else { order_by(&self.total_order()) }
+            ),
             order: self.total_order(),
             nobody,
             new,
@@ -200,4 +245,9 @@ impl Mapping {
         let status = self.status.iter().map(|(column, status)| (column.as_str(), status.new.as_str()));
         status.chain(self.only.iter().map(|(column, value)| (column.as_str(), value.as_str())))
     }
+}
+
+fn order_by(order: &[(String, bool)]) -> String {
+    let order = order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
+    order.collect::<Vec<_>>().join(", ")
 }

@@ -7,6 +7,26 @@ use ichido::store::{MigrateOptions, Migration, Version};
 /// A step of this name is skipped if the column is there already, where the dialect cannot say so itself.
 const UNLESS: &str = "-- Skipped if this column is there: ";
 
+/// The newest version of ichido's own tables: what this binary was written for.
+pub const VERSION: u32 = 8;
+
+/// Each version with the oldest binary that still works with it, from `migrations` beside the file that this is written in.
+#[macro_export]
+macro_rules! versions {
+    () => {
+        [
+            ichido::store::Version::new(1, 1, include_str!("migrations/0001.sql")),
+            ichido::store::Version::new(2, 2, include_str!("migrations/0002.sql")),
+            ichido::store::Version::new(3, 2, include_str!("migrations/0003.sql")),
+            ichido::store::Version::new(4, 3, include_str!("migrations/0004.sql")),
+            ichido::store::Version::new(5, 4, include_str!("migrations/0005.sql")),
+            ichido::store::Version::new(6, 5, include_str!("migrations/0006.sql")),
+            ichido::store::Version::new(7, 6, include_str!("migrations/0007.sql")),
+            ichido::store::Version::new(8, 7, include_str!("migrations/0008.sql")),
+        ]
+    };
+}
+
 /// All versions of a store.
 pub struct Migrations {
     /// What a session that runs the steps by hand sets first.
@@ -43,6 +63,14 @@ impl Migrations {
             add(&format!("insert into {} (version, oldest) values ({number}, {})", self.name, version.oldest));
         }
         steps
+    }
+
+    /// Steps that lock more than one table. There must be none: whoever holds the lock on one while it waits for another can be in a
+    /// deadlock with processes at work.
+    #[must_use]
+    pub fn steps_with_several_locks(&self) -> Vec<String> {
+        let steps = self.steps(0, &MigrateOptions::default()).into_iter();
+        steps.filter(|step| step.locks().len() > 1).map(|step| step.sql).collect()
     }
 
     /// What these steps do.

@@ -7,7 +7,7 @@ use ichido::{
     broker::Standing,
     inspect::{DIED_RUNNING, ParkedState},
     message::{Claim, wait_ms},
-    store::{Failure, ProcessId},
+    store::{Failure, MOST_KEYS, ProcessId},
 };
 
 /// What is known about a message when it is claimed.
@@ -125,16 +125,20 @@ pub struct Owned {
     pub group: Option<String>,
 }
 
-/// Claimed deliveries by queue and by what their rows have as owner.
+/// Claimed deliveries by queue and by what their rows have as owner, as many together as a statement may be about.
 #[must_use]
-pub fn by_claim(deliveries: &[Delivery]) -> BTreeMap<(&str, Option<ProcessId>), Vec<&Delivery>> {
+pub fn by_claim(deliveries: &[Delivery]) -> Vec<(&str, Option<ProcessId>, Vec<&Delivery>)> {
     let mut claims: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for delivery in deliveries {
         if let Some(claim) = &delivery.claim {
             claims.entry((&*delivery.message.queue, claim.in_row())).or_default().push(delivery);
         }
     }
-    claims
+    let mut together = Vec::with_capacity(claims.len());
+    for ((queue, owner), claimed) in claims {
+        together.extend(claimed.chunks(MOST_KEYS).map(|some| (queue, owner, some.to_vec())));
+    }
+    together
 }
 
 /// Deliveries of a queue and an owner, for statements about many of them; a row that is only locked has none.

@@ -107,10 +107,7 @@ where
             let to = format!("{}, {}", exchange?, routing_key?);
             (broker_parameters(), broker::<S::Dialect>(store.tables(), &name, &to))
         }
-        Kind::Table => {
-            let (table, mapping) = S::rows_of(queue);
-            row::<S::Dialect>(&queue.queue, table, mapping, &queue.columns, columns)?
-        }
+        Kind::Table => row::<S::Dialect>(&queue.queue, &queue.mapping, &queue.columns, columns)?,
     };
     let wake = S::Dialect::wake(&name).filter(|_| queue.kind != Kind::Mutex);
     plain.after_commit = wake.map(|sql| SendStatement { sql, parameters: Vec::new() }).into_iter().collect();
@@ -256,7 +253,6 @@ fn wait<D: PlainDialect>(
 /// A row of the user's own: it is new and nobody's, whatever else it says.
 fn row<D: PlainDialect>(
     queue: &str,
-    table: &str,
     mapping: &Mapping,
     known: &[String],
     wanted: &[String],
@@ -273,5 +269,5 @@ fn row<D: PlainDialect>(
     let parameters: Vec<String> = row.bound.iter().map(|&name| name.to_owned()).collect();
     let meaning = |name: &String| parameter(name, "column", false, "the value of this column");
     let described = parameters.iter().map(meaning).collect();
-    Ok((described, vec![SendStatement { sql: row.insert(table), parameters }]))
+    Ok((described, vec![SendStatement { sql: row.insert(&mapping.table), parameters }]))
 }

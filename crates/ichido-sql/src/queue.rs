@@ -9,10 +9,10 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups, Tables};
+use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::backlog};
 
 /// More owners than this are not looked at together.
-pub const MOST_OWNERS: i64 = 10_000;
+const MOST_OWNERS: i64 = 10_000;
 
 /// Whose rows a queue's messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct SqlQueue {
     pub payload_limit: usize,
     /// Whose rows its messages are.
     pub kind: Kind,
+    /// How they are messages.
+    pub mapping: Mapping,
     /// What these rows are, for the comparison with what other processes mean.
     pub place: String,
     /// How many columns a key has.
@@ -51,6 +53,12 @@ pub struct SqlQueue {
     pub has_failed_value: bool,
     /// How a broker's queue is guarded.
     pub rules: Option<Guarded>,
+    /// The messages that an owner has.
+    pub claimed: Arc<str>,
+    /// The one-way door: the last statement about a message, which proves that its transaction is the one that was begun.
+    pub complete: Arc<str>,
+    /// The same for many rows, each of which must pass.
+    pub complete_many: Arc<str>,
     /// Puts aside the row of a message that is to be retried.
     pub park_waiting: Arc<str>,
     /// Puts aside the row of a message that has failed for good.
@@ -88,26 +96,24 @@ pub struct SqlQueue {
 }
 
 impl SqlQueue {
-    /// A queue without its statements, which the store adds. `place` says what its rows are to other processes, `identity` which rows of
-    /// which table they are.
+    /// A queue without those of its statements that a store writes in its own way.
     #[must_use]
-    pub fn new(
+    pub fn new<'a>(
         queue: &Queue,
-        kind: Kind,
         mapping: &Mapping,
-        place: &str,
-        identity: &str,
-        columns: Vec<String>,
+        conditions: &Conditions,
+        columns: impl Iterator<Item = &'a String>,
     ) -> Self {
         let none: Arc<str> = "".into();
         SqlQueue {
             queue: queue.name.clone(),
             payload_limit: queue.payload_limit,
-            kind,
-            place: place.to_owned(),
-            identity: identity.to_owned(),
+            kind: mapping.kind,
+            mapping: mapping.clone(),
+            place: mapping.place.clone(),
+            identity: mapping.identity.clone(),
             key_columns: mapping.key.len(),
-            columns,
+            columns: columns.cloned().collect(),
             grouped: mapping.group.as_ref().map(|_| QueueGroups { heads: Heads::default(), all: mapping.all_grouped }),
             bound: LowerBound::default(),
             has_failed_value: mapping.has_failed_value(),
@@ -115,6 +121,9 @@ impl SqlQueue {
                 Place::Broker(rules) => Some(Guarded::clone(rules)),
                 _ => None,
             },
+            claimed: none.clone(),
+            complete: none.clone(),
+            complete_many: none.clone(),
             park_waiting: none.clone(),
             park_dead: none.clone(),
             owned: none.clone(),
@@ -129,7 +138,7 @@ impl SqlQueue {
             headers: none.clone(),
             is_claimed: none.clone(),
             drained: none.clone(),
-            backlog: none.clone(),
+            backlog: backlog(mapping, conditions).into(),
             counts: none.clone(),
             owners: [none.clone(), none],
         }
@@ -151,10 +160,29 @@ impl SqlQueue {
         self.rules.as_ref().ok_or_else(|| crate::no_broker(&self.queue))
     }
 
+    /// Is every message in a group?
+    #[must_use]
+    pub fn all_grouped(&self) -> bool {
+        self.grouped.as_ref().is_some_and(|groups| groups.all)
+    }
+
     /// Is it guarded by the inbox?
     #[must_use]
     pub fn has_inbox(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| rules.by == GuardBy::Inbox)
+    }
+
+    /// Those of its statements that `ichido check --sql` prints, with what they do; `of_many` completes one about many rows.
+    #[must_use]
+    pub fn named(&self, of_many: impl Fn(&Arc<str>) -> String) -> [(&'static str, String); 6] {
+        [
+            ("release", of_many(&self.release)),
+            ("park", self.park_waiting.to_string()),
+            ("park for good", self.park_dead.to_string()),
+            ("return", of_many(&self.return_due)),
+            ("rescue", self.owned.to_string()),
+            ("retry", self.retry.to_string()),
+        ]
     }
 
     /// A statement about one row of an owner.
@@ -167,12 +195,24 @@ impl SqlQueue {
 
 /// The statement that reads a message's headers, of a row `t` by this condition; empty where rows have none.
 #[must_use]
-pub fn headers_of(kind: Kind, tables: &Tables, table: &str, key: &str) -> String {
-    match kind {
+pub fn headers_of(mapping: &Mapping, tables: &Tables, key: &str) -> String {
+    let table = &mapping.table;
+    match mapping.kind {
         Kind::Table => String::new(),
         Kind::Managed => format!("select t.headers from {table} t where {key}"),
         Kind::Mutex => {
             format!("select o.headers from {table} t join {} o on o.mutex = t.id where {key}", tables.outbox)
         }
     }
+}
+
+/// The statements that read keys and owners of rows that processes own, and of rows that are put aside. `key` is what is read of a key,
+/// `owner` the owner as text.
+#[must_use]
+pub fn owners(mapping: &Mapping, conditions: &Conditions, key: &str, owner: &str) -> [Arc<str>; 2] {
+    let (Conditions { new, nobody, .. }, Mapping { table, owner: column, .. }) = (conditions, mapping);
+    ["<>", "="].map(|is| {
+        format!("select {key}, {owner} from {table} t where {new} and t.{column} {is} {nobody} limit {MOST_OWNERS}")
+            .into()
+    })
 }

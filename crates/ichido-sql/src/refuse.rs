@@ -66,7 +66,7 @@ pub(super) fn refuse_managed_only(queue: &str, group_by: Option<&str>, message: 
 ///
 /// # Errors
 /// [`Error::Setup`] if the tables are missing, too old or too new.
-pub fn refuse_version(version: u32, oldest: u32, known: u32) -> Result<()> {
+pub fn refuse_version((version, oldest): (u32, u32), known: u32) -> Result<()> {
     let text = match version {
         0 => "ichido's tables do not exist; run `ichido migrate`".to_owned(),
         version if version < known => {
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn tables_that_are_missing_too_old_or_too_new_are_refused() {
-        let refusal = |version, oldest, known| match refuse_version(version, oldest, known) {
+        let refusal = |version, oldest, known| match refuse_version((version, oldest), known) {
             Err(Error::Setup(text)) => text,
             other => panic!("expected a refusal, got {other:?}"),
         };
@@ -181,7 +181,7 @@ mod tests {
         assert!(refusal(1, 1, 2).contains("have version 1, this binary needs 2; run `ichido migrate`"));
         assert!(refusal(4, 3, 2).contains("needs a binary that knows version 3; this one knows 2"));
         assert!(refusal(4, 2, 2).contains("at most one version newer"));
-        refuse_version(2, 1, 2).unwrap();
-        refuse_version(3, 2, 2).unwrap();
+        refuse_version((2, 1), 2).unwrap();
+        refuse_version((3, 2), 2).unwrap();
     }
 }

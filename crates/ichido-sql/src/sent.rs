@@ -92,7 +92,7 @@ impl<'a> NewRow<'a> {
 ///
 /// # Errors
 /// [`Error::Refused`] with the reason.
-pub fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &[NewMessage]) -> Result<()> {
+pub(crate) fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &[NewMessage]) -> Result<()> {
     for message in messages {
         super::refuse::refuse_size(queue, limit, message)?;
         if mapping.status.is_some() {

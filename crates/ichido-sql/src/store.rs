@@ -4,13 +4,13 @@
 use std::ops::{Deref, DerefMut};
 
 use ichido::{
-    Delivery, Error, Key,
+    Delivery, Error, Key, NewMessage,
     error::Result,
     message::Claim,
     store::{Database, ProcessId},
 };
 
-use crate::{Dialect, Heads, Known, Mapping, Query, Row, SqlQueue, Start, Tables};
+use crate::{Dialect, Known, Query, Row, Sent, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
 pub trait SqlStore: Database {
@@ -172,14 +172,24 @@ pub trait Claiming: SqlStore {
 
 /// How a store claims from the groups of a queue.
 pub trait Grouping: SqlStore {
-    /// Claims the first messages of groups that nobody holds; these are the queue's.
+    /// Claims the first messages of groups that nobody holds.
     fn claim_heads(
         &self,
         process: ProcessId,
         queue: &Self::Queue,
-        heads: &Heads,
         count: usize,
     ) -> impl Future<Output = Result<Vec<Delivery>>> + Send;
+}
+
+/// How a store writes what is sent.
+pub trait Sending: SqlStore {
+    /// Writes the rows of messages, which nothing is wrong with, in the caller's transaction.
+    fn insert(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        messages: &[NewMessage],
+    ) -> impl Future<Output = Result<Vec<Sent>>> + Send;
 }
 
 /// How a store guards the messages of brokers: by rows of the mutex table, and by the inbox.
@@ -207,15 +217,12 @@ pub trait Guarding: SqlStore {
 }
 
 /// What else a store says about rows and errors in a way of its own.
-pub trait SqlRows: Liveness + Claiming + Grouping + Guarding {
+pub trait SqlRows: Liveness + Sending + Claiming + Grouping + Guarding {
     /// A statement of a queue about many keys, with an owner as the first parameter if there is one.
     fn of_keys(queue: &Self::Queue, statement: &str, owner: Option<ProcessId>, keys: &[Key], end: &str) -> Query;
 
     /// The statements of a queue, with what they do.
     fn statements_of(queue: &Self::Queue) -> Vec<(&'static str, String)>;
-
-    /// The table of a queue, quoted, and how its rows are messages.
-    fn rows_of(queue: &Self::Queue) -> (&str, &Mapping);
 
     /// The payload of a message, if it is still there.
     fn payload_of(&self, queue: &Self::Queue, key: &Key) -> impl Future<Output = Result<Option<String>>> + Send {

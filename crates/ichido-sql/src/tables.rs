@@ -1,5 +1,7 @@
 //! Where ichido's own tables are.
 
+use ichido::error::Result;
+
 /// The names of ichido's own tables, with their schema, quoted.
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the names are those of the tables, without `ichido_`, and of the schema")]
@@ -26,6 +28,14 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// The tables in this schema, or in the one that the connection is in; `quoted` quotes its name.
+    ///
+    /// # Errors
+    /// What `quoted` said about the name.
+    pub fn within(schema: Option<&str>, quoted: impl Fn(&str) -> Result<String>) -> Result<Self> {
+        Ok(Tables::new(schema.map(quoted).transpose()?.as_deref()))
+    }
+
     /// The tables in this schema, whose name is quoted already; without one, in the schema that the connection is in.
     #[must_use]
     pub fn new(schema: Option<&str>) -> Self {

@@ -2,18 +2,26 @@
 
 use std::time::Duration;
 
+use crate::SqlQueue;
+
 /// A snapshot that has been open for longer than this is worth a word, in seconds.
 const OLD_SNAPSHOT: i64 = 300;
 
-/// Without an index on claimable rows, a claim reads all rows.
+/// What a table's claims need an index for and have none.
 #[must_use]
-pub fn no_claim_index(queue: &str) -> String {
+pub fn missing_indexes(queue: &SqlQueue, claims: bool, groups: bool) -> Vec<String> {
+    let claims = (!claims && !queue.all_grouped()).then(|| no_claim_index(&queue.queue));
+    let groups = (!groups && queue.grouped.is_some()).then(|| no_group_index(&queue.queue));
+    claims.into_iter().chain(groups).collect()
+}
+
+/// Without an index on claimable rows, a claim reads all rows.
+fn no_claim_index(queue: &str) -> String {
     format!("queue `{queue}` has no index on its claimable rows in claim order; every claim scans all processed rows")
 }
 
 /// Without an index on unprocessed rows by group, a claim reads all rows.
-#[must_use]
-pub fn no_group_index(queue: &str) -> String {
+fn no_group_index(queue: &str) -> String {
     format!(
         "queue `{queue}` has no index on its unprocessed rows that starts with the group and continues in claim \
          order; every claim scans them all"

@@ -109,7 +109,7 @@ impl Adopt for Sqlite {
         let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
         let mut ddl = Vec::new();
         if !owner_is_there {
-            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.table, rows.owner.quoted));
+            ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.mapping.table, rows.owner.quoted));
         }
         if !by_index {
             ddl.push(index(&mut connection, table, &rows).await?);
@@ -119,9 +119,7 @@ impl Adopt for Sqlite {
 
     fn add_status(&self, look: &TableLook, status: &str, done: Option<&str>) -> Result<Vec<String>> {
         let table = quote::name(&look.table.name)?;
-        let (column, done) = (quote::name(status)?, done.map(quote::name).transpose()?);
-        let (column, done) = (&*column, done.as_deref());
-        Ok(StatusColumn { table: &table, column, kind: STATUS_KIND, done, default_later: false }.statements())
+        StatusColumn { table: &table, kind: STATUS_KIND, default_later: false }.add(status, done, quote::name)
     }
 
     async fn apply(&self, statements: &[String]) -> Result<()> {
@@ -230,7 +228,11 @@ async fn sample(connection: &mut SqliteConnection, look: &TableLook, columns: &s
 fn ownerless(rows: &Rows) -> Result<String> {
     let Conditions { new, order, .. } = rows.mapping.conditions(quote::literal)?;
     let order = order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    Ok(format!("select 1 from {} t where {new} order by {} limit ?1", rows.table, order.collect::<Vec<_>>().join(", ")))
+    Ok(format!(
+        "select 1 from {} t where {new} order by {} limit ?1",
+        rows.mapping.table,
+        order.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// What SQLite would do, and whether an index serves the claim: one that holds claimable rows only, or one by status. Rows
@@ -263,7 +265,7 @@ async fn index(connection: &mut SqliteConnection, table: &Table, rows: &Rows) ->
     Ok(format!(
         "create index {} on {} ({}) where {}",
         quote::name(&name)?,
-        rows.table,
+        rows.mapping.table,
         [common, order].concat().join(", "),
         claimable.join(" and "),
     ))

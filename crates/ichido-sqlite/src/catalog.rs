@@ -2,7 +2,7 @@
 //! `statements`.
 
 use ichido::{Error, Queue, Table, adopt::TableName, error::Result, message::Place};
-use ichido_sql::{Kind, Mapping, Tables};
+use ichido_sql::{Mapping, Tables};
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -15,8 +15,7 @@ use crate::{
 pub(crate) async fn look(connection: &mut SqliteConnection, tables: &Tables, queue: &Queue) -> Result<Statements> {
     let rows = match &queue.place {
         Place::Table(table) => business_table(connection, queue, table, None).await?,
-        Place::Broker(_) => Rows::mutex(&queue.name)?,
-        _ => Rows::managed(&queue.name)?,
+        _ => Rows::own(tables, queue)?,
     };
     Statements::new(tables, queue, rows)
 }
@@ -52,22 +51,14 @@ pub(crate) async fn business_table(
     let table = &if status.is_numeric() { table.flags_as_numbers() } else { table.clone() };
     refuse_status(queue, table, &status)?;
     let quoted = key.iter().map(|column| column.quoted.clone()).collect();
-    let mut mapping = Mapping::of(table, quoted, |name| Ok(find(name)?.quoted))?;
+    let mut mapping = Mapping::of(table, quote::name(&table.name)?, quoted, |name| Ok(find(name)?.quoted))?;
+    mapping.identity = format!("{}:{}", table.name.to_lowercase(), table.part());
     if let Some(group) = &table.group_by {
         let group = find(group)?;
         refuse_typeless(queue, &group)?;
         mapping.all_grouped = group.not_null;
     }
-    Ok(Rows {
-        mapping,
-        table: quote::name(&table.name)?,
-        identity: format!("{}:{}", table.name.to_lowercase(), table.part()),
-        place: table.place(),
-        key,
-        owner,
-        columns,
-        kind: Kind::Table,
-    })
+    Ok(Rows { mapping, columns, key, owner })
 }
 
 /// All columns, and those of the primary key in its order.

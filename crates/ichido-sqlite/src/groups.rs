@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use ichido::{Delivery, Error, error::Result, store::ProcessId};
-use ichido_sql::{Conditions, Grouping, Heads, Owned, verbs};
+use ichido_sql::{Conditions, Grouping, Heads, Owned, group_head, next_group, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection};
 
 use crate::{
     Sqlite,
     messages::{key, key_list},
-    statements::{Rows, Statements, order},
+    statements::{Rows, Statements},
 };
 
 /// How the groups of a queue are claimed.
@@ -30,20 +30,17 @@ pub(crate) struct Groups {
 impl Groups {
     pub(crate) fn new(rows: &Rows, conditions: &Conditions) -> Option<Self> {
         let group = rows.mapping.group.as_ref()?;
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
+        let (table, owner, new) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new);
         let mine = format!("t.{owner} = ?1 and {new}");
         let read = format!(
             "select {} from json_each(?2) k, {table} t where {} and {mine} order by {}",
             rows.message(),
             rows.key_in_keys(),
-            order(conditions)
+            conditions.order_by()
         );
         Some(Groups {
             look: look(rows, conditions, group).into(),
-            walk: format!(
-                "select t.{group} from {table} t where {new} and t.{group} is not null order by t.{group} limit 1"
-            )
-            .into(),
+            walk: next_group(&rows.mapping, conditions, group, &format!("t.{group} is not null")).into(),
             there: format!("select 1 from {table} t where {new} and t.{group} is not null limit 1").into(),
             read: read.into(),
         })
@@ -53,12 +50,9 @@ impl Groups {
 /// The groups are walked along their index. The answer always has a row, which tells how far the walk went. Whether a group is
 /// held is asked with its column on the left, by whose affinity and collation values are compared.
 fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
-    let (table, owner, new, order) = (&rows.table, &rows.owner.quoted, &conditions.new, order(conditions));
-    let head = |column: &str| {
-        format!("select t.{column} from {table} t where {new} and t.{group} = w.g order by {order} limit 1")
-    };
-    let next =
-        |after: &str| format!("select t.{group} from {table} t where {new} and {after} order by t.{group} limit 1");
+    let (table, owner, new, order) = (&rows.mapping.table, &rows.owner.quoted, &conditions.new, conditions.order_by());
+    let head = |column: &str| group_head(&rows.mapping, conditions, group, column);
+    let next = |after: &str| next_group(&rows.mapping, conditions, group, after);
     format!(
         "with recursive walk(g, n) as materialized (select case when ?2 is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < ?3) \
          select f.*, (select count(g) from walk) as looked_at, (select cast(g as text) from walk where g is not null order by n desc limit 1) as last \
@@ -77,15 +71,9 @@ fn look(rows: &Rows, conditions: &Conditions, group: &str) -> String {
 impl Grouping for Sqlite {
     /// Claims the first messages of groups that nobody holds. They are looked for without the right to write; whether each is
     /// still claimable and its group free shows when it is taken.
-    async fn claim_heads(
-        &self,
-        process: ProcessId,
-        queue: &Statements,
-        heads: &Heads,
-        count: usize,
-    ) -> Result<Vec<Delivery>> {
+    async fn claim_heads(&self, process: ProcessId, queue: &Statements, count: usize) -> Result<Vec<Delivery>> {
         let Some(groups) = &queue.groups else { return Ok(Vec::new()) };
-        let heads = self.look_at_heads(queue, groups, heads, count).await?;
+        let heads = self.look_at_heads(queue, groups, count).await?;
         if heads.is_empty() {
             return Ok(Vec::new());
         }
@@ -115,15 +103,10 @@ impl Sqlite {
         Ok(there.is_some())
     }
 
-    async fn look_at_heads(
-        &self,
-        queue: &Statements,
-        groups: &Groups,
-        known: &Heads,
-        count: usize,
-    ) -> Result<Vec<Owned>> {
+    async fn look_at_heads(&self, queue: &Statements, groups: &Groups, count: usize) -> Result<Vec<Owned>> {
         let mut heads = Vec::new();
-        let mut walk = known.walk();
+        let Some(known) = &queue.grouped else { return Ok(heads) };
+        let mut walk = known.heads.walk();
         loop {
             let look = sqlx::query(AssertSqlSafe(groups.look.clone()));
             let look = look.bind(i64::try_from(count - heads.len()).unwrap_or(i64::MAX)).bind(walk.after());

@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{
-    Inspect, Operate,
-    error::Result,
-    store::{MigrateOptions, Migration},
-};
+use ichido::{Inspect, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row};
 
@@ -23,18 +19,14 @@ impl Inspect for Sqlite {
         if synchronous.try_get::<i64, _>(0)? < 2 {
             warnings.push("synchronous is not FULL: a power failure can lose the last commits".into());
         }
-        for queue in self.queues().await?.iter().filter(|queue| queue.rows.kind == Kind::Table) {
-            let groups = queue.grouped.as_ref();
+        for queue in self.queues().await?.iter().filter(|queue| queue.kind == Kind::Table) {
             let mut connection = self.readers.acquire().await?;
-            let by_index = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
-            if !groups.is_some_and(|groups| groups.all) && !by_index {
-                warnings.push(ichido_sql::no_claim_index(&queue.queue));
-            }
-            if let Some(groups) = &queue.groups
-                && self.scans(&groups.walk).await?
-            {
-                warnings.push(ichido_sql::no_group_index(&queue.queue));
-            }
+            let claims = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
+            let groups = match &queue.groups {
+                Some(groups) => !self.scans(&groups.walk).await?,
+                None => true,
+            };
+            warnings.extend(ichido_sql::missing_indexes(queue, claims, groups));
         }
         warnings.extend(verbs::inspect::long_messages(self, lease).await?);
         Ok(warnings)
@@ -48,16 +40,4 @@ impl Sqlite {
         let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
         Ok(steps.any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")))
     }
-}
-
-impl Operate for Sqlite {
-    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
-        self.migrate_schema(&options).await
-    }
-
-    async fn pending(&self) -> Result<Migration> {
-        self.pending_schema().await
-    }
-
-    ichido_sql::operate!();
 }

@@ -1,12 +1,12 @@
-//! Messages in queues: the verbs of [`Queues`]. Claiming is done here; `sending` writes the rows of what is sent; the
-//! others are those of all stores.
+//! Messages in queues: the verbs of [`Queues`]. Rows are claimed and written here (`sending` has the
+//! statements); the others are those of all stores.
 
 use ichido::{
-    Delivery, Error, Key, Message, MessageId, NewMessage,
+    Delivery, Error, Key, Message, NewMessage,
     error::Result,
     store::{ProcessId, Queues},
 };
-use ichido_sql::{Claiming, Kind, Past, SqlStore, Start, verbs};
+use ichido_sql::{Claiming, Kind, Past, Sending, Sent, SqlStore, Start, verbs};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
@@ -18,28 +18,6 @@ use crate::{
 };
 
 impl Queues for Sqlite {
-    async fn send(
-        &self,
-        connection: &mut SqliteConnection,
-        queue: &str,
-        messages: &[NewMessage],
-    ) -> Result<Vec<MessageId>> {
-        let queue = self.queue(queue).await?;
-        ichido_sql::refuse_messages(&queue.queue, queue.payload_limit, &queue.rows.mapping, messages)?;
-        let mut sent = Vec::with_capacity(messages.len());
-        for message in messages {
-            sent.push(match queue.rows.kind {
-                Kind::Managed => send_managed(connection, queue, message).await?,
-                Kind::Mutex => send_guarded(connection, queue, message).await?,
-                Kind::Table => send_row(connection, queue, message).await?,
-            });
-        }
-        for (key, due) in ichido_sql::delayed(&sent, messages) {
-            delay(connection, queue, key, due).await?;
-        }
-        Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
-    }
-
     async fn claimed(&self, process: ProcessId, queue: &str) -> Result<Vec<Delivery>> {
         let queue = self.queue(queue).await?;
         let mut connection = self.readers.acquire().await?;
@@ -49,6 +27,28 @@ impl Queues for Sqlite {
     }
 
     ichido_sql::queues!();
+}
+
+impl Sending for Sqlite {
+    async fn insert(
+        &self,
+        tx: &mut SqliteConnection,
+        queue: &Statements,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Sent>> {
+        let mut all = Vec::with_capacity(messages.len());
+        for message in messages {
+            all.push(match queue.kind {
+                Kind::Managed => send_managed(tx, queue, message).await?,
+                Kind::Mutex => send_guarded(tx, queue, message).await?,
+                Kind::Table => send_row(tx, queue, message).await?,
+            });
+        }
+        for (key, due) in ichido_sql::delayed(&all, messages) {
+            delay(tx, queue, key, due).await?;
+        }
+        Ok(all)
+    }
 }
 
 impl Claiming for Sqlite {
@@ -145,7 +145,7 @@ impl Sqlite {
 fn message(queue: &Statements, process: ProcessId, row: &SqliteRow) -> Result<Message> {
     let rows = &queue.rows;
     let key = key(queue, row)?;
-    if rows.kind != Kind::Table {
+    if rows.mapping.kind != Kind::Table {
         let payload: Option<Vec<u8>> = row.try_get(1)?;
         let message = Message::new(queue.queue.clone(), key, payload.unwrap_or_default());
         return Ok(message.with_headers(serde_json::from_str(row.try_get(2)?).unwrap_or_default()));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ichido::{
-    Error,
+    Error, Operate,
     error::Result,
     store::{MigrateOptions, Migration},
 };
@@ -21,9 +21,10 @@ use crate::{
     schema::{migrations, version},
 };
 
-impl Sqlite {
-    /// What [`Sqlite::migrate_schema`] would do.
-    pub(crate) async fn pending_schema(&self) -> Result<Migration> {
+impl Operate for Sqlite {
+    ichido_sql::operate!();
+
+    async fn pending(&self) -> Result<Migration> {
         let from = if self.path().exists() {
             let mut connection = self.readers.acquire().await.map_err(|error| self.unreachable(error))?;
             version(&mut connection).await?.0
@@ -34,11 +35,11 @@ impl Sqlite {
     }
 
     /// Creates the file and ichido's tables, or upgrades them, one process at a time.
-    pub(crate) async fn migrate_schema(&self, options: &MigrateOptions) -> Result<Migration> {
+    async fn migrate_with(&self, options: MigrateOptions) -> Result<Migration> {
         let mut waiting = Waiting::new(options.wait);
         loop {
             let began = Instant::now();
-            let error = match self.try_migrate(options).await {
+            let error = match self.try_migrate(&options).await {
                 Err(error) if is_busy(&error) => error,
                 mut migrated => {
                     if let Ok(migration) = &mut migrated {
@@ -52,7 +53,9 @@ impl Sqlite {
             tokio::time::sleep(pause).await;
         }
     }
+}
 
+impl Sqlite {
     async fn try_migrate(&self, options: &MigrateOptions) -> Result<Migration> {
         let _turn = self.shared.line.wait().await.map_err(|error| self.unreachable(error))?;
         let mut connection = self.creating().connect().await.map_err(|error| self.unreachable(error))?;

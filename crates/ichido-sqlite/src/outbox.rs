@@ -15,12 +15,7 @@ use crate::{Sqlite, sql::SqliteDialect, statements::Statements};
 const NOW: &str = SqliteDialect::NOW;
 
 impl Outbox for Sqlite {
-    async fn publish(
-        &self,
-        connection: &mut SqliteConnection,
-        queue: &str,
-        messages: &[Publication],
-    ) -> Result<Vec<String>> {
+    async fn publish(&self, tx: &mut SqliteConnection, queue: &str, messages: &[Publication]) -> Result<Vec<String>> {
         let queue = self.queue(queue).await?;
         let ids = verbs::outbox::new_ids(queue, messages)?;
         for (id, message) in ids.iter().zip(messages) {
@@ -29,7 +24,7 @@ impl Outbox for Sqlite {
             );
             let insert = insert.bind(id).bind(&*queue.queue).bind(&message.exchange).bind(&message.routing_key);
             let insert = insert.bind(serde_json::to_string(&message.headers)?).bind(&*message.payload);
-            insert.execute(&mut *connection).await?;
+            insert.execute(&mut *tx).await?;
         }
         Ok(ids)
     }

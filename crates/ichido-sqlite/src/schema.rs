@@ -3,32 +3,19 @@
 
 use ichido::{error::Result, store::Version};
 use ichido_sql::Migrations;
+pub use ichido_sql::VERSION;
 use sqlx::{Row, SqliteConnection};
 
 use crate::connect::setup_error;
 
-/// The version of the schema that this binary was written for.
-pub const VERSION: u32 = 8;
-
-/// Each version with the oldest binary that still works with it.
-static VERSIONS: [Version; 8] = [
-    Version::new(1, 1, include_str!("migrations/0001.sql")),
-    Version::new(2, 2, include_str!("migrations/0002.sql")),
-    Version::new(3, 2, include_str!("migrations/0003.sql")),
-    Version::new(4, 3, include_str!("migrations/0004.sql")),
-    Version::new(5, 4, include_str!("migrations/0005.sql")),
-    Version::new(6, 5, include_str!("migrations/0006.sql")),
-    Version::new(7, 6, include_str!("migrations/0007.sql")),
-    Version::new(8, 7, include_str!("migrations/0008.sql")),
-];
+static VERSIONS: [Version; VERSION as usize] = ichido_sql::versions!();
 
 const TABLE: &str = "create table if not exists ichido_schema (version integer primary key, oldest integer not null, \
     applied_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))) strict";
 
 /// Refuses a schema that is missing, too old or too new for this binary.
 pub(crate) async fn check(connection: &mut SqliteConnection) -> Result<()> {
-    let (version, oldest) = version(connection).await?;
-    ichido_sql::refuse_version(version, oldest, VERSION)
+    ichido_sql::refuse_version(version(connection).await?, VERSION)
 }
 
 /// The version in the database and the oldest binary that works with it; zeros if there is none.

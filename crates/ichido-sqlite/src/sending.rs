@@ -63,7 +63,7 @@ pub(crate) async fn send_row(
         Ok((column.quoted.clone(), "?".to_owned()))
     })?;
     let keys: Vec<_> = queue.rows.key.iter().map(|column| format!("cast({} as text)", column.quoted)).collect();
-    let insert = format!("{} returning {}", row.insert(&queue.rows.table), keys.join(", "));
+    let insert = format!("{} returning {}", row.insert(&queue.rows.mapping.table), keys.join(", "));
     let mut insert = sqlx::query(AssertSqlSafe(insert));
     for name in row.bound {
         insert = value::bind(insert, fields.value(name)?);

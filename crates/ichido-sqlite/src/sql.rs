@@ -7,7 +7,7 @@ use ichido::{
     error::Result,
     store::{Files, ProcessId, Processes, Stats},
 };
-use ichido_sql::{Bind, Cell, Dialect, Kind, Known, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};
+use ichido_sql::{Bind, Cell, Dialect, Kind, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
     AssertSqlSafe, Row as _, SqliteConnection, TypeInfo, ValueRef,
     sqlite::{SqliteArguments, SqliteRow},
@@ -19,17 +19,13 @@ use crate::{Sqlite, Tx, fault, messages::key_list, statements::Statements, trans
 pub struct SqliteDialect;
 
 impl Dialect for SqliteDialect {
-    const KEY: &'static str = "key";
     const NOW: &'static str = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
-    const CLOCK: &'static str = Self::NOW;
     const LONG_AGO: &'static str = "null";
     const EPOCH: &'static str = "unixepoch()";
     const MINUTE: &'static str = "unixepoch() / 60";
     /// Its lock tells, and not its row.
     const ALIVE: &'static str = "0";
-    const HEARTBEAT: &'static str = "null";
-    const RUNS: &'static str = "null, null";
-    const LIFE: (&'static str, &'static str) = ("", "");
+    /// Whoever may write is alone.
     const LOCK: &'static str = "";
     const LOCK_FREE: &'static str = "";
     const LOCK_ROWS: &'static str = "";
@@ -54,10 +50,6 @@ impl Dialect for SqliteDialect {
     fn utc(moment: &str) -> String {
         moment.to_owned()
     }
-
-    fn id(column: &str) -> String {
-        column.to_owned()
-    }
 }
 
 impl SqlStore for Sqlite {
@@ -65,13 +57,7 @@ impl SqlStore for Sqlite {
     type Queue = Statements;
     type Own = Tx;
 
-    fn known(&self) -> &Known<Statements> {
-        &self.shared.known
-    }
-
-    async fn look_at_queues(&self) -> Result<Vec<Statements>> {
-        self.make_statements().await
-    }
+    ichido_sql::known!();
 
     async fn begin_own(&self) -> Result<Tx> {
         self.queues().await?;
@@ -141,10 +127,6 @@ impl SqlRows for Sqlite {
         let query = Query::written(statement);
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         query.bind(key_list(keys))
-    }
-
-    fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
-        (&queue.rows.table, &queue.rows.mapping)
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -4,12 +4,12 @@
 //! In all of them `?1` is the owner, where there is one, and the key columns come last, as text: one text per column, or one
 //! JSON array of keys where many rows are meant. Each carries `(key, owner, still unprocessed)`.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
-use ichido::{Queue, error::Result, inspect::MOST_COUNTED, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, MOST_OWNERS, Mapping, SqlQueue, Tables};
+use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
+use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
 
-use crate::{groups::Groups, mutex::Mutex, quote};
+use crate::{groups::Groups, mutex::Mutex, quote, sql::SqliteDialect};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -90,52 +90,27 @@ impl Column {
 
 /// A queue's rows: the mapping, and what only this dialect needs to know.
 pub(crate) struct Rows {
-    pub(crate) table: String,
+    pub(crate) mapping: Mapping,
     pub(crate) columns: Vec<Column>,
     pub(crate) key: Vec<Column>,
     pub(crate) owner: Column,
-    pub(crate) mapping: Mapping,
-    /// What these rows are, for the comparison with what other processes mean.
-    pub(crate) place: String,
-    /// Which rows of which table they are, for the comparison with other queues.
-    pub(crate) identity: String,
-    pub(crate) kind: Kind,
 }
 
 impl Rows {
-    /// The rows of a managed queue.
-    pub(crate) fn managed(queue: &str) -> Result<Self> {
+    /// The rows of a queue in ichido's own tables.
+    pub(crate) fn own(tables: &Tables, queue: &Queue) -> Result<Self> {
         let column = |name: &str, kind: &str| Column::new(name.into(), kind, true);
-        let (key, owner) = (column("id", "INTEGER")?, column("owner", "TEXT")?);
-        Ok(Rows {
-            table: "ichido_message".into(),
-            columns: vec![column("payload", "TEXT")?, column("headers", "TEXT")?],
-            mapping: Mapping::managed(queue),
-            key: vec![key],
-            owner,
-            place: format!("managed:{queue}"),
-            identity: format!("managed:{queue}"),
-            kind: Kind::Managed,
-        })
-    }
-
-    /// The mutex rows of a broker's queue.
-    pub(crate) fn mutex(queue: &str) -> Result<Self> {
-        Ok(Rows {
-            table: "ichido_mutex".into(),
-            columns: Vec::new(),
-            mapping: Mapping::mutex(queue),
-            key: vec![Column::new("id".into(), "TEXT", true)?],
-            place: format!("mutex:{queue}"),
-            identity: format!("mutex:{queue}"),
-            kind: Kind::Mutex,
-            ..Rows::managed(queue)?
-        })
+        let mapping = Mapping::own(tables, queue);
+        let (id, columns) = match mapping.kind {
+            Kind::Mutex => ("TEXT", Vec::new()),
+            _ => ("INTEGER", vec![column("payload", "TEXT")?, column("headers", "TEXT")?]),
+        };
+        Ok(Rows { mapping, columns, key: vec![column("id", id)?], owner: column("owner", "TEXT")? })
     }
 
     /// The message may still be ours, or else it is done. A mutex row that is there at all says that it is not done.
     fn undecided(&self, mine: &str, new: &str) -> String {
-        match self.kind {
+        match self.mapping.kind {
             Kind::Mutex => format!("{new} and (?1 is null or ?1 is not null)"),
             Kind::Table | Kind::Managed => mine.to_owned(),
         }
@@ -162,9 +137,9 @@ impl Rows {
     /// What is read of a message: the key as text, then every column, then the group and the time it has waited.
     pub(crate) fn message(&self) -> String {
         let columns: Vec<_> = self.columns.iter().map(|column| format!("t.{}", column.quoted)).collect();
-        let columns = match self.kind {
-            Kind::Mutex => "(select o.payload from ichido_outbox o where o.mutex = t.id), '{}'".into(),
-            Kind::Table | Kind::Managed => columns.join(", "),
+        let columns = match (self.mapping.kind, &self.mapping.payload) {
+            (Kind::Mutex, Some(payload)) => format!("{payload}, '{{}}'"),
+            _ => columns.join(", "),
         };
         let (key, group, waited) = (self.key_out(), self.group_out(), self.waited());
         format!("{key}, {columns}, {group} as ichido_group_key, {waited} as ichido_waited")
@@ -191,26 +166,15 @@ pub struct Statements {
     pub(crate) groups: Option<Groups>,
     /// What only a broker's queue has.
     pub(crate) mutex: Option<Mutex>,
-    pub(crate) claimed: Arc<str>,
-    pub(crate) complete: Arc<str>,
-    pub(crate) complete_many: Arc<str>,
 }
 
-impl Deref for Statements {
-    type Target = SqlQueue;
-
-    fn deref(&self) -> &SqlQueue {
-        &self.shared
-    }
-}
+ichido_sql::is_sql_queue!(Statements);
 
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
-        let (table, owner, new) = (&rows.table, &rows.owner.quoted, &conditions.new);
-        let mine = format!("t.{owner} = ?1 and {new}");
+        let (owner, new) = (&rows.owner.quoted, &conditions.new);
         let claimable = format!("t.{owner} is null and {new}");
-        let message = rows.message();
         Ok(Statements {
             shared: shared(tables, queue, &rows, &conditions)?,
             pick: pick(&rows, &conditions, &claimable).into(),
@@ -220,9 +184,6 @@ impl Statements {
                 _ => None,
             },
             claim: many(&rows, &format!("{owner} = ?1"), "?2", &claimable).into(),
-            claimed: format!("select {message} from {table} t where {mine}").into(),
-            complete: complete(&rows, &conditions, &mine).into(),
-            complete_many: complete_many(&rows, &conditions, &mine).into(),
             rows,
         })
     }
@@ -235,43 +196,32 @@ impl Statements {
             ("claim", &self.claim),
             ("complete", &self.complete),
             ("complete many", &self.complete_many),
-            ("release", &self.release),
-            ("park", &self.park_waiting),
-            ("park for good", &self.park_dead),
-            ("return", &self.return_due),
-            ("rescue", &self.owned),
-            ("retry", &self.retry),
         ];
         let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
-        guard
-            .chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }))
-            .chain(groups)
-            .map(|(verb, sql)| (verb, sql.to_string()))
-            .collect()
+        let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }));
+        let write = |(verb, sql): (&'static str, &Arc<str>)| (verb, sql.to_string());
+        own.map(write).chain(self.named(|sql| sql.to_string())).chain(groups.map(write)).collect()
     }
 }
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
     let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
+    let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = ?1 and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
     let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
     let free = format!("{owner} = null");
-    let owners = |is: &str| {
-        format!(
-            "select {out}, cast(t.{owner} as text) from {table} t where {new} and t.{owner} {is} {nobody} limit {MOST_OWNERS}"
-        )
-    };
-    let columns = rows.columns.iter().map(|column| column.name.clone()).collect();
     Ok(SqlQueue {
+        claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
+        complete: complete(rows, conditions, &mine).into(),
+        complete_many: complete_many(rows, conditions, &mine).into(),
         park_waiting: update(&format!("{owner} = {nobody}")).into(),
         park_dead: update(fail).into(),
         owned: format!(
             "select {out}, {} from {table} t where {mine} order by {} limit 500",
             rows.group_out(),
-            conditions.owned_order(rows.kind, owner)
+            conditions.owned_order
         )
         .into(),
         owns_any: format!("select 1 from {table} t where {mine} limit 1").into(),
@@ -280,7 +230,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         return_due: many(rows, &free, "?1", &waits).into(),
         retry: format!("update {table} as t set {retry} where {key} and {failed}").into(),
         // A row of the user's own stays as it is, a message of ichido's own goes.
-        discard: if rows.kind == Kind::Table {
+        discard: if rows.mapping.kind == Kind::Table {
             format!("update {table} as t set {owner} = {owner} where {key} and {failed}").into()
         } else {
             format!("delete from {table} as t where {key} and {failed}").into()
@@ -290,67 +240,45 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         )
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
-        headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
-        drained: ichido_sql::drained::<crate::sql::SqliteDialect>(
-            tables,
-            &quote::literal(&queue.name)?,
-            rows.kind,
-            table,
-            owner,
-            conditions,
-        )
-        .into(),
-        backlog: ichido_sql::backlog(table, owner, conditions).into(),
-        counts: counts(rows, conditions).into(),
-        owners: [owners("<>").into(), owners("=").into()],
-        ..SqlQueue::new(queue, rows.kind, &rows.mapping, &rows.place, &rows.identity, columns)
+        drained: ichido_sql::drained::<SqliteDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions)
+            .into(),
+        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
+        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as text)")),
+        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
     })
 }
 
 /// Changes the rows with the keys in this JSON array, under a condition.
 fn many(rows: &Rows, set: &str, keys: &str, guard: &str) -> String {
-    let (table, is) = (&rows.table, rows.key_in_keys());
+    let (table, is) = (&rows.mapping.table, rows.key_in_keys());
     format!("update {table} as t set {set} from json_each({keys}) k where {is} and {guard}")
 }
 
 /// The first `?1` claimable rows in claim order. A primary key of SQLite's can be null; such a row cannot be a message.
 fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
-    let (order, ungrouped) = (order(conditions), &conditions.ungrouped);
+    let (order, ungrouped) = (conditions.order_by(), &conditions.ungrouped);
     let named = rows.each_key(" and ", |_, column| format!("t.{} is not null", column.quoted));
-    let (message, table) = (rows.message(), &rows.table);
+    let (message, table) = (rows.message(), &rows.mapping.table);
     format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
 }
 
-/// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are
-/// recent; times are text as SQLite writes it, or seconds since 1970. Bounded: who looks at a long backlog must not read all of it.
-fn counts(rows: &Rows, conditions: &Conditions) -> String {
-    let Conditions { new, nobody, .. } = conditions;
-    let (table, owner) = (&rows.table, &rows.owner.quoted);
-    let (sent_at, oldest, recent) = match &rows.mapping.sent_at {
-        None => ("null".into(), "null", "null".into()),
-        Some(sent_at) => (
-            format!("julianday(t.{sent_at}, 'auto')"),
-            "cast(round((julianday('now') - min(s)) * 86400) as integer)",
-            format!("count(*) filter (where s >= julianday('now', '-{} seconds'))", WINDOW.as_secs()),
-        ),
-    };
-    format!(
-        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED})), \
-         {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED})"
-    )
-}
-
-/// The claim order.
-pub(crate) fn order(conditions: &Conditions) -> String {
-    let order = conditions.order.iter().map(|(column, down)| format!("t.{column}{}", if *down { " desc" } else { "" }));
-    order.collect::<Vec<_>>().join(", ")
+/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`]; times are text as SQLite writes it,
+/// or seconds since 1970.
+fn ages(mapping: &Mapping) -> [String; 3] {
+    let Some(sent_at) = &mapping.sent_at else { return ["null"; 3].map(Into::into) };
+    [
+        format!("julianday(t.{sent_at}, 'auto')"),
+        "cast(round((julianday('now') - min(s)) * 86400) as integer)".into(),
+        format!("count(*) filter (where s >= julianday('now', '-{} seconds'))", WINDOW.as_secs()),
+    ]
 }
 
 /// The one-way door. That this is the transaction that was begun is the guard's to prove.
 fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
-    let (table, guard) = (&rows.table, format!("{} and {mine}", rows.key_is(2)));
+    let (table, guard) = (&rows.mapping.table, format!("{} and {mine}", rows.key_is(2)));
     match &conditions.complete {
         Some(set) => format!("update {table} as t set {set} where {guard}"),
         None => format!("delete from {table} as t where {guard}"),
@@ -361,7 +289,8 @@ fn complete(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
 fn complete_many(rows: &Rows, conditions: &Conditions, mine: &str) -> String {
     let columns = rows.each_key(", ", |_, column| format!("t.{}", column.quoted));
     let values = rows.each_key(", ", |at, column| column.value_of(&format!("json_extract(k.value, '$[{at}]')")));
-    let (table, guard) = (&rows.table, format!("({columns}) in (select {values} from json_each(?2) k) and {mine}"));
+    let (table, guard) =
+        (&rows.mapping.table, format!("({columns}) in (select {values} from json_each(?2) k) and {mine}"));
     match &conditions.complete {
         Some(set) => format!("update {table} as t set {set} where {guard}"),
         None => format!("delete from {table} as t where {guard}"),

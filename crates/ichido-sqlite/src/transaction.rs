@@ -11,7 +11,7 @@ use ichido::{
     Delivery, Error,
     action::{Isolation, Terms},
     error::Result,
-    store::{Failure, MOST_KEYS, ProcessId, Transactions},
+    store::{Failure, ProcessId, Transactions},
 };
 use ichido_sql::{SqlStore, by_claim, verbs};
 use sqlx::{AssertSqlSafe, SqliteConnection, Transaction};
@@ -97,11 +97,8 @@ impl Transactions for Sqlite {
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
         prove(tx)?;
-        for ((queue, owner), claimed) in by_claim(done) {
-            let queue = self.queue(queue).await?;
-            for some in claimed.chunks(MOST_KEYS) {
-                self.complete_some(tx, queue, owner, some).await?;
-            }
+        for (queue, owner, some) in by_claim(done) {
+            self.pass(tx, self.queue(queue).await?, owner, &some).await?;
         }
         Ok(())
     }
@@ -136,13 +133,7 @@ impl Sqlite {
         Ok(Tx { inner, guard: self.guard.clone(), _turn: turn, _place: place })
     }
 
-    async fn complete_some(
-        &self,
-        tx: &mut Tx,
-        queue: &Statements,
-        owner: Option<ProcessId>,
-        some: &[&Delivery],
-    ) -> Result<()> {
+    async fn pass(&self, tx: &mut Tx, queue: &Statements, owner: Option<ProcessId>, some: &[&Delivery]) -> Result<()> {
         let text = owner.map(|owner| owner.to_string());
         let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
         for (key, _) in claims().filter(|(_, claim)| claim.parked) {

@@ -4,15 +4,15 @@
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use ichido::{
-    Action, CancellationToken, Context, Outcome, Pool, Process, Result,
+    Action, CancellationToken, Context, Error, Outcome, Pool, Process, Result, Store,
     handlers::{Limit, Retry},
-    store::Database,
+    store::{Database, SessionState, Transactions},
 };
 use tokio::sync::Semaphore;
 
 use crate::{
     eventually,
-    fixture::{Fixture, Player, effect, effects, send_orders},
+    fixture::{Fixture, Player, SilenceFixture, effect, effects, send_orders},
 };
 
 const ORDERS: i64 = 40;
@@ -38,7 +38,7 @@ impl<F: Fixture> Action<F::Store> for Gated<F> {
 struct Running {
     gate: Arc<Semaphore>,
     stop: CancellationToken,
-    ended: tokio::task::JoinHandle<Result<i32, ichido::Error>>,
+    ended: tokio::task::JoinHandle<Result<i32, Error>>,
 }
 
 impl Running {
@@ -115,4 +115,39 @@ pub async fn there_are_no_more_connections_than_stated<F: Fixture>(
     .await;
     running.finish(fixture, async || most = most.max(count().await)).await;
     assert!(most <= i64::from(stated.total()), "{most} instead of {stated:?}");
+}
+
+/// The connection that ends a session is opened with the password of now, and so is the one that asks about it. `silence` lets nothing pass on
+/// the connections that are open.
+pub async fn a_silent_session_is_ended_after_the_password_has_changed<F: SilenceFixture>(
+    fixture: &F,
+    store: F::Store,
+    rotate: impl AsyncFnOnce(),
+    silence: impl FnOnce(),
+) {
+    let tx = store.begin().await.unwrap();
+    let session = F::Store::session(&tx).unwrap();
+    rotate().await;
+    assert!(matches!(store.session_state(&session).await.unwrap(), SessionState::Idle(_)));
+    silence();
+    assert!(store.commit(tx).await.is_err());
+    let there = format!("select count(*) from {} = {}", F::SESSION, session.number);
+    eventually("the session is gone", async || fixture.number(&there).await == 0).await;
+}
+
+/// `wrong` has this secret as its password, which `told` must not tell, and is refused in these words; the one who gives the password to
+/// `locked` fails; `unread` is what was said about a URL with the secret.
+pub async fn nobody_tells_the_password<S: Store>(
+    (wrong, secret, told): (S, &str, String),
+    words: &str,
+    locked: S,
+    unread: Error,
+) {
+    let error = wrong.ping().await.unwrap_err();
+    assert!(matches!(&error, Error::Unreachable { .. }) && error.is_fault::<S>());
+    let told = format!("{told} {} {error:?}", error.in_full());
+    assert!(told.contains(words) && !told.contains(secret), "{told}");
+    let error = locked.ping().await.unwrap_err();
+    assert!(error.is_fault::<S>() && error.in_full().to_string().contains("the vault is locked"), "{error}");
+    assert!(!format!("{unread} {unread:?}").contains(secret), "{unread}");
 }

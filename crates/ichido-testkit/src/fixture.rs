@@ -5,6 +5,7 @@
 mod broker;
 mod no_database;
 mod reader;
+mod silence;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,6 +21,7 @@ pub use self::{
     broker::{BrokerFixture, Cut, ExchangeFixture, Line, Part},
     no_database::NoDatabase,
     reader::ReaderFixture,
+    silence::{Silence, SilenceFixture},
 };
 use crate::eventually;
 

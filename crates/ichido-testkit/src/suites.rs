@@ -26,6 +26,15 @@ macro_rules! locking {
     };
 }
 
+/// Tests of a store whose server falls silent, beside [`conformance!`](crate::conformance). Takes a
+/// [`SilenceFixture`](crate::fixture::SilenceFixture).
+#[macro_export]
+macro_rules! silencing {
+    ($fixture:ty) => {
+        $crate::__suite!(silence, $fixture);
+    };
+}
+
 /// Tests of a store in which whole processes die, beside [`conformance!`](crate::conformance). Takes a
 /// [`Fixture`](crate::fixture::Fixture).
 #[macro_export]

@@ -17,6 +17,16 @@ const POISON: &str = "insert into project values (0, 'poison', 'x'); create uniq
 const HEALED: &str = "delete from project where id = 0; drop index poison";
 
 impl Env {
+    /// So many orders, of which these have failed.
+    async fn poisoned(kind: Kind, orders: u32, failed: &str) -> Self {
+        let env = Env::new(kind).await;
+        env.send_orders(1..=orders).await;
+        env.sql(&format!("update received_order set name = 'poison' where id in ({failed})")).await;
+        env.sql(POISON).await;
+        env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
+        env
+    }
+
     /// MariaDB wants to know the table too.
     async fn heal_projects(&self) {
         let table = if self.kind == Kind::MariaDb { " on project" } else { "" };
@@ -25,11 +35,7 @@ impl Env {
 }
 
 async fn a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand(kind: Kind) {
-    let env = Env::new(kind).await;
-    env.send_orders(1..=50).await;
-    env.sql("update received_order set name = 'poison' where id = 7").await;
-    env.sql(POISON).await;
-    env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
+    let env = Env::poisoned(kind, 50, "7").await;
     assert_eq!(
         env.number("select count(*) from received_order where status = '2' and process_id is null and id = 7").await,
         1
@@ -53,11 +59,7 @@ async fn a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand(kind:
 }
 
 async fn an_operator_retries_and_discards(kind: Kind) {
-    let env = Env::new(kind).await;
-    env.send_orders(1..=3).await;
-    env.sql("update received_order set name = 'poison' where id in (1, 2)").await;
-    env.sql(POISON).await;
-    env.ok(&["run", "ProjectCreation/R1", "--drain"]).await;
+    let env = Env::poisoned(kind, 3, "1, 2").await;
     env.heal_projects().await;
     assert_eq!(env.ok(&["failed", "retry", "orders/1"]).await, "orders/1 retried\n");
     assert_eq!(env.ok(&["failed", "discard", "orders/2"]).await, "orders/2 discarded\n");

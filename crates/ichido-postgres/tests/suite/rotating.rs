@@ -95,39 +95,23 @@ async fn work_is_done_while_the_password_changes() {
     drop(vault.server);
 }
 
-/// The connection that ends it is opened with the password of now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_session_is_ended_after_the_password_has_changed() {
     let vault = Vault::new().await;
     let store = vault.builder().build().unwrap();
-    let tx = store.begin().await.unwrap();
-    let session = Postgres::session(&tx).unwrap();
-    vault.rotate(1).await;
-    vault.proxy.silence(Silence::Both);
-    assert!(store.commit(tx).await.is_err());
-    let there = format!("select count(*) from pg_stat_activity where pid = {}", session.number);
-    eventually("the session is gone", async || vault.fixture.number(&there).await == 0).await;
+    let (rotate, silence) = (async || vault.rotate(1).await, || vault.proxy.silence(Silence::Both));
+    connections::a_silent_session_is_ended_after_the_password_has_changed(&vault.fixture, store, rotate, silence).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_tells_the_password() {
-    let vault = Vault::new().await;
-    let secret = "a-secret-that-is-wrong";
-    let wrong = vault.builder().options(vault.options().password(secret));
-    let wrong = wrong.before_connect(async |options| Ok(options));
+    let (vault, secret) = (Vault::new().await, "a-secret-that-is-wrong");
+    let wrong = vault.builder().options(vault.options().password(secret)).before_connect(async |options| Ok(options));
     let told = format!("{wrong:?}");
-    let error = wrong.build().unwrap().ping().await.unwrap_err();
-    assert!(matches!(&error, Error::Unreachable { .. }) && error.is_fault::<Postgres>());
-    let told = format!("{told} {} {error:?}", error.in_full());
-    assert!(told.contains("password authentication failed") && !told.contains(secret), "{told}");
-
     let locked = vault.builder().before_connect(async |_| Err("the vault is locked".into())).build().unwrap();
-    let error = locked.ping().await.unwrap_err();
-    assert!(error.is_fault::<Postgres>() && error.in_full().to_string().contains("the vault is locked"), "{error}");
-
-    let url = format!("postgres://keeper:{secret}@127.0.0.1:nonsense/shop");
-    let error = Postgres::builder().url(&url).build().err().unwrap();
-    assert!(!format!("{error} {error:?}").contains(secret), "{error}");
+    let unread = Postgres::builder().url(&format!("postgres://keeper:{secret}@127.0.0.1:nonsense/shop")).build().err();
+    let wrong = (wrong.build().unwrap(), secret, told);
+    connections::nobody_tells_the_password(wrong, "password authentication failed", locked, unread.unwrap()).await;
 }
 
 fn sessions(name: &str) -> String {

@@ -20,6 +20,14 @@ impl Bench {
         Self::with(RabbitMq::shared(), |_| {}).await
     }
 
+    /// So many messages in the queue, and a source of them.
+    pub(crate) async fn holding(messages: u32, prefetch: u16) -> (Self, Subscription) {
+        let bench = Self::new().await;
+        bench.send(0..messages).await;
+        let source = bench.source(prefetch);
+        (bench, source)
+    }
+
     pub(crate) async fn with(node: &'static RabbitMq, change: impl FnOnce(&mut Topology)) -> Self {
         let mut topology = Topology::new("orders");
         topology.busy_delay = Duration::from_millis(300);

@@ -16,6 +16,20 @@ fn through(bench: &Bench) -> (Proxy, Server) {
     (proxy, broker)
 }
 
+/// A source of so many messages that is cut at every so many of these steps, so many times.
+async fn receiving(
+    messages: u32,
+    prefetch: u16,
+    (place, every, times): (Cut, u32, u32),
+) -> (Bench, Proxy, Subscription) {
+    let bench = Bench::new().await;
+    bench.send(0..messages).await;
+    let (proxy, broker) = through(&bench);
+    proxy.cut(place, every, times);
+    let source = Subscription::start(broker, bench.topology.clone(), prefetch, bench.publisher());
+    (bench, proxy, source)
+}
+
 async fn cut(proxy: &Proxy) {
     in_time("the connection is cut", proxy.all_cut()).await;
 }
@@ -76,11 +90,7 @@ async fn what_is_sent_until_it_is_confirmed_arrives_in_its_order() {
 #[tokio::test]
 async fn a_delivery_that_is_cut_comes_again_unless_its_ack_was_heard() {
     for place in [Cut::BeforeDeliver, Cut::AfterDeliver, Cut::BeforeAck, Cut::AfterAck] {
-        let bench = Bench::new().await;
-        bench.send(0..1).await;
-        let (proxy, broker) = through(&bench);
-        proxy.cut(place, 1, 1);
-        let source = Subscription::start(broker, bench.topology.clone(), 1, bench.publisher());
+        let (bench, proxy, source) = receiving(1, 1, (place, 1, 1)).await;
         let first = next(&source).await;
         let at_delivery = matches!(place, Cut::BeforeDeliver | Cut::AfterDeliver);
         if at_delivery {
@@ -101,11 +111,7 @@ async fn a_delivery_that_is_cut_comes_again_unless_its_ack_was_heard() {
 #[tokio::test]
 async fn whatever_is_cut_while_messages_are_received_each_arrives_and_the_queue_ends_empty() {
     for place in [Cut::BeforeDeliver, Cut::AfterDeliver, Cut::BeforeAck, Cut::AfterAck] {
-        let bench = Bench::new().await;
-        bench.send(0..60).await;
-        let (proxy, broker) = through(&bench);
-        proxy.cut(place, 9, 4);
-        let source = Subscription::start(broker, bench.topology.clone(), 5, bench.publisher());
+        let (bench, proxy, source) = receiving(60, 5, (place, 9, 4)).await;
         let mut seen = HashSet::new();
         let look = async || {
             while let Some(delivery) = source.try_next() {

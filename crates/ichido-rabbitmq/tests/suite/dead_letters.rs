@@ -25,6 +25,14 @@ async fn put_aside(bench: &Bench, numbers: std::ops::Range<u32>) {
     assert!(bench.publisher().publish(&letters).await.iter().all(Result::is_ok));
 }
 
+/// A queue with so many letters.
+async fn with_letters(kind: Kind, letters: u32) -> (Bench, RabbitMq) {
+    let bench = Bench::with(Node::shared(), |topology| topology.kind = kind).await;
+    put_aside(&bench, 0..letters).await;
+    let queue = queue(&bench);
+    (bench, queue)
+}
+
 /// Reads all letters, and gives them back.
 async fn read(queue: &RabbitMq) -> Vec<u32> {
     let mut letters = queue.dead_letters().await.expect("a reading");
@@ -65,9 +73,7 @@ async fn many_letters_are_no_more_in_memory_than_a_page() {
 #[tokio::test]
 async fn what_comes_while_they_are_read_is_for_the_next_reading_and_stays_behind() {
     for kind in [Kind::Quorum, Kind::Classic] {
-        let bench = Bench::with(Node::shared(), |topology| topology.kind = kind).await;
-        put_aside(&bench, 0..150).await;
-        let queue = queue(&bench);
+        let (bench, queue) = with_letters(kind, 150).await;
         let mut letters = queue.dead_letters().await.expect("a reading");
         let first = letters.next().await.expect("a letter").expect("there are some");
         assert_eq!((text(&first), first.header("x-ichido-reason").as_deref()), ("0", Some("tired")));
@@ -85,9 +91,7 @@ async fn what_comes_while_they_are_read_is_for_the_next_reading_and_stays_behind
 #[tokio::test]
 async fn chosen_letters_are_deleted_or_moved_and_the_others_stay_in_their_order() {
     for kind in [Kind::Quorum, Kind::Classic] {
-        let bench = Bench::with(Node::shared(), |topology| topology.kind = kind).await;
-        put_aside(&bench, 0..250).await;
-        let queue = queue(&bench);
+        let (bench, queue) = with_letters(kind, 250).await;
         let mut letters = queue.dead_letters().await.expect("a reading");
         while let Some(letter) = letters.next().await.expect("a letter") {
             let number: u32 = text(&letter).parse().expect("a number");

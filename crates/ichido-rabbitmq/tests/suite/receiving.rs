@@ -34,9 +34,7 @@ async fn a_foreign_message_has_no_id() {
 
 #[tokio::test]
 async fn no_more_than_the_prefetch_are_out() {
-    let bench = Bench::new().await;
-    bench.send(0..10).await;
-    let source = bench.source(3);
+    let (bench, source) = Bench::holding(10, 3).await;
     let first = next(&source).await;
     bench.settles_at("orders", 7, 3).await;
     source.ack(&first).await;
@@ -45,9 +43,7 @@ async fn no_more_than_the_prefetch_are_out() {
 
 #[tokio::test]
 async fn what_is_released_comes_again() {
-    let bench = Bench::new().await;
-    bench.send(0..1).await;
-    let source = bench.source(1);
+    let (bench, source) = Bench::holding(1, 1).await;
     assert_eq!(source.release(&next(&source).await).await, Settled::Told);
     let again = next(&source).await;
     assert!(again.is_redelivered() && text(&again) == "0");
@@ -129,9 +125,7 @@ async fn workers_that_wait_together_get_everything() {
 
 #[tokio::test]
 async fn a_closed_source_gives_back_what_nobody_took_and_lets_the_rest_be_settled() {
-    let bench = Bench::new().await;
-    bench.send(0..5).await;
-    let source = bench.source(5);
+    let (bench, source) = Bench::holding(5, 5).await;
     let taken = next(&source).await;
     bench.settles_at("orders", 0, 5).await;
     source.close().await;
@@ -157,9 +151,7 @@ async fn a_source_that_is_dropped_while_it_opens_gives_everything_back() {
 
 #[tokio::test]
 async fn a_dropped_source_gives_everything_back() {
-    let bench = Bench::new().await;
-    bench.send(0..5).await;
-    let source = bench.source(5);
+    let (bench, source) = Bench::holding(5, 5).await;
     let _taken = next(&source).await;
     drop(source);
     bench.settles_at("orders", 5, 0).await;

@@ -69,9 +69,7 @@ async fn an_acknowledgement_that_takes_too_long_costs_the_channel_and_not_the_so
 
 #[tokio::test]
 async fn a_deleted_queue_is_declared_again() {
-    let bench = Bench::new().await;
-    bench.send(0..1).await;
-    let source = bench.source(1);
+    let (bench, source) = Bench::holding(1, 1).await;
     let held = next(&source).await;
     bench.eval_queue("orders", r#"element(1, rabbit_amqqueue:delete(Q, false, false, <<"test">>))"#);
     // Nobody has declared it but the source.

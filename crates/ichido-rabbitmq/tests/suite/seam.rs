@@ -31,6 +31,12 @@ async fn next(source: &Deliveries) -> Received {
     in_time("a delivery is received", next).await
 }
 
+/// The source of a queue with one message.
+async fn with_one(queue: &RabbitMq) -> Deliveries {
+    publish(queue, &[outgoing("1")]).await;
+    queue.receive(1)
+}
+
 async fn settle(source: &Deliveries, received: &Received, settlement: Settlement) {
     source.settle(received.tag, settlement).await.expect("settled");
 }
@@ -76,9 +82,7 @@ async fn an_id_that_cannot_be_read_is_told_with_the_reason() {
 #[tokio::test]
 async fn an_acknowledged_delivery_is_forgotten() {
     let bench = Bench::new().await;
-    let queue = queue(&bench);
-    publish(&queue, &[outgoing("1")]).await;
-    let source = queue.receive(1);
+    let source = with_one(&queue(&bench)).await;
     let received = next(&source).await;
     settle(&source, &received, Settlement::Ack).await;
     bench.settles_at("orders", 0, 0).await;
@@ -90,9 +94,7 @@ async fn an_acknowledged_delivery_is_forgotten() {
 #[tokio::test]
 async fn a_released_delivery_comes_again_and_says_so() {
     let bench = Bench::new().await;
-    let queue = queue(&bench);
-    publish(&queue, &[outgoing("1")]).await;
-    let source = queue.receive(1);
+    let source = with_one(&queue(&bench)).await;
     let first = next(&source).await;
     settle(&source, &first, Settlement::Release).await;
     let again = next(&source).await;
@@ -105,8 +107,7 @@ async fn a_busy_delivery_comes_back_and_what_it_was_before_is_kept() {
     for kind in [Kind::Quorum, Kind::Classic] {
         let bench = Bench::with(Node::shared(), |topology| topology.kind = kind).await;
         let queue = queue(&bench);
-        publish(&queue, &[outgoing("1")]).await;
-        let source = queue.receive(1);
+        let source = with_one(&queue).await;
         settle(&source, &next(&source).await, Settlement::Busy).await;
         let back = next(&source).await;
         assert!(!back.redelivered, "somebody has settled it: {kind:?}");
@@ -127,9 +128,7 @@ async fn a_busy_delivery_comes_back_and_what_it_was_before_is_kept() {
 #[tokio::test]
 async fn a_dead_letter_is_kept_with_its_reason_however_long_that_is() {
     let bench = Bench::new().await;
-    let queue = queue(&bench);
-    publish(&queue, &[outgoing("1")]).await;
-    let source = queue.receive(1);
+    let source = with_one(&queue(&bench)).await;
     let reason = "é".repeat(200_000);
     settle(&source, &next(&source).await, Settlement::DeadLetter(reason.clone())).await;
     let dead = bench.dead_letter().await;
@@ -144,8 +143,7 @@ async fn what_cannot_be_put_aside_stays_with_its_receiver() {
     let mut topology = bench.topology.clone();
     (topology.declare, topology.busy_queue) = (false, "gone".to_owned());
     let queue = queue(&bench).beside(topology);
-    publish(&queue, &[outgoing("1")]).await;
-    let source = queue.receive(1);
+    let source = with_one(&queue).await;
     let received = next(&source).await;
     let error = source.settle(received.tag, Settlement::Busy).await.expect_err("there is no such queue");
     assert!(error.is_its_own(), "{error}");

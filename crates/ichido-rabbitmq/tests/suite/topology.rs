@@ -114,9 +114,7 @@ async fn an_encrypted_broker_is_trusted_by_its_certificate() {
 
 #[tokio::test]
 async fn the_depths_are_those_of_the_queues() {
-    let bench = Bench::new().await;
-    bench.send(0..3).await;
-    let source = bench.source(1);
+    let (bench, source) = Bench::holding(3, 1).await;
     let first = next(&source).await;
     let depths = async || bench.topology.depths(&bench.broker()).await.expect("three queues");
     assert_eq!(depths().await, Depths { queue: 2, busy: 0, dead: 0, consumers: 1 });

@@ -1,17 +1,34 @@
-//! Messages in queues, as far as all stores treat them alike: released, parked, returned, counted. Sending and claiming is the stores'.
+//! Messages in queues, as far as all stores treat them alike: released, parked, returned, counted. How rows are written and claimed is the stores'.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Message,
+    Delivery, Message, MessageId, NewMessage,
     error::Result,
     store::{Failure, ProcessId, Registration},
 };
 
 use crate::{
-    Bind, Dialect, Owned, Past, Query, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Owned, Past, Query, Sending, SqlQueue, SqlRows, SqlStore,
+    sent::refuse_messages,
     verbs::{groups, parked},
 };
+
+/// Sends messages, in the caller's transaction.
+///
+/// # Errors
+/// A message cannot be one of the queue's, or the database failed.
+pub async fn send<S: Sending>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &str,
+    messages: &[NewMessage],
+) -> Result<Vec<MessageId>> {
+    let queue = store.queue(queue).await?;
+    refuse_messages(&queue.queue, queue.payload_limit, &queue.mapping, messages)?;
+    let sent = store.insert(tx, queue, messages).await?;
+    Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
+}
 
 /// Gives claims back; nothing is counted.
 ///

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::broker::{
-    inbox::stage,
+    inbox::{stage, two_at_one},
     stage::{Script, Stage, Work, ways},
 };
 use crate::fixture::{ExchangeFixture, Fixture, Part};
@@ -49,11 +49,7 @@ pub async fn without_a_busy_queue_copies_wait_until_the_message_is_done<F: Fixtu
         return; // one transaction at a time writes
     }
     let stage = stage::<F, B>().await;
-    let (a, b) = (Script::new(0, true), Script::new(0, false));
-    let one = stage.process(Work::of(a.clone()));
-    stage.publish_foreign(&[(Some("a"), "{}")]).await;
-    a.entered().await;
-    let other = stage.process(Work::of(b.clone()));
+    let [(a, one), (b, other)] = two_at_one(&stage).await;
     stage.until("both consume", async || stage.at.receivers("orders").await == 2).await;
     stage.at.delete("orders", Part::Busy).await;
     for _ in 0..6 {
@@ -82,10 +78,7 @@ pub async fn while_the_broker_is_blocked_consumers_go_on_and_sends_wait<F: Fixtu
     assert!(seen.unpublished == 10 && seen.oldest_seconds.is_some(), "{seen:?}");
     assert_eq!(stage.effects().await, 30);
     stage.at.block(false).await;
-    stage.until_effects(40).await;
-    stage.ends_empty().await;
-    process.end().await;
-    stage.exactly_once(&ids).await;
+    stage.finish(process, &ids).await;
 }
 
 /// To an exchange that no queue is bound to.
@@ -98,10 +91,7 @@ pub async fn what_cannot_be_routed_waits_and_says_why<F: Fixture, B: ExchangeFix
     let seen = stage.outbox().await;
     assert!(seen.unpublished == 2 && seen.error.as_ref().unwrap().contains("unroutable"), "{seen:?}");
     stage.at.bound("orders", "amq.direct", "orders").await;
-    stage.until_effects(2).await;
-    stage.ends_empty().await;
-    process.end().await;
-    stage.exactly_once(&ids).await;
+    stage.finish(process, &ids).await;
 }
 
 pub async fn what_the_queue_has_no_room_for_waits_and_says_why<F: Fixture, B: ExchangeFixture>() {

@@ -5,6 +5,7 @@
 //! | --- | --- | --- |
 //! | [`store`] | a store | [`conformance!`](crate::conformance) |
 //! | [`locks`], [`races`] | a store of a database with row locks | [`locking!`](crate::locking) |
+//! | [`silence`] | a store whose server falls silent | [`silencing!`](crate::silencing) |
 //! | [`crash`] | a store whose processes die | [`crashing!`](crate::crashing) |
 //! | [`reader`] | a reader | [`reading!`](crate::reading) |
 //! | [`broker`] | a broker, together with a store | [`brokering!`](crate::brokering) |
@@ -19,4 +20,5 @@ pub mod exchange;
 pub mod locks;
 pub mod races;
 pub mod reader;
+pub mod silence;
 pub mod store;

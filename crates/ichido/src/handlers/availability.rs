@@ -23,11 +23,7 @@ impl<S: Store> Handler<S> for Availability {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("availability", "paused: wait, check again", "", "").only(Scope::Worker).after(
-            Scope::Worker,
-            "loop",
-            "it would check only once",
-        )
+        About::new("availability", "paused: wait, check again", "", "").in_loop("it would check only once")
     }
 }
 

@@ -46,10 +46,7 @@ impl<S: Store> Handler<S> for ProcessStop {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("process stop", "stop requested: stop; paused: wait, check again", "", "").only(Scope::Worker).after(
-            Scope::Worker,
-            "loop",
-            "it would check only once",
-        )
+        About::new("process stop", "stop requested: stop; paused: wait, check again", "", "")
+            .in_loop("it would check only once")
     }
 }

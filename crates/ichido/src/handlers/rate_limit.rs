@@ -52,11 +52,7 @@ impl<S: Store> Handler<S> for RateLimit {
     }
 
     fn about(&self, _: Scope) -> About {
-        About::new("rate limit", "wait until the rate allows one more", "", "").only(Scope::Worker).after(
-            Scope::Worker,
-            "loop",
-            "it would wait only once",
-        )
+        About::new("rate limit", "wait until the rate allows one more", "", "").in_loop("it would wait only once")
     }
 }
 

@@ -2,9 +2,12 @@
 //! reader fills it and says here how it ended; what the database failed under comes back to it; `try_next` empties it. The
 //! readers of queues and of brokers have one each, inside their own state and under its lock.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -74,5 +77,38 @@ impl Buffer {
             return Ok(Some(Turn::Finished));
         }
         Ok(following.is_paused().then_some(Turn::Empty))
+    }
+}
+
+/// Has a worker asked for something yet? What starts before the workers may take its time.
+#[derive(Default)]
+pub(super) struct Asked(CancellationToken);
+
+impl Asked {
+    pub(super) fn ask(&self) {
+        if !self.0.is_cancelled() {
+            self.0.cancel();
+        }
+    }
+
+    pub(super) async fn wait(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+/// The task that fills the buffer.
+pub(super) struct Filling(Mutex<Option<JoinHandle<()>>>);
+
+impl Filling {
+    pub(super) fn new(task: JoinHandle<()>) -> Self {
+        Filling(Mutex::new(Some(task)))
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) {
+        let task = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            let _ = task.await;
+        }
     }
 }

@@ -2,15 +2,15 @@
 //! and goes; and copies of every tenth, past the code under test. The orders' rows are the ledger: an order that was
 //! committed, whether or not anybody learned it, is there, and no other one.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ichido::{CancellationToken, Client, MessageId, Result, Store};
-use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, Server};
+use ichido_rabbitmq::{Publisher, PublisherSettings, Server};
 use sqlx::{AssertSqlSafe, MySqlConnection, PgConnection, SqliteConnection};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::{
-    rabbitmq::world::{QUEUE, World},
+    rabbitmq::world::{World, published},
     testenv::Kind,
 };
 
@@ -136,17 +136,8 @@ pub(crate) async fn copy(url: String, origin: Arc<str>, mut copies: UnboundedRec
     let publisher = Publisher::new(Server::new([&url]).expect("a URL"), PublisherSettings::default());
     let mut arrived = 0;
     while let Some((id, order)) = copies.recv().await {
-        let id = id.to_string().rsplit('/').next().expect("a key").to_owned();
-        let copy = ichido::broker::Outgoing {
-            id,
-            origin: origin.clone(),
-            queue: Some("orders".into()),
-            exchange: String::new(),
-            routing_key: QUEUE.to_owned(),
-            headers: BTreeMap::new(),
-            payload: World::order(order).into_bytes(),
-        };
-        let copy = [Envelope::of(&copy).expect("short names")];
+        let id = id.to_string();
+        let copy = [published(id.rsplit('/').next().expect("a key"), origin.clone(), order)];
         // The broker is away or cuts us off; it tells nobody when it is back. How long that may take is the storm's to say.
         while publisher.publish(&copy).await.iter().any(Result::is_err) {
             tokio::time::sleep(Duration::from_millis(100)).await;

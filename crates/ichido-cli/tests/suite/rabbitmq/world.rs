@@ -1,7 +1,10 @@
 //! A test's own world with a broker: a database, a vhost, and the configuration of a queue between them. Several binaries may
 //! run in it at a time, through a proxy if the test wants to cut them off; the broker is looked at from outside.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use ichido::{Headers, broker::Outgoing};
 use ichido_rabbitmq::{Envelope, Publisher, PublisherSettings, Server};
@@ -9,7 +12,7 @@ use ichido_test_servers::{RabbitMq, proxy::Proxy};
 use ichido_testkit::eventually;
 use tokio::task::block_in_place;
 
-use crate::testenv::{Env, Kind, Process};
+use crate::testenv::{Env, Kind, PROCESS, Process};
 
 /// The queue's name at the broker, and beside it what ichido declares.
 pub(crate) const QUEUE: &str = "shipments";
@@ -21,10 +24,7 @@ const CONFIG: &str = r#"
 [database]
 url = "DATABASE"
 
-[process]
-lease = "1s"
-poll  = "50ms"
-retry = { count = 20, interval = "200ms", window = "10m" }
+PROCESS
 
 [queues.orders]
 rabbitmq = { url = "BROKER", queue = "shipments", busy_delay = "200ms", relay_after = "1s" }
@@ -97,7 +97,7 @@ impl<'a> World<'a> {
 
     /// Writes `ichido.toml` anew.
     pub(crate) fn configure(&self, change: impl FnOnce(String) -> String) {
-        let config = CONFIG.replace("DATABASE", &self.env.url).replace("BROKER", &self.url);
+        let config = CONFIG.replace("DATABASE", &self.env.url).replace("BROKER", &self.url).replace("PROCESS", PROCESS);
         self.env.configure(|_| change(config).replace("SLOW", ""));
     }
 
@@ -156,16 +156,7 @@ impl<'a> World<'a> {
     pub(crate) async fn copy(&self, message: &str, order: u32) -> Envelope {
         let id = message.strip_prefix("orders/").expect("an id of the queue");
         let origin = self.env.text("select id from ichido_origin").await;
-        let outgoing = Outgoing {
-            id: id.to_owned(),
-            origin: origin.into(),
-            queue: Some("orders".into()),
-            exchange: String::new(),
-            routing_key: QUEUE.to_owned(),
-            headers: Headers::new(),
-            payload: Self::order(order).into_bytes(),
-        };
-        Envelope::of(&outgoing).expect("short names")
+        published(id, origin.into(), order)
     }
 
     pub(crate) fn vhost(&self) -> &str {
@@ -276,4 +267,18 @@ impl<'a> World<'a> {
             self.settles_at(queue, 0).await;
         }
     }
+}
+
+/// An order of this origin as the relay publishes it.
+pub(crate) fn published(id: &str, origin: Arc<str>, order: u32) -> Envelope {
+    let outgoing = Outgoing {
+        id: id.to_owned(),
+        origin,
+        queue: Some("orders".into()),
+        exchange: String::new(),
+        routing_key: QUEUE.to_owned(),
+        headers: Headers::new(),
+        payload: World::order(order).into_bytes(),
+    };
+    Envelope::of(&outgoing).expect("short names")
 }

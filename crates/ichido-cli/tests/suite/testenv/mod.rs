@@ -44,15 +44,18 @@ create table project (id integer not null, name varchar(100) not null, made_by v
 create table burnt (n integer);
 ";
 
+/// A process that is quick to notice and slow to give up.
+pub const PROCESS: &str = r#"[process]
+lease = "1s"
+poll  = "50ms"
+retry = { count = 20, interval = "200ms", window = "10m" }"#;
+
 /// The configuration of the README, with settings for tests.
 const CONFIG: &str = r#"
 [database]
 url = "URL"
 
-[process]
-lease = "1s"
-poll  = "50ms"
-retry = { count = 20, interval = "200ms", window = "10m" }
+PROCESS
 
 [queues.orders]
 table  = "received_order"
@@ -105,7 +108,7 @@ impl Env {
 
     /// Writes `ichido.toml` anew.
     pub fn configure(&self, change: impl FnOnce(String) -> String) {
-        let config = change(CONFIG.replace("URL", &self.url).replace("SLOW", ""));
+        let config = change(CONFIG.replace("URL", &self.url).replace("PROCESS", PROCESS).replace("SLOW", ""));
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 
@@ -142,7 +145,7 @@ impl Env {
     }
 
     fn with_statement(&self, slow: &str) {
-        let config = CONFIG.replace("URL", &self.url).replace("SLOW", slow);
+        let config = CONFIG.replace("URL", &self.url).replace("PROCESS", PROCESS).replace("SLOW", slow);
         std::fs::write(self.folder().join("ichido.toml"), config).unwrap();
     }
 

@@ -16,10 +16,7 @@ pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture, B: BrokerFi
         let stage = Stage::<F, B>::new(way).await;
         let ids = stage.send(100).await;
         let process = stage.process(Work::plain());
-        stage.until_effects(100).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
     }
 }
 
@@ -58,10 +55,7 @@ pub async fn a_message_that_fails_runs_again_after_its_backoff<F: Fixture, B: Br
         let ids = stage.send(1).await;
         let script = Script::new(2, false);
         let process = stage.process(Work::of(script.clone()));
-        stage.until_effects(1).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
         let attempts: Vec<u32> = script.runs().iter().map(|(_, attempt)| *attempt).collect();
         assert_eq!(attempts, [1, 2, 3]);
     }
@@ -73,10 +67,7 @@ pub async fn a_snoozed_message_comes_again_as_the_same_attempt<F: Fixture, B: Br
         let ids = stage.send(4).await;
         let script = Script::snoozing(10);
         let process = stage.process(Work::of(script.clone()));
-        stage.until_effects(4).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
         let runs = script.runs();
         assert!(runs.len() == 14 && runs.iter().all(|(_, attempt)| *attempt == 1), "{way:?}: {runs:?}");
         let tally = stage.tally().await;

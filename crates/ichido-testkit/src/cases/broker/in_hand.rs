@@ -82,10 +82,7 @@ pub async fn messages_that_share_a_transaction_are_acknowledged_together<F: Fixt
         stage.publish_copies(&ids[..10]).await;
         let batches = |pool: ichido::Pool| pool.commit_interval(10).concurrency(2);
         let process = stage.process_with(stage.broker(), Work::plain(), batches, |process| process);
-        stage.until_effects(50).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
     }
 }
 
@@ -114,10 +111,7 @@ pub async fn a_pause_gives_everything_back_and_a_resume_takes_it_again<F: Fixtur
         stage.until_effects(4).await;
         stage.until("the four are done", async || matches!(stage.orders().await, (16.., 0))).await;
         stage.store().set_flag("Work", Flag::Pause, false).await.unwrap();
-        stage.until_effects(20).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
     }
 }
 
@@ -130,10 +124,7 @@ pub async fn a_stop_gives_back_what_is_not_begun<F: Fixture, B: BrokerFixture>()
         stage.until("the rest is back", async || matches!(stage.orders().await, (16.., 0))).await;
         assert_eq!(stage.db.number("select count(*) from ichido_mutex where owner is not null").await, 0);
         let process = stage.process(Work::plain());
-        stage.until_effects(20).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
     }
 }
 
@@ -196,10 +187,7 @@ pub async fn of_two_copies_in_one_process_one_is_busy<F: Fixture, B: BrokerFixtu
         stage.publish_copies(&ids).await;
         stage.until("the copy waits", async || stage.busy().await.0 == 1).await;
         script.open(1);
-        stage.until_effects(1).await;
-        stage.ends_empty().await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        stage.finish(process, &ids).await;
         assert_eq!(script.runs().len(), 1);
         let tally = stage.tally().await;
         assert!(tally.found_busy >= 1 && tally.duplicates == 1, "{tally:?}");

@@ -1,10 +1,10 @@
 //! The inbox: messages of programs that know nothing of ichido, and copies for several queues.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ichido::{Operate, broker::Broker as _, process::Retention, store::Stats};
 
-use super::stage::{Script, Stage, Work, outgoing, ways};
+use super::stage::{Running, Script, Stage, Work, outgoing, ways};
 use crate::fixture::{BrokerFixture, Fixture, failed};
 
 /// A stage whose queue is there, for senders that know nothing of ichido.
@@ -12,6 +12,16 @@ pub(crate) async fn stage<F: Fixture, B: BrokerFixture>() -> Stage<F, B> {
     let stage = Stage::<F, B>::new(ways::<F>()[0]).await.inbox();
     stage.at.declare("orders").await;
     stage
+}
+
+/// Two processes, each with what its action does: the first is at the foreign message `a` until it may go on, the other has begun nothing.
+pub(crate) async fn two_at_one<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>) -> [(Arc<Script>, Running); 2] {
+    let (a, b) = (Script::new(0, true), Script::new(0, false));
+    let one = stage.process(Work::of(a.clone()));
+    stage.publish_foreign(&[(Some("a"), "{}")]).await;
+    a.entered().await;
+    let other = stage.process(Work::of(b.clone()));
+    [(a, one), (b, other)]
 }
 
 /// Nothing is left at the broker and in the database but ids.
@@ -137,11 +147,7 @@ pub async fn of_two_copies_of_a_foreign_message_one_is_busy<F: Fixture, B: Broke
         return; // one transaction at a time writes
     }
     let stage = stage::<F, B>().await;
-    let (a, b) = (Script::new(0, true), Script::new(0, false));
-    let one = stage.process(Work::of(a.clone()));
-    stage.publish_foreign(&[(Some("a"), "{}")]).await;
-    a.entered().await;
-    let other = stage.process(Work::of(b.clone()));
+    let [(a, one), (b, other)] = two_at_one(&stage).await;
     // Both get some of them, and whoever gets it finds it busy.
     for _ in 0..6 {
         stage.publish_foreign(&[(Some("a"), "{}")]).await;

@@ -20,10 +20,7 @@ pub async fn a_broker_that_restarts_is_found_again<F: Fixture, B: BrokerFixture>
     ids.extend(stage.send(20).await);
     stage.at.start_again().await;
     ids.extend(stage.send(20).await);
-    stage.until_effects(60).await;
-    stage.ends_empty().await;
-    process.end().await;
-    stage.exactly_once(&ids).await;
+    stage.finish(process, &ids).await;
 }
 
 pub async fn a_queue_that_was_deleted_is_declared_and_filled_again<F: Fixture, B: BrokerFixture>() {
@@ -33,10 +30,7 @@ pub async fn a_queue_that_was_deleted_is_declared_and_filled_again<F: Fixture, B
     stage.until_effects(5).await;
     stage.at.delete("orders", Part::Queue).await;
     ids.extend(stage.send(5).await);
-    stage.until_effects(10).await;
-    stage.ends_empty().await;
-    process.end().await;
-    stage.exactly_once(&ids).await;
+    stage.finish(process, &ids).await;
 }
 
 pub async fn cuts_at_every_step_to_the_broker_lose_and_double_nothing<F: Fixture, B: BrokerFixture>() {

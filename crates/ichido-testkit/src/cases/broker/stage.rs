@@ -175,6 +175,14 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
         }
     }
 
+    /// Waits until each of these messages has had its effect, nothing is left of them, and the process has ended.
+    pub(crate) async fn finish(&self, process: Running, ids: &[String]) {
+        self.until_effects(i64::try_from(ids.len()).unwrap()).await;
+        self.ends_empty().await;
+        process.end().await;
+        self.exactly_once(ids).await;
+    }
+
     /// Waits until something holds.
     pub(crate) async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         let since = Instant::now();

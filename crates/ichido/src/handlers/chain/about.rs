@@ -88,6 +88,11 @@ impl About {
         self
     }
 
+    /// It works in a worker only, inside `loop`; `why` says what goes wrong otherwise.
+    pub(crate) fn in_loop(self, why: &'static str) -> Self {
+        self.only(Scope::Worker).after(Scope::Worker, "loop", why)
+    }
+
     /// Requires this handler before it; `why` says what goes wrong otherwise.
     #[must_use]
     pub fn after(mut self, scope: Scope, handler: &'static str, why: &'static str) -> Self {

@@ -37,7 +37,7 @@ const AFTER_FAULT: Duration = Duration::from_millis(100);
 
 pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     tokio::select! {
-        () = shared.asked.cancelled() => {}
+        () = shared.asked.wait() => {}
         () = shared.closing.cancelled() => {}
     }
     let mut admitting = Admitting {

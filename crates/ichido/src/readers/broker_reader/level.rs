@@ -32,10 +32,10 @@ impl<S: Store> LevelReader for BrokerReader<S> {
     }
 
     fn look(&self, _: bool) {
-        self.shared.ask();
+        self.shared.asked.ask();
     }
 
     fn allow(&self, _: Share) {
-        self.shared.ask();
+        self.shared.asked.ask();
     }
 }

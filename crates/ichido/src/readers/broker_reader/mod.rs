@@ -8,10 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::Notify,
-    task::{JoinHandle, JoinSet},
-};
+use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -19,7 +16,10 @@ use crate::{
     Delivery, Key, Message, Reader, Store,
     broker::{DynBroker, DynSource, Guard, Received},
     process::{Clock, flags::Following, life::Life},
-    readers::{Turn, buffer::Buffer},
+    readers::{
+        Turn,
+        buffer::{Asked, Buffer, Filling},
+    },
     stat::{Lane, Meter},
 };
 
@@ -30,7 +30,7 @@ mod settle;
 /// The reader of a queue at a broker.
 pub(crate) struct BrokerReader<S: Store> {
     shared: Arc<Shared<S>>,
-    admitting: Mutex<Option<JoinHandle<()>>>,
+    admitting: Filling,
 }
 
 /// What a reader needs to know besides its store.
@@ -60,7 +60,7 @@ struct Shared<S: Store> {
     wake: Notify,
     closing: CancellationToken,
     /// Nothing is received before the first worker asks: what starts before them may take its time.
-    asked: CancellationToken,
+    asked: Asked,
     /// Acknowledgements and the like that are on their way.
     settling: Mutex<JoinSet<()>>,
 }
@@ -134,25 +134,19 @@ impl<S: Store> BrokerReader<S> {
             admissions: Mutex::default(),
             wake: Notify::new(),
             closing: CancellationToken::new(),
-            asked: CancellationToken::new(),
+            asked: Asked::default(),
             settling: Mutex::default(),
         });
         shared.life.tell(shared.receiving.changed.clone());
         shared.receiving.following.tell(&shared.receiving.changed);
         let admitting = tokio::spawn(admit::run(shared.clone()).in_current_span());
-        BrokerReader { shared, admitting: Mutex::new(Some(admitting)) }
+        BrokerReader { shared, admitting: Filling::new(admitting) }
     }
 }
 
 impl<S: Store> Shared<S> {
     fn admissions(&self) -> MutexGuard<'_, Admissions> {
         self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(&self) {
-        if !self.asked.is_cancelled() {
-            self.asked.cancel();
-        }
     }
 
     fn meter(&self) -> Arc<Meter> {
@@ -178,7 +172,7 @@ impl<S: Store> Shared<S> {
 
 impl<S: Store> Reader for BrokerReader<S> {
     fn try_next(&self) -> crate::Result<Turn> {
-        self.shared.ask();
+        self.shared.asked.ask();
         let Receiving { following, changed, .. } = &self.shared.receiving;
         let mut admissions = self.shared.admissions();
         if let Some(turn) = admissions.buffer.refusal(&self.shared.closing, following, changed)? {
@@ -204,10 +198,7 @@ impl<S: Store> Reader for BrokerReader<S> {
     /// after this.
     async fn close(&self) -> crate::Result<()> {
         self.shared.closing.cancel();
-        let admitting = self.admitting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(admitting) = admitting {
-            let _ = admitting.await;
-        }
+        self.admitting.ended().await;
         self.shared.settled().await;
         Ok(())
     }

@@ -54,7 +54,7 @@ impl<S: Store> LevelReader for QueueReader<S> {
     }
 
     fn allow(&self, share: Share) {
-        self.shared.ask();
+        self.shared.asked.ask();
         let mut claims = self.shared.claims();
         let before = std::mem::replace(&mut claims.share, share);
         let surplus = claims.buffer.ready.len() > share.ready;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -17,7 +17,10 @@ use crate::{
     error::Result,
     message::Mark,
     process::{Clock, flags::Following, life::Life},
-    readers::{Turn, buffer::Buffer},
+    readers::{
+        Turn,
+        buffer::{Asked, Buffer, Filling},
+    },
     store::{self, MOST_KEYS, ProcessId},
 };
 
@@ -27,7 +30,7 @@ mod level;
 /// The reader of a queue in the store.
 pub struct QueueReader<S: Store> {
     shared: Arc<Shared<S>>,
-    claimer: Mutex<Option<JoinHandle<()>>>,
+    claimer: Filling,
 }
 
 /// What a reader needs to know besides its store.
@@ -58,7 +61,7 @@ struct Shared<S: Store> {
     wake: Arc<Notify>,
     closing: CancellationToken,
     /// Nothing is claimed before the first worker asks: what starts before them may take its time.
-    asked: CancellationToken,
+    asked: Asked,
 }
 
 /// What is claimed, and what is known of claims.
@@ -141,25 +144,19 @@ impl<S: Store> QueueReader<S> {
             room: Notify::new(),
             wake: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
-            asked: CancellationToken::new(),
+            asked: Asked::default(),
         });
         shared.life.tell(shared.reading.changed.clone());
         shared.reading.following.tell(&shared.reading.changed);
         shared.store.wake_ups().join(&shared.reading.queue, &shared.wake);
         let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
-        QueueReader { shared, claimer: Mutex::new(Some(claimer)) }
+        QueueReader { shared, claimer: Filling::new(claimer) }
     }
 }
 
 impl<S: Store> Shared<S> {
     fn claims(&self) -> MutexGuard<'_, Claims> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(&self) {
-        if !self.asked.is_cancelled() {
-            self.asked.cancel();
-        }
     }
 
     /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
@@ -196,7 +193,7 @@ impl<S: Store> Shared<S> {
 
 impl<S: Store> Reader for QueueReader<S> {
     fn try_next(&self) -> crate::Result<Turn> {
-        self.shared.ask();
+        self.shared.asked.ask();
         let Reading { following, changed, .. } = &self.shared.reading;
         let mut claims = self.shared.claims();
         if let Some(turn) = claims.buffer.refusal(&self.shared.closing, following, changed)? {
@@ -244,10 +241,7 @@ impl<S: Store> Reader for QueueReader<S> {
     /// What is claimed and not begun is freed at once when the process deregisters, right after this.
     async fn close(&self) -> crate::Result<()> {
         self.shared.closing.cancel();
-        let claimer = self.claimer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(claimer) = claimer {
-            let _ = claimer.await;
-        }
+        self.claimer.ended().await;
         Ok(())
     }
 }
