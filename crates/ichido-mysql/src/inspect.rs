@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, Operate,
+    Inspect, Messages, Operate,
     error::Result,
     store::{MigrateOptions, Migration},
 };
@@ -78,6 +78,10 @@ impl MySql {
             }
         }
     }
+}
+
+impl Messages for MySql {
+    ichido_sql::messages!();
 }
 
 impl Operate for MySql {

@@ -35,6 +35,7 @@ impl Dialect for MySqlDialect {
     const LOCK_FREE: &'static str = "for update skip locked";
     const LOCK_ROWS: &'static str = " for update skip locked";
     const NUMBERED: bool = false;
+    const NULLS_FIRST: bool = true;
 
     fn parameter(_: usize, _: &Bind) -> String {
         "?".to_owned()
@@ -54,6 +55,17 @@ impl Dialect for MySqlDialect {
 
     fn utc(moment: &str) -> String {
         format!("date_format({moment}, '%Y-%m-%dT%H:%i:%s.%fZ')")
+    }
+
+    fn moment(parameter: &str) -> String {
+        format!("str_to_date({parameter}, '%Y-%m-%dT%H:%i:%s.%fZ')")
+    }
+
+    fn due(since_1970: &str, from_now: &str) -> String {
+        format!(
+            "coalesce(cast('1970-01-01' as datetime(6)) + interval {since_1970} * 1000 microsecond, \
+             utc_timestamp(6) + interval {from_now} * 1000 microsecond)"
+        )
     }
 
     fn id(column: &str) -> String {
@@ -135,6 +147,14 @@ impl SqlRows for MySql {
 
     fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
         (&queue.rows.table, &queue.rows.mapping)
+    }
+
+    fn text_of(queue: &Statements, column: &str) -> Result<String> {
+        Ok(queue.rows.named(column)?.out())
+    }
+
+    fn value_of(queue: &Statements, column: &str, parameter: &str) -> Result<String> {
+        Ok(queue.rows.named(column)?.value_of(parameter))
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

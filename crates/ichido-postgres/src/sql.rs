@@ -37,6 +37,7 @@ impl Dialect for PostgresDialect {
     const LOCK_FREE: &'static str = "for update skip locked";
     const LOCK_ROWS: &'static str = " for update of t skip locked";
     const NUMBERED: bool = true;
+    const NULLS_FIRST: bool = false;
 
     fn parameter(at: usize, bind: &Bind) -> String {
         if matches!(bind, Bind::Id(_)) { format!("${at}::text::uuid") } else { format!("${at}") }
@@ -56,6 +57,20 @@ impl Dialect for PostgresDialect {
 
     fn utc(moment: &str) -> String {
         format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
+    }
+
+    fn utc_exact(moment: &str) -> String {
+        format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
+    }
+
+    fn moment(parameter: &str) -> String {
+        format!("{parameter}::timestamptz")
+    }
+
+    fn due(since_1970: &str, from_now: &str) -> String {
+        format!(
+            "coalesce(to_timestamp({since_1970} / 1000.0), clock_timestamp() + {from_now} * interval '1 millisecond')"
+        )
     }
 
     fn id(column: &str) -> String {
@@ -129,6 +144,18 @@ impl SqlRows for Postgres {
 
     fn rows_of(queue: &Statements) -> (&str, &ichido_sql::Mapping) {
         (&queue.rows.table, &queue.rows.mapping)
+    }
+
+    fn text_of(_: &Statements, column: &str) -> Result<String> {
+        Ok(format!("t.{column}::text"))
+    }
+
+    fn value_of(queue: &Statements, column: &str, parameter: &str) -> Result<String> {
+        Ok(format!("cast({parameter}::text as {})", queue.rows.kind(column)))
+    }
+
+    async fn has_owner_index(&self, queue: &Statements) -> Result<bool> {
+        self.finds_owner_by_index(queue).await
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

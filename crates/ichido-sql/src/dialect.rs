@@ -32,6 +32,8 @@ pub trait Dialect: 'static {
     const LOCK_ROWS: &'static str;
     /// Do parameters have numbers?
     const NUMBERED: bool;
+    /// In an ascending order, do rows without a value come before all others?
+    const NULLS_FIRST: bool;
 
     /// A parameter.
     fn parameter(at: usize, bind: &Bind) -> String;
@@ -47,6 +49,18 @@ pub trait Dialect: 'static {
 
     /// A moment as operators read it.
     fn utc(moment: &str) -> String;
+
+    /// The same with all the digits that a moment has: two that differ are different texts, in the same order.
+    #[must_use]
+    fn utc_exact(moment: &str) -> String {
+        Self::utc(moment)
+    }
+
+    /// The moment that [`Dialect::utc_exact`] has written.
+    fn moment(parameter: &str) -> String;
+
+    /// The moment that is so many milliseconds after 1970, or else after this one; one of the two is a number.
+    fn due(since_1970: &str, from_now: &str) -> String;
 
     /// A process's id, as text.
     fn id(column: &str) -> String;
@@ -105,6 +119,7 @@ pub(crate) mod tests {
                 const LOCK_FREE: &'static str = "";
                 const LOCK_ROWS: &'static str = "";
                 const NUMBERED: bool = $numbered;
+                const NULLS_FIRST: bool = $numbered;
 
                 fn parameter(at: usize, _: &Bind) -> String {
                     $parameter(at)
@@ -124,6 +139,14 @@ pub(crate) mod tests {
 
                 fn utc(moment: &str) -> String {
                     moment.into()
+                }
+
+                fn moment(parameter: &str) -> String {
+                    parameter.into()
+                }
+
+                fn due(since_1970: &str, _: &str) -> String {
+                    since_1970.into()
                 }
 
                 fn id(column: &str) -> String {

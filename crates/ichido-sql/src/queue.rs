@@ -9,7 +9,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Heads, LowerBound, Mapping, Query, QueueGroups, Tables};
+use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables};
 
 /// More owners than this are not looked at together.
 pub const MOST_OWNERS: i64 = 10_000;
@@ -71,6 +71,14 @@ pub struct SqlQueue {
     pub discard: Arc<str>,
     /// The keys, of many, and whether each has failed and whether each is new.
     pub dead_or_new: Arc<str>,
+    /// What is asked about rows, for statements that are put together when they are needed.
+    pub conditions: Conditions,
+    /// The keys, of many, and of each: has it failed, is it new, is it done, its owner, its group, for how many milliseconds it has waited.
+    pub described: Arc<str>,
+    /// The keys of rows, of many, that can be claimed.
+    pub ready: Arc<str>,
+    /// Puts aside the rows of many keys that can be claimed.
+    pub postpone: Arc<str>,
     /// What a message says.
     pub payload: Arc<str>,
     /// Its headers; empty where rows have none.
@@ -125,6 +133,10 @@ impl SqlQueue {
             retry: none.clone(),
             discard: none.clone(),
             dead_or_new: none.clone(),
+            conditions: Conditions::default(),
+            described: none.clone(),
+            ready: none.clone(),
+            postpone: none.clone(),
             payload: none.clone(),
             headers: none.clone(),
             is_claimed: none.clone(),

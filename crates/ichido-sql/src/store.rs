@@ -217,6 +217,24 @@ pub trait SqlRows: Liveness + Claiming + Grouping + Guarding {
     /// The table of a queue, quoted, and how its rows are messages.
     fn rows_of(queue: &Self::Queue) -> (&str, &Mapping);
 
+    /// A column of a queue's rows as text that can be read back; the table is called `t`.
+    ///
+    /// # Errors
+    /// The column cannot be named.
+    fn text_of(queue: &Self::Queue, column: &str) -> Result<String>;
+
+    /// A value of that column, whose text this parameter is.
+    ///
+    /// # Errors
+    /// The column cannot be named.
+    fn value_of(queue: &Self::Queue, column: &str, parameter: &str) -> Result<String>;
+
+    /// Are the rows of an owner found by an index? Where the claim index has the owner in it, they are.
+    fn has_owner_index(&self, queue: &Self::Queue) -> impl Future<Output = Result<bool>> + Send {
+        let _ = queue;
+        async { Ok(true) }
+    }
+
     /// The payload of a message, if it is still there.
     fn payload_of(&self, queue: &Self::Queue, key: &Key) -> impl Future<Output = Result<Option<String>>> + Send {
         async move {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use ichido::{
-    Inspect, Operate,
+    Inspect, Messages, Operate,
     error::Result,
     store::{MigrateOptions, Migration},
 };
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Sqlite, adopt};
+use crate::{Sqlite, adopt, statements::Statements};
 
 impl Inspect for Sqlite {
     ichido_sql::inspect!();
@@ -42,12 +42,27 @@ impl Inspect for Sqlite {
 }
 
 impl Sqlite {
+    /// Asks the planner: are the rows of an owner found by the owner?
+    pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
+        let (table, owner, nobody) = (&queue.rows.table, &queue.rows.owner, &queue.conditions.nobody);
+        let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
+        // A plan that is kept prepared does not learn of an index that was added since.
+        let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).persistent(false);
+        let plan = plan.fetch_all(&self.readers).await?;
+        let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
+        Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
+    }
+
     /// Asks the planner: are rows read that no index says to be wanted?
     async fn scans(&self, look: &str) -> Result<bool> {
         let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).fetch_all(&self.readers).await?;
         let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
         Ok(steps.any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")))
     }
+}
+
+impl Messages for Sqlite {
+    ichido_sql::messages!();
 }
 
 impl Operate for Sqlite {
