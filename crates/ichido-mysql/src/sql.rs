@@ -73,7 +73,7 @@ impl Dialect for MySqlDialect {
     }
 
     fn stamp(moment: &str) -> String {
-        format!("cast({moment} as char)")
+        Self::utc(moment)
     }
 
     fn by_index(index: &str) -> String {

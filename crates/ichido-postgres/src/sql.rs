@@ -59,10 +59,6 @@ impl Dialect for PostgresDialect {
         format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
     }
 
-    fn utc_exact(moment: &str) -> String {
-        format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
-    }
-
     fn moment(parameter: &str) -> String {
         format!("{parameter}::timestamptz")
     }
@@ -78,7 +74,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn stamp(moment: &str) -> String {
-        format!("{moment}::text")
+        format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
     }
 }
 

@@ -50,13 +50,7 @@ pub trait Dialect: 'static {
     /// A moment as operators read it.
     fn utc(moment: &str) -> String;
 
-    /// The same with all the digits that a moment has: two that differ are different texts, in the same order.
-    #[must_use]
-    fn utc_exact(moment: &str) -> String {
-        Self::utc(moment)
-    }
-
-    /// The moment that [`Dialect::utc_exact`] has written.
+    /// The moment that [`Dialect::stamp`] has written.
     fn moment(parameter: &str) -> String;
 
     /// The moment that is so many milliseconds after 1970, or else after this one; one of the two is a number.
@@ -72,7 +66,7 @@ pub trait Dialect: 'static {
         String::new()
     }
 
-    /// A moment as text that is the same for the same moment only.
+    /// A moment as text that is the same for the same moment only; such texts are in the order of time.
     #[must_use]
     fn stamp(moment: &str) -> String {
         moment.to_owned()

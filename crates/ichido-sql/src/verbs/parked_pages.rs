@@ -152,7 +152,7 @@ async fn range<S: SqlStore>(
     let some = format!(
         "select {}, {} from {}{} where queue = ?1 and state = '{state}'{from}{} order by {time}, {key} limit ?2",
         columns::<S>(),
-        S::Dialect::utc_exact(time),
+        S::Dialect::stamp(time),
         store.tables().parked,
         S::Dialect::by_index(index),
         older.unwrap_or_default()
