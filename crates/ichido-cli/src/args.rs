@@ -1,5 +1,7 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
+mod messages;
+
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -11,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use ichido::message::MOST_ATTEMPTS;
 
+pub(crate) use self::messages::{List, Messages, Reschedule};
 use crate::features;
 
 /// Exactly-once work from your database tables.
@@ -95,6 +98,9 @@ pub(crate) enum Command {
     Resume(RequestId),
     /// Check that a live process serves a request id; exits with 0 if so, otherwise with 1
     Health(Health),
+    /// List messages, show one, or change when it runs
+    #[command(subcommand)]
+    Messages(Messages),
     /// Inspect, retry or discard failed messages
     #[command(subcommand)]
     Failed(Failed),

@@ -8,7 +8,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use ichido::{Guarded, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
+use ichido::{Guarded, Messages, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
 
 use crate::{
     config::{Config, QueueKind, RabbitMq},
@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// What the command line needs of a store; all three have it.
-pub trait Backend: Operate + RunSql + Adopt {}
+pub trait Backend: Operate + Messages + RunSql + Adopt {}
 
-impl<S: Operate + RunSql + Adopt> Backend for S {}
+impl<S: Operate + Messages + RunSql + Adopt> Backend for S {}
 
 /// A command that works on any store.
 pub(crate) trait OnStore {

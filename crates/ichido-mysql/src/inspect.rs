@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ichido::{Inspect, error::Result};
+use ichido::{Inspect, Messages, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::Row;
 
@@ -71,6 +71,10 @@ impl MySql {
             }
         }
     }
+}
+
+impl Messages for MySql {
+    ichido_sql::messages!();
 }
 
 #[cfg(test)]

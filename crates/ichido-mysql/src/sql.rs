@@ -31,6 +31,7 @@ impl Dialect for MySqlDialect {
     const LIFE: (&'static str, &'static str) =
         (", started_at, heartbeat_at, lease_us", ", utc_timestamp(6), utc_timestamp(6), ?6 * 1000");
     const NUMBERED: bool = false;
+    const NULLS_FIRST: bool = true;
 
     fn parameter(_: usize, _: &Bind) -> String {
         "?".to_owned()
@@ -52,8 +53,19 @@ impl Dialect for MySqlDialect {
         format!("date_format({moment}, '%Y-%m-%dT%H:%i:%s.%fZ')")
     }
 
+    fn moment(parameter: &str) -> String {
+        format!("str_to_date({parameter}, '%Y-%m-%dT%H:%i:%s.%fZ')")
+    }
+
+    fn due(since_1970: &str, from_now: &str) -> String {
+        format!(
+            "coalesce(cast('1970-01-01' as datetime(6)) + interval {since_1970} * 1000 microsecond, \
+             utc_timestamp(6) + interval {from_now} * 1000 microsecond)"
+        )
+    }
+
     fn stamp(moment: &str) -> String {
-        format!("cast({moment} as char)")
+        Self::utc(moment)
     }
 
     fn by_index(index: &str) -> String {
@@ -117,6 +129,18 @@ impl SqlRows for MySql {
         let query = Query::written(queue.of_many(statement, keys.len(), end));
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         padded(keys).fold(query, Query::key)
+    }
+
+    fn mapping_of(queue: &Statements) -> &ichido_sql::Mapping {
+        &queue.rows.mapping
+    }
+
+    fn text_of(queue: &Statements, column: &str) -> Result<String> {
+        Ok(queue.rows.named(column)?.out())
+    }
+
+    fn value_of(queue: &Statements, column: &str, parameter: &str) -> Result<String> {
+        Ok(queue.rows.named(column)?.value_of(parameter))
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -118,6 +118,12 @@ impl Rows {
         FieldKinds::new(kinds.collect())
     }
 
+    /// The column of this name, be it quoted or not.
+    pub(crate) fn named(&self, name: &str) -> Result<Column> {
+        let mut known = self.key.iter().chain(&self.columns).chain([&self.owner]);
+        known.find(|column| column.quoted == name || column.name == name).cloned().map_or_else(|| self.column(name), Ok)
+    }
+
     /// The column that the mapping calls so.
     pub(crate) fn column(&self, quoted: &str) -> Result<Column> {
         let known = self.columns.iter().chain(&self.key).find(|column| column.quoted == quoted);
@@ -196,6 +202,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
     let (table, owner, by_key) = (&rows.mapping.table, &rows.owner.quoted, rows.by_key());
     let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
+    let free = format!("t.{owner} is null and {new}");
     let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
     let update = |set: &str| format!("update {by_key} set {set} where {held} and {key}");
     // The one-way door. That this is the transaction that was begun, the savepoint has proved just before.
@@ -231,6 +238,17 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
         )
         .into(),
+        described: format!(
+            "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed), \
+             cast(coalesce({}, 0) as signed), cast(t.{owner} as char), {}, {} from {table} t where ",
+            conditions.done.as_deref().unwrap_or("0"),
+            rows.group_out()?,
+            rows.waited(),
+        )
+        .into(),
+        ready: format!("select {out} from {by_key} where {free} and ").into(),
+        postpone: format!("update {by_key} set {owner} = {nobody} where {free} and ").into(),
+        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ichido::{Inspect, error::Result};
+use ichido::{Inspect, Messages, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::Row;
 
-use crate::{Postgres, adopt};
+use crate::{Postgres, adopt, statements::Statements};
 
 impl Inspect for Postgres {
     ichido_sql::inspect!();
@@ -51,6 +51,19 @@ impl Postgres {
         Ok(Some((pid, seconds.unwrap_or_default())))
     }
 
+    /// Asks the planner: are the rows of an owner found by the owner?
+    pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
+        let (table, owner, nobody) = (&queue.rows.mapping.table, &queue.rows.owner, &queue.conditions.nobody);
+        let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
+        let mut tx = self.begin_own().await?;
+        let steps = self.timed(adopt::explain(&mut tx, &look)).await?.0;
+        tx.rollback().await?;
+        // The server quotes a name only where it must.
+        let named = |step: &&String| step.contains(&owner.name) && step.trim_start().starts_with("Index Cond:");
+        let scans = steps.iter().filter(|step| step.contains(" Scan")).count();
+        Ok(scans > 0 && steps.iter().filter(named).count() == scans)
+    }
+
     /// Asks the planner, with reading the whole table made unattractive: does an index serve the claim?
     async fn claims_by_index(&self, look: &str) -> Result<bool> {
         let mut tx = self.begin_own().await?;
@@ -58,6 +71,10 @@ impl Postgres {
         tx.rollback().await?;
         Ok(by_index)
     }
+}
+
+impl Messages for Postgres {
+    ichido_sql::messages!();
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ impl Dialect for PostgresDialect {
     const LIFE: (&'static str, &'static str) = (", lease", ", ?6 * interval '1 millisecond'");
     const LOCK_ROWS: &'static str = " for update of t skip locked";
     const NUMBERED: bool = true;
+    const NULLS_FIRST: bool = false;
 
     fn parameter(at: usize, bind: &Bind) -> String {
         if matches!(bind, Bind::Id(_)) { format!("${at}::text::uuid") } else { format!("${at}") }
@@ -55,12 +56,22 @@ impl Dialect for PostgresDialect {
         format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
     }
 
+    fn moment(parameter: &str) -> String {
+        format!("{parameter}::timestamptz")
+    }
+
+    fn due(since_1970: &str, from_now: &str) -> String {
+        format!(
+            "coalesce(to_timestamp({since_1970} / 1000.0), clock_timestamp() + {from_now} * interval '1 millisecond')"
+        )
+    }
+
     fn id(column: &str) -> String {
         format!("{column}::text")
     }
 
     fn stamp(moment: &str) -> String {
-        format!("{moment}::text")
+        format!("to_char({moment} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')")
     }
 }
 
@@ -116,6 +127,22 @@ impl SqlRows for Postgres {
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         let keys: Vec<&Key> = keys.iter().collect();
         key_columns(queue, &keys).into_iter().fold(query, |query, column| query.bind(Bind::Texts(column)))
+    }
+
+    fn mapping_of(queue: &Statements) -> &ichido_sql::Mapping {
+        &queue.rows.mapping
+    }
+
+    fn text_of(_: &Statements, column: &str) -> Result<String> {
+        Ok(format!("t.{column}::text"))
+    }
+
+    fn value_of(queue: &Statements, column: &str, parameter: &str) -> Result<String> {
+        Ok(format!("cast({parameter}::text as {})", queue.rows.kind(column)))
+    }
+
+    async fn has_owner_index(&self, queue: &Statements) -> Result<bool> {
+        self.finds_owner_by_index(queue).await
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -137,8 +137,8 @@ impl Rows {
         format!("cast(${parameter}::text as {})", self.kind(quoted))
     }
 
-    fn kind(&self, quoted: &str) -> &str {
-        let mut known = self.columns.iter().chain(&self.key);
+    pub(crate) fn kind(&self, quoted: &str) -> &str {
+        let mut known = self.columns.iter().chain(&self.key).chain([&self.owner]);
         let found = known.find(|column| column.quoted == quoted || column.name == quoted);
         found.map_or("text", |column| &*column.kind)
     }
@@ -200,6 +200,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
     let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
+    let free = format!("t.{owner} is null and {new}");
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
     let update = |set: &str| format!("update {table} t set {set} where {} and {}", rows.key_is(2), rows.held(new));
     Ok(SqlQueue {
@@ -229,6 +230,17 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {keys} where {many}"
         )
         .into(),
+        described: format!(
+            "select {out}, coalesce({failed}, false), coalesce({new}, false), coalesce({}, false), t.{owner}::text, {}, {} \
+             from {table} t, {keys} where {many}",
+            conditions.done.as_deref().unwrap_or("false"),
+            rows.group_out(),
+            rows.waited(),
+        )
+        .into(),
+        ready: format!("select {out} from {table} t, {keys} where {many} and {free}").into(),
+        postpone: format!("update {table} t set {owner} = {nobody} from {keys} where {many} and {free}").into(),
+        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))

@@ -32,6 +32,8 @@ pub trait Dialect: 'static {
     const LOCK_ROWS: &'static str = " for update skip locked";
     /// Do parameters have numbers?
     const NUMBERED: bool;
+    /// In an ascending order, do rows without a value come before all others?
+    const NULLS_FIRST: bool;
 
     /// A parameter.
     fn parameter(at: usize, bind: &Bind) -> String;
@@ -48,6 +50,12 @@ pub trait Dialect: 'static {
     /// A moment as operators read it.
     fn utc(moment: &str) -> String;
 
+    /// The moment that [`Dialect::stamp`] has written.
+    fn moment(parameter: &str) -> String;
+
+    /// The moment that is so many milliseconds after 1970, or else after this one; one of the two is a number.
+    fn due(since_1970: &str, from_now: &str) -> String;
+
     /// A process's id, as text.
     #[must_use]
     fn id(column: &str) -> String {
@@ -61,7 +69,7 @@ pub trait Dialect: 'static {
         String::new()
     }
 
-    /// A moment as text that is the same for the same moment only.
+    /// A moment as text that is the same for the same moment only; such texts are in the order of time.
     #[must_use]
     fn stamp(moment: &str) -> String {
         moment.to_owned()
@@ -100,6 +108,7 @@ pub(crate) mod tests {
                 const MINUTE: &'static str = "minute";
                 const ALIVE: &'static str = "alive";
                 const NUMBERED: bool = $numbered;
+                const NULLS_FIRST: bool = $numbered;
 
                 fn parameter(at: usize, _: &Bind) -> String {
                     $parameter(at)
@@ -119,6 +128,14 @@ pub(crate) mod tests {
 
                 fn utc(moment: &str) -> String {
                     moment.into()
+                }
+
+                fn moment(parameter: &str) -> String {
+                    parameter.into()
+                }
+
+                fn due(since_1970: &str, _: &str) -> String {
+                    since_1970.into()
                 }
             }
         };

@@ -250,15 +250,11 @@ macro_rules! inspect {
             &self,
             filter: &ichido::inspect::ParkedFilter,
         ) -> ichido::error::Result<Vec<ichido::inspect::Parked>> {
-            $crate::verbs::inspect::parked(self, filter).await
+            $crate::verbs::parked_pages::parked(self, filter).await
         }
 
         async fn failed_elsewhere(&self) -> ichido::error::Result<Vec<(String, i64)>> {
             $crate::verbs::inspect::failed_elsewhere(self).await
-        }
-
-        async fn payload(&self, id: &ichido::MessageId) -> ichido::error::Result<Option<String>> {
-            $crate::verbs::inspect::payload(self, id).await
         }
 
         async fn statements(&self) -> ichido::error::Result<Vec<ichido::inspect::Statement>> {
@@ -291,6 +287,39 @@ macro_rules! inspect {
 
         async fn orphans(&self, queue: &str) -> ichido::error::Result<Vec<ichido::broker::Orphan>> {
             $crate::verbs::doctor::orphans(self, queue).await
+        }
+    };
+}
+
+/// All verbs of [`ichido::Messages`].
+#[macro_export]
+macro_rules! messages {
+    () => {
+        async fn payload(&self, id: &ichido::MessageId) -> ichido::error::Result<Option<String>> {
+            $crate::verbs::messages::payload(self, id).await
+        }
+
+        async fn message(&self, id: &ichido::MessageId) -> ichido::error::Result<Option<ichido::inspect::MessageInfo>> {
+            $crate::verbs::messages::message(self, id).await
+        }
+
+        async fn messages(
+            &self,
+            filter: &ichido::inspect::MessageFilter,
+        ) -> ichido::error::Result<ichido::inspect::MessagePage> {
+            $crate::verbs::listing::messages(self, filter).await
+        }
+
+        async fn reschedule(
+            &self,
+            id: &ichido::MessageId,
+            due: ichido::Due,
+        ) -> ichido::error::Result<ichido::inspect::Changed> {
+            $crate::verbs::moving::reschedule(self, id, due).await
+        }
+
+        async fn run_now(&self, id: &ichido::MessageId) -> ichido::error::Result<ichido::inspect::Changed> {
+            $crate::verbs::moving::run_now(self, id).await
         }
     };
 }

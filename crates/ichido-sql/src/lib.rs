@@ -16,6 +16,7 @@ mod fault;
 mod groups;
 mod hosts;
 mod implement;
+mod keyset;
 mod known;
 mod mapping;
 mod migrations;
@@ -61,7 +62,7 @@ pub use self::{
     },
     requests::{Other, requests},
     sample::Sample,
-    sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, unique_in_motion, unique_taken},
+    sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, only_at_broker, unique_in_motion, unique_taken},
     status_column::StatusColumn,
     store::{Claiming, Grouping, Guarding, LastHeartbeat, Liveness, Sending, SqlRows, SqlStore},
     tables::Tables,

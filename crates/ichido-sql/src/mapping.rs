@@ -46,12 +46,14 @@ pub struct Mapping {
 }
 
 /// What is asked and written about rows, in SQL; the table is called `t`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Conditions {
     /// The row is unprocessed. Literals, not parameters: the planner must see that the claim index fits.
     pub new: String,
     /// The row has failed for good, as [`Conditions::fail`] left it.
     pub failed: String,
+    /// The row is done; none where no row is there any more then.
+    pub done: Option<String>,
     /// The assignments that complete a row; none: it is deleted.
     pub complete: Option<String>,
     /// The assignments that make a row failed for good.
@@ -197,6 +199,10 @@ impl Mapping {
             failed: match failed_value {
                 Some((column, failed)) => all(vec![is(column, failed)?, format!("t.{owner} is null")]),
                 None => format!("t.{owner} = {nobody} and {new}"),
+            },
+            done: match status {
+                Some((column, Status { done: Some(done), .. })) => Some(all(vec![is(column, done)?])),
+                _ => None,
             },
             complete: match (self.on_done, status) {
                 (OnDone::Status, Some((column, Status { done: Some(done), .. }))) => Some(set(column, done)?),

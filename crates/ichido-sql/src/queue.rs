@@ -12,7 +12,7 @@ use ichido::{
 use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::backlog};
 
 /// More owners than this are not looked at together.
-const MOST_OWNERS: i64 = 10_000;
+pub(crate) const MOST_OWNERS: i64 = 10_000;
 
 /// Whose rows a queue's messages are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +79,14 @@ pub struct SqlQueue {
     pub discard: Arc<str>,
     /// The keys, of many, and whether each has failed and whether each is new.
     pub dead_or_new: Arc<str>,
+    /// What is asked about rows, for statements that are put together when they are needed.
+    pub conditions: Conditions,
+    /// The keys, of many, and of each: has it failed, is it new, is it done, its owner, its group, for how many milliseconds it has waited.
+    pub described: Arc<str>,
+    /// The keys of rows, of many, that can be claimed.
+    pub ready: Arc<str>,
+    /// Puts aside the rows of many keys that can be claimed.
+    pub postpone: Arc<str>,
     /// What a message says.
     pub payload: Arc<str>,
     /// Its headers; empty where rows have none.
@@ -134,6 +142,10 @@ impl SqlQueue {
             retry: none.clone(),
             discard: none.clone(),
             dead_or_new: none.clone(),
+            conditions: Conditions::default(),
+            described: none.clone(),
+            ready: none.clone(),
+            postpone: none.clone(),
             payload: none.clone(),
             headers: none.clone(),
             is_claimed: none.clone(),

@@ -118,6 +118,13 @@ pub fn nothing_kept(queue: &str, key: &Key) -> Error {
     format!("{queue}/{key} stays failed: {text}").into()
 }
 
+/// A message cannot be put aside: what it says is not in the database.
+#[must_use]
+pub fn only_at_broker(queue: &str, key: &Key) -> Error {
+    let text = "its content is only at the broker, sent by another program; it cannot be rescheduled";
+    format!("{queue}/{key} is left alone: {text}").into()
+}
+
 /// Messages with the same unique key were sent and done again and again meanwhile.
 #[must_use]
 pub fn unique_in_motion(unique: &str) -> Error {

@@ -10,7 +10,7 @@ use ichido::{
     store::{Database, ProcessId},
 };
 
-use crate::{Dialect, Known, Query, Row, Sent, SqlQueue, Start, Tables};
+use crate::{Dialect, Known, Mapping, Query, Row, Sent, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
 pub trait SqlStore: Database {
@@ -223,6 +223,27 @@ pub trait SqlRows: Liveness + Sending + Claiming + Grouping + Guarding {
 
     /// The statements of a queue, with what they do.
     fn statements_of(queue: &Self::Queue) -> Vec<(&'static str, String)>;
+
+    /// The table of a queue, and how its rows are messages.
+    fn mapping_of(queue: &Self::Queue) -> &Mapping;
+
+    /// A column of a queue's rows as text that can be read back; the table is called `t`.
+    ///
+    /// # Errors
+    /// The column cannot be named.
+    fn text_of(queue: &Self::Queue, column: &str) -> Result<String>;
+
+    /// A value of that column, whose text this parameter is.
+    ///
+    /// # Errors
+    /// The column cannot be named.
+    fn value_of(queue: &Self::Queue, column: &str, parameter: &str) -> Result<String>;
+
+    /// Are the rows of an owner found by an index? Where the claim index has the owner in it, they are.
+    fn has_owner_index(&self, queue: &Self::Queue) -> impl Future<Output = Result<bool>> + Send {
+        let _ = queue;
+        async { Ok(true) }
+    }
 
     /// The payload of a message, if it is still there.
     fn payload_of(&self, queue: &Self::Queue, key: &Key) -> impl Future<Output = Result<Option<String>>> + Send {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ichido::{Inspect, error::Result};
+use ichido::{Inspect, Messages, error::Result};
 use ichido_sql::{Kind, SqlStore, verbs};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::{Sqlite, adopt};
+use crate::{Sqlite, adopt, statements::Statements};
 
 impl Inspect for Sqlite {
     ichido_sql::inspect!();
@@ -34,10 +34,136 @@ impl Inspect for Sqlite {
 }
 
 impl Sqlite {
+    /// Asks the planner: are the rows of an owner found by the owner?
+    pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
+        let (table, owner, nobody) = (&queue.rows.mapping.table, &queue.rows.owner, &queue.conditions.nobody);
+        let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
+        // A plan that is kept prepared does not learn of an index that was added since.
+        let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).persistent(false);
+        let plan = plan.fetch_all(&self.readers).await?;
+        let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
+        Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
+    }
+
     /// Asks the planner: are rows read that no index says to be wanted?
     async fn scans(&self, look: &str) -> Result<bool> {
         let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).fetch_all(&self.readers).await?;
         let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
         Ok(steps.any(|step| step.starts_with("SCAN") && !step.contains("USING") || step.contains("TEMP B-TREE")))
+    }
+}
+
+impl Messages for Sqlite {
+    ichido_sql::messages!();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    };
+
+    use ichido::{
+        Guarded, Operate, Queue, Status, Table,
+        inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
+        store::ProcessId,
+    };
+    use ichido_testkit::size;
+
+    use super::*;
+
+    /// So many messages are on a page.
+    const PAGE: usize = 20;
+
+    /// More steps than a page takes, together with the window of those in groups; each row of a table takes several.
+    const FEW: u64 = 60_000;
+
+    /// A store that counts the steps of all that it reads.
+    async fn counting(store: &Sqlite) -> Arc<AtomicU64> {
+        let (steps, mut all) = (Arc::new(AtomicU64::new(0)), Vec::new());
+        while all.len() < store.readers.options().get_max_connections() as usize {
+            let (steps, mut connection) = (steps.clone(), store.readers.acquire().await.unwrap());
+            connection.lock_handle().await.unwrap().set_progress_handler(100, move || {
+                steps.fetch_add(100, Relaxed);
+                true
+            });
+            all.push(connection);
+        }
+        steps
+    }
+
+    async fn filled(folder: &std::path::Path, rows: u32) -> Sqlite {
+        let orders = Table::new("big_order", "process_id", Status::new("status", "0", "1").failed("2"));
+        let paid = Queue::broker("paid", Guarded::new("", "paid").lease());
+        let queues = vec![Queue::managed("mail"), Queue::table("orders", orders), paid];
+        let store = Sqlite::new(&format!("sqlite://{}", folder.join("large.db").display()), queues).unwrap();
+        store.migrate().await.unwrap();
+        let (nobody, few) = (ProcessId::NOBODY, rows / 4);
+        let series = format!("with recursive s(n) as (select 1 union all select n + 1 from s where n < {rows})");
+        let fill = [
+            "create table big_order (id integer primary key, status text default '0' not null, process_id text)".into(),
+            format!(
+                "insert into ichido_message (queue, owner, payload, group_key) {series} select 'mail', case when n % 10 < 8 then '{nobody}' end, '{{}}', \
+                 case when n % 20 in (1, 9) then 'g' || (n / 20) % 1000 end from s"
+            ),
+            "insert into ichido_parked (queue, key, state, attempts, due_at, parked_at) select 'mail', cast(id as text), case when id % 10 < 5 then 'waiting' \
+             else 'dead' end, 1, case when id % 10 < 5 then strftime('%Y-%m-%dT%H:%M:%fZ', 2000000000 + id, 'unixepoch') end, \
+             strftime('%Y-%m-%dT%H:%M:%fZ', 1000000000 - id, 'unixepoch') from ichido_message where owner is not null"
+                .into(),
+            format!(
+                "insert into ichido_mutex (id, queue, owner) {series} select printf('%012d', n), case when n % 2 = 0 then 'paid' else 'other' end, \
+                 case when n % 4 = 0 then '{nobody}' end from s where n <= {few}"
+            ),
+            format!(
+                "insert into big_order (id, status, process_id) {series} select n, case when n % 5 = 0 then '0' else '1' end, \
+                 case when n % 10 = 0 then '{nobody}' end from s"
+            ),
+            "create index big_order_claim on big_order (id) where status = '0' and process_id is null".into(),
+        ];
+        let mut own = store.begin_tx().await.unwrap();
+        for statement in fill {
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut *own).await.unwrap();
+        }
+        own.commit().await.unwrap();
+        store
+    }
+
+    #[tokio::test]
+    async fn a_page_of_messages_takes_few_steps_however_many_there_are() {
+        let (folder, rows) = (tempfile::tempdir().unwrap(), size(100_000, 10_000_000));
+        let store = filled(folder.path(), rows).await;
+        let steps = counting(&store).await;
+        let some = |text: &str| Some(text.to_owned());
+        let half = (rows / 2).to_string();
+        let time = "select due_at, key from ichido_parked where queue = 'mail' and state = 'waiting' order by due_at limit 1 offset 10000";
+        let middle = sqlx::query(time).fetch_one(&store.readers).await.unwrap();
+        let places = [
+            ("mail", Listed::Ready, vec![some("alone"), some(&half)]),
+            ("mail", Listed::Ready, vec![some("grouped")]),
+            ("mail", Listed::Ready, vec![some("grouped"), some("g509"), some(&half)]),
+            ("mail", Listed::Waiting, vec![middle.get(0), middle.get(1)]),
+            ("mail", Listed::Failed, Vec::new()),
+            ("orders", Listed::Ready, vec![some("alone"), some(&half)]),
+            ("paid", Listed::Ready, vec![some("alone"), some(&format!("{:0>12}", rows / 8))]),
+        ];
+        for (queue, state, values) in places {
+            for values in [Vec::new(), values] {
+                let mut filter = MessageFilter::new(queue, state, PAGE);
+                filter.after = Some(Cursor { queue: queue.into(), state, values });
+                steps.store(0, Relaxed);
+                let page = store.messages(&filter).await.unwrap();
+                assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
+                let took = steps.load(Relaxed);
+                assert!(took < FEW, "{filter:?}: {took} steps for {rows} rows");
+            }
+        }
+        let mut failed = ParkedFilter::default();
+        failed.limit = 20;
+        steps.store(0, Relaxed);
+        assert_eq!(store.parked(&failed).await.unwrap().len(), 20);
+        let took = steps.load(Relaxed);
+        assert!(took < FEW, "failed list: {took} steps");
+        assert!(!store.finds_owner_by_index(&store.queues().await.unwrap()[1]).await.unwrap());
     }
 }

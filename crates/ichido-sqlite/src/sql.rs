@@ -30,6 +30,7 @@ impl Dialect for SqliteDialect {
     const LOCK_FREE: &'static str = "";
     const LOCK_ROWS: &'static str = "";
     const NUMBERED: bool = true;
+    const NULLS_FIRST: bool = true;
 
     fn parameter(at: usize, _: &Bind) -> String {
         format!("?{at}")
@@ -49,6 +50,15 @@ impl Dialect for SqliteDialect {
 
     fn utc(moment: &str) -> String {
         moment.to_owned()
+    }
+
+    fn moment(parameter: &str) -> String {
+        parameter.to_owned()
+    }
+
+    fn due(since_1970: &str, from_now: &str) -> String {
+        let at = format!("strftime('%Y-%m-%dT%H:%M:%fZ', {since_1970} / 1000.0, 'unixepoch')");
+        format!("coalesce({at}, {})", Self::after('+', from_now))
     }
 }
 
@@ -127,6 +137,23 @@ impl SqlRows for Sqlite {
         let query = Query::written(statement);
         let query = if let Some(owner) = owner { query.bind(owner.to_string()) } else { query };
         query.bind(key_list(keys))
+    }
+
+    fn mapping_of(queue: &Statements) -> &ichido_sql::Mapping {
+        &queue.rows.mapping
+    }
+
+    fn text_of(queue: &Statements, column: &str) -> Result<String> {
+        let known = queue.rows.column(column);
+        Ok(known.map_or_else(|| format!("cast(t.{column} as text)"), |column| column.out("t.")))
+    }
+
+    fn value_of(queue: &Statements, column: &str, parameter: &str) -> Result<String> {
+        Ok(queue.rows.column(column).map_or_else(|| parameter.to_owned(), |column| column.value_of(parameter)))
+    }
+
+    async fn has_owner_index(&self, queue: &Statements) -> Result<bool> {
+        self.finds_owner_by_index(queue).await
     }
 
     fn statements_of(queue: &Statements) -> Vec<(&'static str, String)> {

@@ -79,7 +79,7 @@ impl Column {
     }
 
     /// The value whose text this expression is.
-    fn value_of(&self, text: &str) -> String {
+    pub(crate) fn value_of(&self, text: &str) -> String {
         match () {
             () if self.is_blob() => format!("unhex({text})"),
             () if self.is_real() => format!("cast({text} as real)"),
@@ -118,6 +118,11 @@ impl Rows {
 
     pub(crate) fn each_key(&self, separator: &str, write: impl Fn(usize, &Column) -> String) -> String {
         self.key.iter().enumerate().map(|(at, column)| write(at, column)).collect::<Vec<_>>().join(separator)
+    }
+
+    /// The column that the mapping calls so.
+    pub(crate) fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().chain(&self.key).find(|column| column.quoted == name || column.name == name)
     }
 
     /// The row with the key in the parameters from `?first` on.
@@ -211,7 +216,7 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let (mine, waits) = (format!("t.{owner} = ?1 and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
     let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
-    let free = format!("{owner} = null");
+    let (free, claimable) = (format!("{owner} = null"), format!("t.{owner} is null and {new}"));
     Ok(SqlQueue {
         claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
         complete: complete(rows, conditions, &mine).into(),
@@ -239,6 +244,17 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
             "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {keys}"
         )
         .into(),
+        described: format!(
+            "select {out}, coalesce({failed}, 0), coalesce({new}, 0), coalesce({}, 0), cast(t.{owner} as text), {}, {} \
+             from json_each(?1) k, {table} t where {keys}",
+            conditions.done.as_deref().unwrap_or("0"),
+            rows.group_out(),
+            rows.waited(),
+        )
+        .into(),
+        ready: format!("select {out} from json_each(?1) k, {table} t where {keys} and {claimable}").into(),
+        postpone: many(rows, &format!("{owner} = {nobody}"), "?1", &claimable).into(),
+        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))

@@ -10,7 +10,8 @@ mod silence;
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    Context, Delivery, Error, Inspect, Key, Message, NewMessage, Operate, Queue, Result, Status, Store, Table,
+    Context, Delivery, Error, Inspect, Key, Message, Messages, NewMessage, Operate, Queue, Result, Status, Store,
+    Table,
     inspect::ParkedFilter,
     message::{Claim, Order},
     sql::RunSql,
@@ -28,7 +29,7 @@ use crate::eventually;
 /// A fresh database of one kind.
 pub trait Fixture: Sized + Send + Sync + 'static {
     /// The store under test.
-    type Store: Operate + RunSql;
+    type Store: Operate + Messages + RunSql;
 
     /// Statements that fail, and of which one ends the transaction that it is in; none where no statement can do that alone.
     const ENDING: &'static [&'static str];

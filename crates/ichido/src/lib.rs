@@ -52,7 +52,7 @@ pub use self::{
     process::{Pool, Process},
     readers::{Reader, lanes},
     store::{
-        Failure, Store, adopt, inspect,
+        Failure, Messages, Store, adopt, inspect,
         inspect::{Inspect, Operate},
     },
 };

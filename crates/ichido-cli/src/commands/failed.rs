@@ -10,6 +10,7 @@ use ichido::{
 };
 use serde::Serialize;
 
+pub(super) use self::by_hand::hidden;
 use self::by_hand::{Verb, by_hand};
 use crate::{
     args::{Failed, Which},
@@ -123,18 +124,19 @@ struct Shown {
 }
 
 /// The id of a message in one of the configuration's queues.
-fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
+pub(super) fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
     let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
     if config.queues.contains_key(&*id.queue) { Ok(id) } else { Err(Failure::unknown_queue(&id.queue, config)) }
 }
 
 /// What is masked is masked here too. Errors were when they were recorded; those from before are looked at again.
-fn mask(masks: &Masks, parked: &mut Parked, payload: Option<String>) -> Option<String> {
+pub(super) fn hide<'a>(
+    masks: &Masks,
+    errors: impl Iterator<Item = &'a mut String>,
+    payload: Option<String>,
+) -> Option<String> {
     let known = payload.as_deref().unwrap_or_default().as_bytes();
-    let hide = |text: &mut String| *text = masks.text(text, known, &Headers::new());
-    hide(&mut parked.error);
-    parked.history.iter_mut().for_each(|failure| hide(&mut failure.error));
-    parked.shape = ichido::inspect::shape(&parked.error);
+    errors.for_each(|text| *text = masks.text(text, known, &Headers::new()));
     payload.map(|payload| masks.payload(payload.as_bytes()).into_owned())
 }
 
@@ -147,7 +149,9 @@ async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> R
         return Err(Failure::found(format!("{id} has not failed")));
     };
     let payload = store.payload(&id).await.map_err(|error| Failure::of::<S>(&error))?;
-    let payload = mask(&program::masks(config), &mut parked, payload);
+    let errors = parked.history.iter_mut().map(|failure| &mut failure.error).chain([&mut parked.error]);
+    let payload = hide(&program::masks(config), errors, payload);
+    parked.shape = ichido::inspect::shape(&parked.error);
     if json {
         output::json(&Shown { parked, payload })?;
         return Ok(0);

@@ -13,6 +13,7 @@ mod flags;
 mod health;
 mod init;
 mod lanes;
+mod messages;
 mod migrate;
 mod papers;
 mod publishing;
@@ -82,6 +83,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Pause(request) => on_store(&config, SetFlag::new(request, Flag::Pause, true)).await,
         Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
         Command::Health(health) => on_store(&config, health).await,
+        Command::Messages(messages) => on_store(&config, messages).await,
         Command::Failed(failed) => on_store(&config, failed).await,
         Command::Doctor(doctor) => on_store(&config, doctor).await,
         Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),

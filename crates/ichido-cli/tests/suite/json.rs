@@ -84,6 +84,13 @@ async fn every_key_of_json_output_is_promised_and_printed() {
     env.until("select count(*) from ichido_parked where state = 'dead'", 2).await;
     env.until("select count(*) from ichido_stat", 1).await;
     assert_promised("status", &env.run(&["status", "--json", "--fail-if", "failed>0"]).await.stdout);
+    env.ok(&["send", "mail", "1", "--delay", "1h"]).await;
+    assert_promised("messages list", &env.ok(&["messages", "list", "--limit", "1", "--json"]).await);
+    assert_promised("messages list", &env.ok(&["messages", "list", "--queue", "mail", "--json"]).await);
+    assert_promised("messages show", &env.ok(&["messages", "show", "mail/1", "--json"]).await);
+    let later = env.ok(&["messages", "reschedule", "mail/1", "--delay", "2h", "--json"]).await;
+    assert_promised("messages run-now", &later);
+    assert_promised("messages run-now", &env.ok(&["messages", "run-now", "mail/1", "--json"]).await);
     assert_promised("health", &env.ok(&["health", "R1", "--json"]).await);
     process.stop().await;
     assert_promised("failed list", &env.ok(&["failed", "list", "--json"]).await);

@@ -45,6 +45,10 @@ async fn what_came_from_outside_is_shown_with_escapes() {
     for faked in ["attempts  99", "attempt 7 at noon"] {
         assert!(!shown.lines().any(|line| line == faked), "{shown}");
     }
+    assert_plain(&env.ok(&["messages", "list"]).await);
+    let shown = env.ok(&["messages", "show", "mail/1"]).await;
+    assert_plain(&shown);
+    assert!(!shown.lines().any(|line| line == "attempts  99" || line == "attempt 7 at noon"), "{shown}");
     let mut running = env.start("log", &["run", "ProjectCreation/R1"]);
     env.until("select count(*) from ichido_process", 1).await;
     env.sql(&format!("update ichido_process set host = '{HOSTILE}'")).await;

@@ -1,7 +1,11 @@
 -- How often a message was snoozed since it last failed. A process of the version before does not set it back; a drain then does not wait
--- for the retry of a message that had been snoozed.
+-- for the retry of a message that had been snoozed. And parked messages of a queue in the order in which operators read them: by the time
+-- of the failure, and those that wait by their due time; the server adds the key to both.
 -- Skipped if this column is there: ichido_parked.snoozed
-alter table ichido_parked add column snoozed bigint not null default 0;
+alter table ichido_parked
+    add column snoozed bigint not null default 0,
+    add key ichido_parked_since (queue, state, parked_at),
+    add key ichido_parked_waiting (queue, state, due_at);
 
 -- Runs that ended with a snooze.
 -- Skipped if this column is there: ichido_stat.snoozed

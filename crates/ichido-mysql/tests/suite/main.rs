@@ -5,6 +5,7 @@ mod connecting;
 mod fixture;
 mod guards;
 mod large;
+mod large_messages;
 mod locks;
 mod races;
 mod rotating;

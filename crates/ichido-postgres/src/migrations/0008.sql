@@ -4,3 +4,11 @@ alter table ichido_parked add column if not exists snoozed bigint not null defau
 
 -- Runs that ended with a snooze.
 alter table ichido_stat add column if not exists snoozed bigint not null default 0;
+
+-- Parked messages of a queue in the order in which operators read them: by the time of the failure, and those that wait by their due time.
+create index if not exists ichido_parked_since on ichido_parked (queue, state, parked_at, key);
+create index if not exists ichido_parked_waiting on ichido_parked (queue, due_at, key) where state = 'waiting';
+
+-- Mutex rows of a queue that nobody has, in the order of their ids; the index before this one could find them, but in no order.
+create index if not exists ichido_mutex_owner on ichido_mutex (queue, owner, id);
+drop index if exists ichido_mutex_queue;

@@ -6,6 +6,7 @@ mod dropped_passes;
 mod fixture;
 mod guards;
 mod large;
+mod large_messages;
 mod notify;
 mod pooler;
 mod races;

@@ -1,11 +1,10 @@
-//! What operators see of queues, processes and parked messages.
+//! What operators see of queues and processes.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ichido::{
-    MessageId,
     error::Result,
-    inspect::{MOST_COUNTED, Overview, Parked, ParkedFilter, ProcessState, QueueCounts, RunningState, Statement},
+    inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts, RunningState, Statement},
     store::{ProcessId, Running},
 };
 
@@ -13,9 +12,6 @@ use crate::{
     Bind, Dialect, Kind, LastHeartbeat, Liveness, Query, Row, SqlQueue, SqlRows, SqlStore,
     verbs::{flags, outbox},
 };
-
-/// So many parked messages are read together.
-const PAGE: usize = 1000;
 
 /// A heartbeat that is longer ago than this, in seconds, has not been: a century.
 const LONGEST_AGE: i64 = 100 * 366 * 24 * 3600;
@@ -60,7 +56,8 @@ fn first(rows: &[Row]) -> Result<&Row> {
     rows.first().ok_or_else(|| "a count returned no row".into())
 }
 
-async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
+/// Every process that is known, with what it ran at its last heartbeat.
+pub(crate) async fn processes<S: Liveness>(store: &S) -> Result<Vec<ProcessState>> {
     let tables = store.tables();
     let served = format!("select {}, queue from {} order by queue", S::Dialect::id("process"), tables.process_queue);
     let mut queues = BTreeMap::<ProcessId, Vec<String>>::new();
@@ -98,58 +95,6 @@ fn running(runs: Option<&str>) -> Vec<RunningState> {
     runs.into_iter().map(|running| RunningState { id: running.id, seconds: running.ms / 1000 }).collect()
 }
 
-/// Parked messages of the store's queues, oldest failure first.
-///
-/// # Errors
-/// The database failed.
-pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec<Parked>> {
-    let (most, mut found, mut filter) = (filter.limit as usize, Vec::new(), filter.clone());
-    loop {
-        let count = if filter.error.is_some() { PAGE } else { PAGE.min(most - found.len()) };
-        let page = parked_page(store, &filter, count).await?;
-        let is_last = page.len() < count;
-        filter.after = page.last().cloned();
-        found.extend(page.into_iter().filter(|parked| filter.matches(parked)));
-        if is_last || found.len() >= most {
-            found.truncate(most);
-            return Ok(found);
-        }
-    }
-}
-
-/// So many parked messages, whatever their error.
-async fn parked_page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Result<Vec<Parked>> {
-    let (key, since) = (S::Dialect::KEY, S::Dialect::utc("parked_at"));
-    let parked = format!(
-        "select queue, {key}, state, attempts, {}, {since}, history, snoozed from {} \
-         where state in ?1 and queue in ?2 and (?3 is null or {key} = ?3) and parked_at <= {} \
-         and (?6 is null or {since} > ?6 or ({since} = ?6 and (queue > ?7 or (queue = ?7 and {key} > ?8)))) \
-         order by {since}, queue, {key} limit ?4",
-        S::Dialect::utc("due_at"),
-        store.tables().parked,
-        S::Dialect::after('-', "?5")
-    );
-    let states = if filter.waiting { vec!["dead".into(), "waiting".into()] } else { vec!["dead".into()] };
-    let one = filter.id.as_ref().map(|id| id.queue.to_string()).or_else(|| filter.queue.clone());
-    let queues = match one {
-        Some(queue) => vec![queue],
-        None => names(store).await?,
-    };
-    let id = filter.id.as_ref().map(|id| id.key.to_string());
-    let after = filter.after.as_ref();
-    let place = after.map(|after| after.id.parse::<MessageId>()).transpose()?;
-    let parked = Query::new(parked).bind(Bind::Texts(states)).bind(Bind::Texts(queues)).bind(Bind::Exact(id));
-    let parked = parked.bind(count).bind(filter.older_ms()).bind(after.map(|after| after.parked_at.clone()));
-    let parked = parked.bind(place.as_ref().map(|id| id.queue.to_string()));
-    let parked = store.look(parked.bind(Bind::Exact(place.map(|id| id.key.to_string())))).await?;
-    let read = |row: &Row| {
-        let id = format!("{}/{}", row.get::<String>(0)?, row.get::<String>(1)?);
-        let (state, history): (String, String) = (row.get(2)?, row.get(6)?);
-        Ok(Parked::new(id, &state, (row.get(3)?, row.get(7)?), row.get(4)?, row.get(5)?, &history))
-    };
-    parked.iter().map(read).collect()
-}
-
 /// How many messages of queues that this store does not have have failed, by queue.
 ///
 /// # Errors
@@ -167,16 +112,6 @@ pub async fn failed_elsewhere<S: SqlStore>(store: &S) -> Result<Vec<(String, i64
 /// The queues that this store was given.
 async fn names<S: SqlStore>(store: &S) -> Result<Vec<String>> {
     Ok(store.queues().await?.iter().map(|queue| queue.queue.to_string()).collect())
-}
-
-/// The payload of a message, if it is still there.
-///
-/// # Errors
-/// The key cannot be one of the queue's, or the database failed.
-pub async fn payload<S: SqlRows>(store: &S, id: &MessageId) -> Result<Option<String>> {
-    let queue = store.queue(&id.queue).await?;
-    queue.refuse_key(&id.key)?;
-    store.payload_of(queue, &id.key).await
 }
 
 /// The statements that this store runs for its queues.

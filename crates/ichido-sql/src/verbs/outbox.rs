@@ -237,6 +237,19 @@ pub async fn publish_again<S: SqlStore>(store: &S, queue: &str, keys: &[Key], mo
     Ok(free.len() as u64)
 }
 
+/// This message is not published until its time has come; false if nothing of it is kept. A relay that is about to publish it does so
+/// under the old edition, and what then arrives is a duplicate.
+pub(crate) async fn hold_back<S: SqlStore>(store: &S, tx: &mut S::Connection, key: &Key) -> Result<bool> {
+    let hold = format!(
+        "update {}{} set published_at = coalesce(published_at, {}), due_at = null, edition = edition + 1, attempts = 0, error = null \
+         where mutex = ?1",
+        store.tables().outbox,
+        S::Dialect::by_index(BY_MUTEX),
+        S::Dialect::CLOCK
+    );
+    Ok(store.execute(tx, Query::new(hold).key(key)).await? == 1)
+}
+
 /// These messages are published again: their time has come, or somebody wants it so. Nothing where no broker keeps the queue. What
 /// was published is new from now on to those who ask for its age; what was not is as old as before. (`MySQL` assigns in this order.)
 pub(crate) async fn republish<S: SqlStore>(

@@ -107,22 +107,36 @@ pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Re
     let due = store.fetch(&mut own, Query::new(due).bind(&*queue.queue)).await?;
     let keys = due.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
     let still = keys_of(store, &mut own, queue, &keys, "").await?;
-    let free = keys_of(store, &mut own, queue, &keys, S::Dialect::LOCK_ROWS).await?;
-    if !free.is_empty() {
-        store.execute(&mut own, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
-    }
-    let release = format!(
-        "update {parked}{} set state = 'released', due_at = null where queue = ?1 and {column} in ?2",
-        S::Dialect::by_index("primary")
-    );
-    store.execute(&mut own, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
-    outbox::republish(store, &mut own, queue, &free).await?;
+    let free = return_these(store, &mut own, queue, &keys).await?;
     let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2");
     for gone in keys.iter().filter(|key| !still.contains(key)) {
         store.execute(&mut own, Query::new(&forget).bind(&*queue.queue).exact(gone.to_string())).await?;
     }
     S::commit_own(own).await?;
     Ok(free.len() as u64)
+}
+
+/// Those of these messages whose rows are put aside, and that nobody has locked, can be claimed again.
+pub(crate) async fn return_these<S: SqlRows>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    keys: &[Key],
+) -> Result<Vec<Key>> {
+    let free = keys_of(store, tx, queue, keys, S::Dialect::LOCK_ROWS).await?;
+    if free.is_empty() {
+        return Ok(free);
+    }
+    store.execute(tx, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
+    let release = format!(
+        "update {}{} set state = 'released', due_at = null where queue = ?1 and {} in ?2",
+        store.tables().parked,
+        S::Dialect::by_index("primary"),
+        S::Dialect::KEY
+    );
+    store.execute(tx, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
+    outbox::republish(store, tx, queue, &free).await?;
+    Ok(free)
 }
 
 /// Which of these keys have a row that is put aside.
@@ -283,7 +297,8 @@ async fn give_up<S: SqlStore>(own: S::Own) -> Result<bool> {
     Ok(false)
 }
 
-async fn audit<S: SqlStore>(
+/// Notes what an operator did by hand.
+pub(crate) async fn audit<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
     verb: &str,

@@ -4,3 +4,7 @@ alter table ichido_parked add column snoozed integer not null default 0;
 
 -- Runs that ended with a snooze.
 alter table ichido_stat add column snoozed integer not null default 0;
+
+-- Parked messages of a queue in the order in which operators read them: by the time of the failure, and those that wait by their due time.
+create index ichido_parked_since on ichido_parked (queue, state, parked_at, key);
+create index ichido_parked_waiting on ichido_parked (queue, due_at, key) where state = 'waiting';

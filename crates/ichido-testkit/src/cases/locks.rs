@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ichido::{
-    Delivery, Error, Guarded, Key, NewMessage, Queue,
+    Delivery, Due, Error, Guarded, Key, MessageId, Messages, NewMessage, Queue,
     action::Terms,
     broker::{Found, Standing},
-    store::{Database, Failure, Mutexes, Outbox, Processes, Queues, Transactions},
+    inspect::{Changed, Listed, MessageFilter, MessageState},
+    store::{Database, Failure, Mutexes, Outbox, Processes, Queues, Running, Transactions},
 };
 
 use crate::{
@@ -289,4 +290,26 @@ pub async fn consumers_and_the_relay_are_never_in_each_others_way<F: Fixture>() 
     };
     tokio::join!(consumers, relay);
     assert_eq!((rows(&fixture).await, effects(&fixture).await), ((0, 0), 100));
+}
+
+pub async fn a_message_that_is_locked_is_not_moved<F: Fixture>() {
+    let scene = Scene::<F>::new().await;
+    let store = &scene.process.store;
+    let id = MessageId { queue: "paid".into(), key: scene.key.clone() };
+    let mut tx = scene.at_work().await;
+    let moved = in_time("nobody waits for a lock", store.reschedule(&id, Due::After(Duration::from_hours(1)))).await;
+    let Changed::No(Some(info)) = moved.unwrap() else { panic!("what runs was put aside") };
+    assert!(info.state == MessageState::Ready && info.why_left().contains("has its row locked"), "{}", info.why_left());
+    // Who runs it says so with its heartbeat; the row does not.
+    let running = [Running::new(&id, Duration::from_secs(3))];
+    assert!(store.heartbeat(scene.process.registration.id, &running).await.unwrap());
+    let info = store.message(&id).await.unwrap().unwrap();
+    assert_eq!((info.state, info.owner.unwrap().running_seconds), (MessageState::Claimed, Some(3)));
+    let page = store.messages(&MessageFilter::new("paid", Listed::Claimed, 10)).await.unwrap();
+    assert_eq!(page.messages.len(), 1);
+    let page = store.messages(&MessageFilter::new("paid", Listed::Ready, 10)).await.unwrap();
+    assert_eq!(page.messages.len(), 0);
+    store.complete(&mut tx, &[scene.delivery()]).await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert_eq!((rows(&scene.fixture).await, effects(&scene.fixture).await), ((0, 0), 1));
 }

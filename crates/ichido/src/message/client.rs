@@ -1,5 +1,5 @@
 //! Sending from outside an action, in a transaction of the caller's own, or in one that `alone` begins and commits: any message to a queue
-//! by its name, or messages of one type to a [`QueueOf`](crate::QueueOf) or a [`KindOf`](crate::KindOf).
+//! by its name, or messages of one type to a [`QueueOf`](crate::QueueOf) or a [`KindOf`](crate::KindOf). What was sent is a `one_message`.
 
 use std::{
     marker::PhantomData,
@@ -9,11 +9,11 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    MessageId, NewMessage, Store,
+    MessageId, Messages, NewMessage, Store,
     error::Result,
     lanes::{LaneSet, Routes},
     message::{
-        alone,
+        OneMessage, alone,
         queue_of::{Destination, Tag, encode},
     },
 };
@@ -53,6 +53,14 @@ impl<S: Store> Client<S> {
     fn sender<'a, M>(&'a self, to: &'a str, tag: Option<Tag>) -> Sender<'a, S, M> {
         let (store, routes) = (&self.store, &self.routes);
         Sender { store, routes, to, tag, like: NewMessage::default(), messages: PhantomData }
+    }
+}
+
+impl<S: Messages> Client<S> {
+    /// One message, to look at or to move in time.
+    #[must_use]
+    pub fn message<'a>(&'a self, id: &'a MessageId) -> OneMessage<'a, S> {
+        OneMessage::new(&self.store, id)
     }
 }
 

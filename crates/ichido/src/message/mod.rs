@@ -8,6 +8,7 @@ pub(crate) mod delivery;
 pub(crate) mod headers;
 pub(crate) mod kind;
 pub(crate) mod new_message;
+pub(crate) mod one_message;
 pub(crate) mod outcome;
 pub(crate) mod queue;
 pub(crate) mod queue_of;
@@ -19,6 +20,7 @@ pub use self::{
     delivery::{Claim, Delivery, Mark},
     headers::{ATTEMPTS, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},
     new_message::{Due, NewMessage, wait_ms},
+    one_message::OneMessage,
     outcome::Outcome,
     queue::{ClaimBy, GuardBy, Guarded, OnBusy, OnDone, Order, PAYLOAD_LIMIT, Place, Queue, Status, Table},
     queue_of::{Destination, KindOf, QueueOf, Tag},

@@ -122,6 +122,18 @@ impl NewMessage {
     }
 }
 
+impl From<Duration> for Due {
+    fn from(delay: Duration) -> Self {
+        Due::After(delay)
+    }
+}
+
+impl From<SystemTime> for Due {
+    fn from(time: SystemTime) -> Self {
+        Due::At(time)
+    }
+}
+
 impl Due {
     /// Milliseconds from now, or since 1970, whichever this is.
     #[must_use]

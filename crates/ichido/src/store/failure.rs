@@ -69,6 +69,9 @@ pub struct Parked {
     pub parked_at: String,
     /// The last failures, newest last.
     pub history: Vec<PastFailure>,
+    /// Its place among the others: the time by which they are ordered, to the last digit.
+    #[serde(skip)]
+    pub place: String,
 }
 
 impl Parked {
@@ -85,7 +88,26 @@ impl Parked {
         let history: Vec<PastFailure> = serde_json::from_str(history).unwrap_or_default();
         let error = history.last().map(|failure| failure.error.clone()).unwrap_or_default();
         let shape = shape(&error);
-        Parked { id, state: ParkedState::read(state), attempts, snoozed, due_at, error, shape, parked_at, history }
+        let place = parked_at.clone();
+        Parked {
+            id,
+            state: ParkedState::read(state),
+            attempts,
+            snoozed,
+            due_at,
+            error,
+            shape,
+            parked_at,
+            history,
+            place,
+        }
+    }
+
+    /// With its exact place among others.
+    #[must_use]
+    pub fn at(mut self, place: String) -> Self {
+        self.place = place;
+        self
     }
 }
 
@@ -134,7 +156,7 @@ impl fmt::Display for ParkedState {
 }
 
 /// One failure of a message.
-#[derive(Debug, Clone, Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
 pub struct PastFailure {
     /// Which run it was.
     pub attempt: u32,

@@ -1,5 +1,5 @@
-//! What operators see and do: [`Inspect`] only looks, [`Operate`] repairs. The command line and the console use these and
-//! the verbs of [`Store`], never a table directly.
+//! What operators see and do: [`Inspect`] only looks, [`Operate`] repairs, [`Messages`](super::Messages) is about single messages. The
+//! command line and the console use these and the verbs of [`Store`], never a table directly.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::{
 
 pub use super::{
     failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape},
+    message_info::{MessageInfo, MessageState, Owner},
+    messages::{Changed, Cursor, Listed, MessageFilter, MessagePage},
     send_sql::{SchemaRange, SendParameter, SendSql, SendStatement},
 };
 
@@ -36,9 +38,6 @@ pub trait Inspect: Store {
     /// How many messages of other queues in this database have failed, by queue: those of another configuration. No more than
     /// [`crate::inspect::MOST_COUNTED`] are counted.
     fn failed_elsewhere(&self) -> impl Future<Output = Result<Vec<(String, i64)>>> + Send;
-
-    /// The payload of a message, if it is still there.
-    fn payload(&self, id: &MessageId) -> impl Future<Output = Result<Option<String>>> + Send;
 
     /// The statements that this store runs for its queues.
     fn statements(&self) -> impl Future<Output = Result<Vec<Statement>>> + Send;

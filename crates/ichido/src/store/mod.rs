@@ -8,6 +8,8 @@ mod database;
 mod failure;
 mod files;
 pub mod inspect;
+mod message_info;
+mod messages;
 mod migration;
 mod mutexes;
 mod outbox;
@@ -25,6 +27,7 @@ pub use self::{
     database::{ConnectionCounts, Database},
     failure::Failure,
     files::{FileSetId, Files},
+    messages::Messages,
     migration::{MigrateOptions, Migration, Version},
     mutexes::Mutexes,
     outbox::Outbox,

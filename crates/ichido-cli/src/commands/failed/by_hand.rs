@@ -171,7 +171,7 @@ fn bar(verb: Verb) -> ProgressBar {
 }
 
 /// What the database said about a message, without what must not be seen of it.
-async fn hidden<S: Backend>(store: &S, config: &Config, id: &MessageId, error: &Error) -> String {
+pub(in super::super) async fn hidden<S: Backend>(store: &S, config: &Config, id: &MessageId, error: &Error) -> String {
     let masks = program::masks(config);
     let payload = if masks.is_empty() { None } else { store.payload(id).await.ok().flatten() };
     masks.text(&format!("{error:#}"), payload.unwrap_or_default().as_bytes(), &Headers::new())

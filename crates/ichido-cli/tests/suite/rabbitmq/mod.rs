@@ -9,6 +9,7 @@ mod inbox;
 mod interop;
 pub(crate) mod ledger;
 mod mended;
+mod moving;
 mod purged;
 mod quiet;
 mod receiving;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ichido::{
-    Error, Inspect, Key, MessageId, NewMessage, Operate,
+    Error, Key, MessageId, Messages, NewMessage, Operate,
     broker::{Found, Standing},
     store::{Database, Failure, Mutexes, Outbox, ProcessId, Processes, Queues, Rescued, Transactions},
 };

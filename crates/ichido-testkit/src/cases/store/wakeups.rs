@@ -120,3 +120,18 @@ pub async fn a_message_that_is_due_wakes_an_idle_worker<F: Fixture>() {
     running.end().await;
     assert_eq!(effects(&fixture).await, 2);
 }
+
+pub async fn a_message_that_is_to_run_now_wakes_an_idle_worker<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store();
+    let mut running = Running::start::<F>(fixture.store());
+    let client = Client::new(store.clone());
+    // It has looked, and sleeps for an hour.
+    send::<F>(&client, &store, "mail", 1.into()).await;
+    running.sees("mail").await;
+    let later = client.queue("mail").delay(Duration::from_hours(1)).send_and_commit(&2).await.unwrap();
+    assert!(client.message(&later).run_now().await.unwrap().is_yes());
+    running.sees("mail").await;
+    running.end().await;
+    assert_eq!(effects(&fixture).await, 2);
+}

@@ -1,0 +1,168 @@
+//! Lists of single messages in large tables: what a page reads does not grow with the messages that are there. Counted in rows and index
+//! entries by the server, not in time.
+
+use std::time::Duration;
+
+use ichido::{
+    Guarded, Messages, Operate, Queue, Status, Table,
+    inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
+    store::{ProcessId, Processes, Queues, Registration},
+};
+use ichido_postgres::Postgres;
+use ichido_test_servers as servers;
+use ichido_testkit::{eventually, size};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+
+/// So many messages are on a page.
+const PAGE: usize = 20;
+
+/// More than the rows and index entries that a page needs, together with the window of those in groups; far fewer than there are.
+const FEW: i64 = 2500;
+
+struct World {
+    url: String,
+    sql: PgConnection,
+    rows: u32,
+}
+
+fn queues() -> Vec<Queue> {
+    let orders = Table::new("big_order", "process_id", Status::new("status", "0", "1").failed("2"));
+    vec![Queue::managed("mail"), Queue::table("orders", orders), Queue::broker("paid", Guarded::new("", "paid"))]
+}
+
+impl World {
+    /// Messages of each kind: most of them wait or have failed, some are ready, some of those in groups.
+    async fn new(rows: u32) -> Self {
+        let url = servers::Postgres::shared().fresh_database();
+        let mut sql = PgConnection::connect(&url).await.unwrap();
+        let table = "create table big_order (id bigint primary key, status char(1) default '0' not null, process_id char(36), name text)";
+        sqlx::raw_sql(table).execute(&mut sql).await.unwrap();
+        let store = Postgres::new(&url, None, 2, queues()).unwrap();
+        store.migrate().await.unwrap();
+        let (nobody, few) = (ProcessId::NOBODY, rows / 4);
+        let fill = [
+            format!(
+                "insert into ichido_message (queue, owner, payload, group_key) select 'mail', case when n % 10 < 8 then '{nobody}'::uuid end, '{{}}', \
+                 case when n % 20 in (1, 9) then 'g' || (n / 20) % 1000 end from generate_series(1, {rows}) n"
+            ),
+            "insert into ichido_parked (queue, key, state, attempts, due_at, parked_at) select 'mail', id::text, case when id % 10 < 5 then 'waiting' \
+             else 'dead' end, 1, case when id % 10 < 5 then now() + id * interval '1 second' end, now() - id * interval '1 second' \
+             from ichido_message where owner is not null"
+                .into(),
+            format!(
+                "insert into ichido_mutex (id, queue, owner) select lpad(n::text, 12, '0'), case when n % 2 = 0 then 'paid' else 'other' end, \
+                 case when n % 4 = 0 then '{nobody}'::uuid end from generate_series(1, {few}) n"
+            ),
+            format!(
+                "insert into big_order (id, status, process_id) select n, case when n % 5 = 0 then '0' else '1' end, \
+                 case when n % 10 = 0 then '{nobody}' end from generate_series(1, {rows}) n"
+            ),
+            "create index big_order_claim on big_order (id) where status = '0' and process_id is null".into(),
+            "create index big_order_owner on big_order (process_id) where status = '0' and process_id is not null".into(),
+            "vacuum analyze".into(),
+        ];
+        for statement in fill {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut sql).await.unwrap();
+        }
+        World { url, sql, rows }
+    }
+
+    /// The rows and index entries that were read so far, by sessions that have ended.
+    async fn read(&self) -> i64 {
+        let mut sql = PgConnection::connect(&self.url).await.unwrap();
+        let read = "select (select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) + (select sum(idx_tup_read) from pg_stat_user_indexes) \
+                    from pg_stat_user_tables)::bigint";
+        sqlx::query(read).fetch_one(&mut sql).await.unwrap().get(0)
+    }
+
+    /// What is read by a store that does this and nothing else. A session tells what it has read when it ends.
+    async fn cost(&mut self, work: impl AsyncFnOnce(&Postgres)) -> i64 {
+        let before = self.read().await;
+        let store = Postgres::new(&self.url, None, 2, queues()).unwrap();
+        work(&store).await;
+        drop(store);
+        let ours =
+            "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'ichido'";
+        eventually("the sessions of the store have ended", async || {
+            let left: i64 = sqlx::query(ours).fetch_one(&mut self.sql).await.unwrap().get(0);
+            if left == 0 { Ok(()) } else { Err(left) }
+        })
+        .await;
+        self.read().await - before
+    }
+
+    /// The place of a parked message in the middle.
+    async fn middle(&mut self, state: &str, time: &str) -> Vec<Option<String>> {
+        let place = format!(
+            "select to_char({time} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), key from ichido_parked \
+             where state = '{state}' order by {time} offset {} limit 1",
+            self.rows / 8
+        );
+        let row = sqlx::query(AssertSqlSafe(place)).fetch_one(&mut self.sql).await.unwrap();
+        vec![Some(row.get(0)), Some(row.get(1))]
+    }
+
+    /// What a page costs, which must be full.
+    async fn page(&mut self, queue: &str, state: Listed, values: &[Option<String>]) -> i64 {
+        let mut filter = MessageFilter::new(queue, state, PAGE);
+        if !values.is_empty() {
+            filter.after = Some(Cursor { queue: queue.into(), state, values: values.to_vec() });
+        }
+        self.cost(async |store| {
+            let page = store.messages(&filter).await.unwrap();
+            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{queue} {state:?} {values:?}: {page:?}");
+        })
+        .await
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_messages_reads_few_rows_however_many_there_are() {
+    let mut world = World::new(size(100_000, 10_000_000)).await;
+    let some = |text: String| Some(text);
+    let (half, rows) = (world.rows / 2, world.rows);
+    let places = [
+        ("mail", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
+        ("mail", Listed::Ready, vec![some("grouped".into())]),
+        ("mail", Listed::Ready, vec![some("grouped".into()), some("g509".into()), some(half.to_string())]),
+        ("mail", Listed::Waiting, world.middle("waiting", "due_at").await),
+        ("mail", Listed::Failed, world.middle("dead", "parked_at").await),
+        ("orders", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
+        ("paid", Listed::Ready, vec![some("alone".into()), some(format!("{:0>12}", rows / 8))]),
+    ];
+    for (queue, state, values) in places {
+        for values in [&[][..], &values] {
+            let read = world.page(queue, state, values).await;
+            assert!(read < FEW, "{queue} {state:?} {values:?}: {read} of {rows}");
+        }
+    }
+    let mut failed = ParkedFilter::default();
+    failed.limit = 20;
+    let read = world.cost(async |store| drop(ichido::Inspect::parked(store, &failed).await.unwrap())).await;
+    assert!(read < FEW, "failed list: {read} of {rows}");
+}
+
+#[tokio::test]
+async fn messages_of_a_process_are_found_by_their_owner() {
+    let mut world = World::new(size(100_000, 10_000_000)).await;
+    let store = Postgres::new(&world.url, None, 2, queues()).unwrap();
+    let served = ["mail", "orders"].map(|queue| (queue.into(), 3)).into();
+    let process = Registration::new("large", Duration::from_hours(1), served);
+    store.register(&process).await.unwrap();
+    for queue in ["mail", "orders"] {
+        assert_eq!(store.claim(process.id, queue, PAGE).await.unwrap().len(), PAGE);
+    }
+    drop(store);
+    for queue in ["mail", "orders"] {
+        let read = world.page(queue, Listed::Claimed, &[]).await;
+        assert!(read < FEW, "{queue}: {read} of {}", world.rows);
+    }
+    sqlx::raw_sql("drop index big_order_owner").execute(&mut world.sql).await.unwrap();
+    let read = world
+        .cost(async |store| {
+            let page = store.messages(&MessageFilter::new("orders", Listed::Claimed, PAGE)).await.unwrap();
+            assert!(page.messages.is_empty() && page.notes.len() == 1, "{page:?}");
+        })
+        .await;
+    assert!(read < FEW, "without an index: {read} of {}", world.rows);
+}
