@@ -48,3 +48,4 @@ mod strangers;
 mod terminal;
 mod typed;
 mod unfit_tables;
+mod watching;

@@ -98,7 +98,7 @@ fn running(runs: Option<&str>) -> Vec<RunningState> {
     runs.into_iter().map(|running| RunningState { id: running.id, seconds: running.ms / 1000 }).collect()
 }
 
-/// Parked messages of the store's queues, oldest failure first.
+/// Parked messages of the store's queues, oldest failure first unless the filter says otherwise.
 ///
 /// # Errors
 /// The database failed.
@@ -120,11 +120,13 @@ pub async fn parked<S: SqlStore>(store: &S, filter: &ParkedFilter) -> Result<Vec
 /// So many parked messages, whatever their error.
 async fn parked_page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Result<Vec<Parked>> {
     let (key, since) = (S::Dialect::KEY, S::Dialect::utc("parked_at"));
+    let (beyond, down, failed) = if filter.newest { ("<", " desc", " and history <> '[]'") } else { (">", "", "") };
     let parked = format!(
         "select queue, {key}, state, attempts, {}, {since}, history, snoozed from {} \
-         where state in ?1 and queue in ?2 and (?3 is null or {key} = ?3) and parked_at <= {} \
-         and (?6 is null or {since} > ?6 or ({since} = ?6 and (queue > ?7 or (queue = ?7 and {key} > ?8)))) \
-         order by {since}, queue, {key} limit ?4",
+         where state in ?1 and queue in ?2 and (?3 is null or {key} = ?3) and parked_at <= {}{failed} \
+         and (?6 is null or {since} {beyond} ?6 \
+           or ({since} = ?6 and (queue {beyond} ?7 or (queue = ?7 and {key} {beyond} ?8)))) \
+         order by {since}{down}, queue{down}, {key}{down} limit ?4",
         S::Dialect::utc("due_at"),
         store.tables().parked,
         S::Dialect::after('-', "?5")
