@@ -280,7 +280,7 @@ fn header(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Refresh every two seconds, until Ctrl-C
+    /// Refresh every two seconds; on a terminal as a screen of its own (s, p: sort; q or Ctrl-C: quit)
     #[arg(long)]
     pub(crate) watch: bool,
     /// Exit with 1 if one of these conditions holds for a queue, like failed>0,oldest>5m,backlog>1000; also claimed, waiting,

@@ -25,6 +25,7 @@ mod own;
 mod probes;
 mod program;
 mod reaper;
+mod screen;
 mod terminal;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;

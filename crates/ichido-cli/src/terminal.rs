@@ -1,6 +1,6 @@
 //! What reaches a terminal. Keys, hosts, payloads and the errors of servers come from outside: a control character in them would move the
-//! cursor, hide a line or answer a prompt, and a bidirectional one would show words in another order. `output` and the log write
-//! them as escapes; nobody else writes to a terminal.
+//! cursor, hide a line or answer a prompt, and a bidirectional one would show words in another order. `output`, `screen` and the log
+//! write them as escapes; nobody else writes to a terminal.
 
 use std::fmt::Write;
 

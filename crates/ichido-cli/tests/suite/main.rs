@@ -49,3 +49,4 @@ mod strangers;
 mod terminal;
 mod typed;
 mod unfit_tables;
+mod watching;

@@ -17,6 +17,8 @@ const PAGE: usize = 1000;
 pub(crate) enum By {
     /// When they were parked.
     Since,
+    /// The same, the last one first; what was only delayed or snoozed is left out.
+    Newest,
     /// When they are due.
     Due,
 }
@@ -25,9 +27,23 @@ impl By {
     /// The column, and the index that begins with queue and state.
     fn names(self) -> (&'static str, &'static str) {
         match self {
-            By::Since => ("parked_at", "ichido_parked_since"),
+            By::Since | By::Newest => ("parked_at", "ichido_parked_since"),
             By::Due => ("due_at", "ichido_parked_waiting"),
         }
+    }
+
+    /// What comes after a value compares with it like this, and the order goes this way.
+    fn direction(self) -> (&'static str, &'static str) {
+        if self == By::Newest { ("<", " desc") } else { (">", "") }
+    }
+
+    /// So many rows are read for so many messages: those that are left out are read too, but no more than a page of them.
+    fn rows(self, count: usize) -> usize {
+        if self == By::Newest { PAGE } else { count }
+    }
+
+    fn leaves_out(self, parked: &Parked) -> bool {
+        self == By::Newest && parked.error.is_empty()
     }
 }
 
@@ -44,7 +60,7 @@ pub(crate) enum Begin<'a> {
     AfterKey(&'a str, &'a str),
 }
 
-/// Parked messages of the store's queues, oldest failure first.
+/// Parked messages of the store's queues, oldest failure first unless the filter says otherwise.
 ///
 /// # Errors
 /// The database failed.
@@ -80,22 +96,25 @@ async fn page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Re
     };
     let after = filter.after.as_ref().map(|after| Ok::<_, ichido::Error>((after, after.id.parse::<MessageId>()?)));
     let after = after.transpose()?.map(|(after, id)| (after.place.clone(), id.queue.to_string(), id.key.to_string()));
-    let mut found = Vec::new();
+    let (mut found, by) = (Vec::new(), if filter.newest { By::Newest } else { By::Since });
     for queue in &queues {
         let from = match &after {
             None => Begin::Start,
             Some((time, last, key)) if queue == last => Begin::AfterKey(time, key),
-            Some((time, last, _)) if queue > last => Begin::Time(time),
+            Some((time, last, _)) if (queue > last) != filter.newest => Begin::Time(time),
             Some((time, ..)) => Begin::AfterTime(time),
         };
         for state in states(filter) {
-            for parked in in_order(store, queue, state, By::Since, from, Some(filter.older_ms()), count).await? {
+            for parked in in_order(store, queue, state, by, from, Some(filter.older_ms()), count).await? {
                 let key = parked.id[queue.len() + 1..].to_owned();
                 found.push((parked.place.clone(), queue.clone(), key, parked));
             }
         }
     }
     found.sort_by(|one, other| (&one.0, &one.1, &one.2).cmp(&(&other.0, &other.1, &other.2)));
+    if filter.newest {
+        found.reverse();
+    }
     Ok(found.into_iter().take(count).map(|(.., parked)| parked).collect())
 }
 
@@ -133,8 +152,8 @@ async fn range<S: SqlStore>(
     older_ms: Option<i64>,
     count: usize,
 ) -> Result<Vec<Parked>> {
-    let (key, (time, index)) = (S::Dialect::KEY, by.names());
-    let mut binds: Vec<Bind> = vec![queue.into(), count.into()];
+    let (key, (time, index), (beyond, down)) = (S::Dialect::KEY, by.names(), by.direction());
+    let mut binds: Vec<Bind> = vec![queue.into(), by.rows(count).into()];
     let mut place = |bind: Bind| {
         binds.push(bind);
         format!("?{}", binds.len())
@@ -142,15 +161,15 @@ async fn range<S: SqlStore>(
     let mut moment = |text: &str| S::Dialect::moment(&place(text.into()));
     let from = match from {
         Begin::Start => String::new(),
-        Begin::Time(then) => format!(" and {time} >= {}", moment(then)),
-        Begin::AfterTime(then) => format!(" and {time} > {}", moment(then)),
+        Begin::Time(then) => format!(" and {time} {beyond}= {}", moment(then)),
+        Begin::AfterTime(then) => format!(" and {time} {beyond} {}", moment(then)),
         Begin::AfterKey(then, last) => {
-            format!(" and {time} = {} and {key} > {}", moment(then), place(Bind::Exact(Some(last.to_owned()))))
+            format!(" and {time} = {} and {key} {beyond} {}", moment(then), place(Bind::Exact(Some(last.to_owned()))))
         }
     };
     let older = older_ms.map(|ms| format!(" and parked_at <= {}", S::Dialect::after('-', &place(ms.into()))));
     let some = format!(
-        "select {}, {} from {}{} where queue = ?1 and state = '{state}'{from}{} order by {time}, {key} limit ?2",
+        "select {}, {} from {}{} where queue = ?1 and state = '{state}'{from}{} order by {time}{down}, {key}{down} limit ?2",
         columns::<S>(),
         S::Dialect::stamp(time),
         store.tables().parked,
@@ -158,7 +177,8 @@ async fn range<S: SqlStore>(
         older.unwrap_or_default()
     );
     let some = store.look(binds.into_iter().fold(Query::new(some), Query::bind)).await?;
-    some.iter().map(|row| Ok(read(row)?.at(row.get(8)?))).collect()
+    let some = some.iter().map(|row| Ok(read(row)?.at(row.get(8)?)));
+    some.filter(|parked| !parked.as_ref().is_ok_and(|parked| by.leaves_out(parked))).take(count).collect()
 }
 
 /// What is known about these messages of a queue, whatever their state.

@@ -32,7 +32,7 @@ pub trait Inspect: Store {
     /// How every request id is doing that is served, or of which operators ask something.
     fn requests(&self) -> impl Future<Output = Result<Vec<RequestState>>> + Send;
 
-    /// Parked messages of the store's queues, oldest failure first.
+    /// Parked messages of the store's queues, oldest failure first unless the filter says otherwise.
     fn parked(&self, filter: &ParkedFilter) -> impl Future<Output = Result<Vec<Parked>>> + Send;
 
     /// How many messages of other queues in this database have failed, by queue: those of another configuration. No more than
@@ -184,6 +184,8 @@ pub struct ParkedFilter {
     pub error: Option<String>,
     /// Only those that were parked at least this long ago.
     pub older: Option<Duration>,
+    /// The last failure first, and only what has failed: neither delays nor snoozes.
+    pub newest: bool,
     /// Only those after this one, in the order in which they are returned: the next page.
     pub after: Option<Parked>,
     /// Maximum number of messages.
@@ -206,7 +208,16 @@ impl ParkedFilter {
 
 impl Default for ParkedFilter {
     fn default() -> Self {
-        ParkedFilter { queue: None, id: None, waiting: false, error: None, older: None, after: None, limit: 100 }
+        ParkedFilter {
+            queue: None,
+            id: None,
+            waiting: false,
+            error: None,
+            older: None,
+            newest: false,
+            after: None,
+            limit: 100,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod database;
 pub mod next;
 mod process;
 pub mod server;
+pub mod tty;
 
 use std::{panic::Location, path::Path, process::Stdio, time::Duration};
 
@@ -178,7 +179,8 @@ impl Env {
         self.command_of(Path::new(env!("CARGO_BIN_EXE_ichido")), args)
     }
 
-    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+    /// Another program in the same place, to be run.
+    pub fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(self.folder()).stdin(Stdio::null()).kill_on_drop(true);
         for name in ["ICHIDO_CONFIG", "ICHIDO_DATABASE_URL", "ICHIDO_LOG"] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ichido::{
     Delivery, Inspect, MessageId, Operate,
-    inspect::{ParkedFilter, ParkedState},
+    inspect::{Parked, ParkedFilter, ParkedState},
     store::{Failure, Queues},
 };
 
@@ -54,6 +54,32 @@ pub async fn a_message_that_failed_for_good_has_its_status_and_its_reason<F: Fix
         assert!(process.claim(queue, 1).await.is_empty());
         assert!(process.store.is_drained(queue).await.unwrap(), "what has failed for good is not unprocessed");
     }
+}
+
+/// What an operator sees first is what went wrong last; a snooze is nothing that went wrong.
+pub async fn the_last_failures_come_first<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let ids = send(&fixture, "mail", &["1", "2", "3", "4"]).await;
+    let process = Player::join(&fixture).await;
+    let deliveries = process.claim("mail", 4).await;
+    let hour = Duration::from_hours(1);
+    for (at, failure) in [
+        (1, Failure::dead("first", 3)),
+        (0, Failure::waiting("second", 1, hour)),
+        (2, Failure::dead("third", 0)),
+        (3, Failure::snoozed(0, hour)),
+    ] {
+        assert!(process.store.park(&deliveries[at], &failure).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(5)).await; // the next one is later, also by a clock of milliseconds
+    }
+    let mut filter = ParkedFilter::default();
+    (filter.newest, filter.waiting, filter.limit) = (true, true, 2);
+    let seen =
+        |page: &[Parked]| page.iter().map(|parked| (parked.id.clone(), parked.error.clone())).collect::<Vec<_>>();
+    let first = process.store.parked(&filter).await.unwrap();
+    assert_eq!(seen(&first), [(ids[2].clone(), "third".to_owned()), (ids[0].clone(), "second".to_owned())]);
+    filter.after = first.last().cloned();
+    assert_eq!(seen(&process.store.parked(&filter).await.unwrap()), [(ids[1].clone(), "first".to_owned())]);
 }
 
 pub async fn a_row_set_to_new_by_hand_runs_as_attempt_one<F: Fixture>() {
