@@ -89,6 +89,33 @@ macro_rules! processes {
         async fn prune_dead(&self, by: &ichido::store::Registration) -> ichido::error::Result<u64> {
             $crate::verbs::rescue::prune_dead(self, by).await
         }
+
+        async fn take_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+            lasts: std::time::Duration,
+        ) -> ichido::error::Result<Option<String>> {
+            $crate::verbs::leases::take_chore_lease(self, process, queue, lasts).await
+        }
+
+        async fn keep_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+            lasts: std::time::Duration,
+            tidied: &str,
+        ) -> ichido::error::Result<bool> {
+            $crate::verbs::leases::keep_chore_lease(self, process, queue, lasts, tidied).await
+        }
+
+        async fn release_chore_lease(
+            &self,
+            process: ichido::store::ProcessId,
+            queue: &str,
+        ) -> ichido::error::Result<()> {
+            $crate::verbs::leases::release_chore_lease(self, process, queue).await
+        }
     };
 }
 
@@ -132,33 +159,6 @@ macro_rules! queues {
 
         async fn tidy(&self, queue: &str, after: &str) -> ichido::error::Result<Option<String>> {
             $crate::verbs::queues::tidy(self, queue, after).await
-        }
-
-        async fn take_chore_lease(
-            &self,
-            process: ichido::store::ProcessId,
-            queue: &str,
-            lasts: std::time::Duration,
-        ) -> ichido::error::Result<Option<String>> {
-            $crate::verbs::leases::take_chore_lease(self, process, queue, lasts).await
-        }
-
-        async fn keep_chore_lease(
-            &self,
-            process: ichido::store::ProcessId,
-            queue: &str,
-            lasts: std::time::Duration,
-            tidied: &str,
-        ) -> ichido::error::Result<bool> {
-            $crate::verbs::leases::keep_chore_lease(self, process, queue, lasts, tidied).await
-        }
-
-        async fn release_chore_lease(
-            &self,
-            process: ichido::store::ProcessId,
-            queue: &str,
-        ) -> ichido::error::Result<()> {
-            $crate::verbs::leases::release_chore_lease(self, process, queue).await
         }
 
         async fn undrained(
