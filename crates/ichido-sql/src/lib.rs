@@ -16,6 +16,7 @@ mod fault;
 mod groups;
 mod hosts;
 mod implement;
+mod is_store;
 mod known;
 mod mapping;
 mod migrations;
