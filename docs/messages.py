@@ -51,7 +51,7 @@ TOKEN = re.compile(
 )
 LOG = re.compile(r"^tracing::(error|warn|info|debug|trace)!$")
 FAIL = re.compile(r"(^|::)(Err|Error|ok_or|ok_or_else|map_err|bail!|panic!|Unpublished|Failure)(::\w+)?$")
-HANDLER = {"About::new", "after", "after_any"}
+HANDLER = {"About::new", "after", "after_any", "in_loop"}
 HINT = "diagnostic::on_unimplemented"
 IGNORED = re.compile(r"^(assert\w*!|debug_assert\w*!|expect|unreachable!|env!|.*\bquery\w*|.*::raw_sql|.*_span!)$")
 # Two words, one of them in lower case.

@@ -36,7 +36,13 @@ impl Sending for MySql {
         let sent = match queue.kind {
             Kind::Managed => self.send_managed(tx, queue, messages).await?,
             Kind::Mutex => self.send_guarded(tx, queue, messages).await?,
-            Kind::Table => self.send_rows(tx, queue, messages).await?,
+            Kind::Table => {
+                let mut rows = Vec::with_capacity(messages.len());
+                for message in messages {
+                    rows.push(self.send_row(&mut *tx, queue, message).await?);
+                }
+                rows
+            }
         };
         for (key, due) in ichido_sql::delayed(&sent, messages) {
             self.delay(tx, queue, key, due).await?;

@@ -128,21 +128,8 @@ impl MySql {
 }
 
 impl MySql {
-    pub(crate) async fn send_rows(
-        &self,
-        connection: &mut MySqlConnection,
-        queue: &Statements,
-        messages: &[NewMessage],
-    ) -> Result<Vec<Sent>> {
-        let mut sent = Vec::with_capacity(messages.len());
-        for message in messages {
-            sent.push(self.send_row(&mut *connection, queue, message).await?);
-        }
-        Ok(sent)
-    }
-
     /// Fields are columns; columns that the message does not name get their defaults.
-    async fn send_row(
+    pub(crate) async fn send_row(
         &self,
         connection: &mut MySqlConnection,
         queue: &Statements,

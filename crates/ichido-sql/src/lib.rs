@@ -17,6 +17,7 @@ mod groups;
 mod hosts;
 mod implement;
 mod keyset;
+mod is_store;
 mod known;
 mod mapping;
 mod migrations;

@@ -205,7 +205,7 @@ impl Statements {
         let guard = self.mutex.iter().map(|mutex| ("claim by id", &mutex.claim));
         let own = guard.chain(all.into_iter().skip(if self.mutex.is_some() { 2 } else { 0 }));
         let write = |(verb, sql): (&'static str, &Arc<str>)| (verb, sql.to_string());
-        own.map(write).chain(self.named(|sql| sql.to_string())).chain(groups.map(write)).collect()
+        own.map(write).chain(self.named(ToString::to_string)).chain(groups.map(write)).collect()
     }
 }
 

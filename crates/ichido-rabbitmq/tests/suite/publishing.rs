@@ -10,7 +10,7 @@ use crate::bench::{Bench, next, order, text, until};
 
 #[tokio::test]
 async fn what_is_confirmed_is_in_the_queue_in_its_order() {
-    let (bench, source) = Bench::holding(600, 600).await;
+    let (_bench, source) = Bench::holding(600, 600).await;
     for n in 0..600 {
         assert_eq!(text(&next(&source).await), n.to_string());
     }

@@ -43,7 +43,7 @@ async fn no_more_than_the_prefetch_are_out() {
 
 #[tokio::test]
 async fn what_is_released_comes_again() {
-    let (bench, source) = Bench::holding(1, 1).await;
+    let (_bench, source) = Bench::holding(1, 1).await;
     assert_eq!(source.release(&next(&source).await).await, Settled::Told);
     let again = next(&source).await;
     assert!(again.is_redelivered() && text(&again) == "0");

@@ -152,18 +152,6 @@ impl<S: Store> Queues for FaultyStore<S> {
         self.faults.apply(Verb::Tidy, None, self.inner.tidy(queue, after)).await
     }
 
-    async fn take_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration) -> Result<Option<String>> {
-        self.faults.apply(Verb::TakeChores, None, self.inner.take_chore_lease(process, queue, lasts)).await
-    }
-
-    async fn keep_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> Result<bool> {
-        self.inner.keep_chore_lease(process, queue, lasts, tidied).await
-    }
-
-    async fn release_chore_lease(&self, process: ProcessId, queue: &str) -> Result<()> {
-        self.inner.release_chore_lease(process, queue).await
-    }
-
     async fn undrained(&self, queues: &[Arc<str>]) -> Result<Option<Arc<str>>> {
         self.faults.apply(Verb::Drained, Some(None), self.inner.undrained(queues)).await
     }
@@ -206,6 +194,18 @@ impl<S: Store> Processes for FaultyStore<S> {
 
     async fn prune_dead(&self, by: &Registration) -> Result<u64> {
         self.inner.prune_dead(by).await
+    }
+
+    async fn take_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration) -> Result<Option<String>> {
+        self.faults.apply(Verb::TakeChores, None, self.inner.take_chore_lease(process, queue, lasts)).await
+    }
+
+    async fn keep_chore_lease(&self, process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> Result<bool> {
+        self.inner.keep_chore_lease(process, queue, lasts, tidied).await
+    }
+
+    async fn release_chore_lease(&self, process: ProcessId, queue: &str) -> Result<()> {
+        self.inner.release_chore_lease(process, queue).await
     }
 }
 

@@ -1,7 +1,8 @@
-//! Processes: how one becomes known, shows that it is alive, polls, and how what a dead one had is rescued. `life` and `upkeep`
-//! call it.
+//! Processes: how one becomes known, shows that it is alive, polls, and how what a dead one had is rescued; and which of them
+//! does a queue's chores. `life` and `upkeep` call it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::MessageId;
 use crate::error::Result;
@@ -48,14 +49,38 @@ pub trait Processes: Database {
 
     /// Deletes the records of dead processes that own nothing in any queue; how many. Nobody may be left to rescue them.
     fn prune_dead(&self, by: &Registration) -> impl Future<Output = Result<u64>> + Send;
+
+    /// The lease to do the chores of a queue, or of [`WHOLE_DATABASE`], for so long from now on: one process at a time does what grows with a
+    /// table. Says where the tidying had stopped; none if another process has the lease. Deregistering and rescue release it.
+    fn take_chore_lease(
+        &self,
+        process: ProcessId,
+        queue: &str,
+        lasts: Duration,
+    ) -> impl Future<Output = Result<Option<String>>> + Send;
+
+    /// Keeps a chore lease for so long from now on, and notes how far the queue is tidied; false if another process has taken it.
+    fn keep_chore_lease(
+        &self,
+        process: ProcessId,
+        queue: &str,
+        lasts: Duration,
+        tidied: &str,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Releases a chore lease, if this process has it.
+    fn release_chore_lease(&self, process: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
 }
+
+/// The name under which the chores of the whole database have their lease: no queue has it.
+pub const WHOLE_DATABASE: &str = "";
 
 /// What a poll found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Polled {
     /// There may be dead processes whose queues this one serves.
     pub dead: bool,
-    /// A chore lease is free: of a queue that it serves, or of [`WHOLE_DATABASE`](crate::store::WHOLE_DATABASE).
+    /// A chore lease is free: of a queue that it serves, or of [`WHOLE_DATABASE`].
     pub free: bool,
     /// The minute that it is, by the database's clock, since 1970.
     pub minute: i64,

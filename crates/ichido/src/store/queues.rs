@@ -1,7 +1,6 @@
 //! Messages in queues: sent, claimed, released, put aside with a reason, and returned. Readers and `upkeep` call it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::Delivery;
 use crate::MessageId;
@@ -52,27 +51,6 @@ pub trait Queues: Database {
     /// after this key, and says where to go on; none: that was the last.
     fn tidy(&self, queue: &str, after: &str) -> impl Future<Output = Result<Option<String>>> + Send;
 
-    /// The lease to do the chores of a queue, or of [`WHOLE_DATABASE`], for so long from now on: one process at a time does what grows with a
-    /// table. Says where the tidying had stopped; none if another process has the lease. Deregistering and rescue release it.
-    fn take_chore_lease(
-        &self,
-        process: ProcessId,
-        queue: &str,
-        lasts: Duration,
-    ) -> impl Future<Output = Result<Option<String>>> + Send;
-
-    /// Keeps a chore lease for so long from now on, and notes how far the queue is tidied; false if another process has taken it.
-    fn keep_chore_lease(
-        &self,
-        process: ProcessId,
-        queue: &str,
-        lasts: Duration,
-        tidied: &str,
-    ) -> impl Future<Output = Result<bool>> + Send;
-
-    /// Releases a chore lease, if this process has it.
-    fn release_chore_lease(&self, process: ProcessId, queue: &str) -> impl Future<Output = Result<()>> + Send;
-
     /// The first of these queues in which something is unprocessed, whoever owns it, or waits for a retry. All are looked at in
     /// the same moment: what moves from one to another in a transaction is seen in one of them.
     fn undrained(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Option<Arc<str>>>> + Send;
@@ -89,9 +67,6 @@ pub trait Queues: Database {
         async { Ok(None) }
     }
 }
-
-/// The name under which the chores of the whole database have their lease: no queue has it.
-pub const WHOLE_DATABASE: &str = "";
 
 /// The most keys that one statement is about: more of them make it slower, not faster.
 pub const MOST_KEYS: usize = 500;

@@ -61,9 +61,9 @@ verbs! {
     Queues: park(delivery: &Delivery, failure: &Failure) -> bool;
     Queues: return_due(by: &Registration) -> u64;
     Queues: tidy(queue: &str, after: &str) -> Option<String>;
-    Queues: take_chore_lease(process: ProcessId, queue: &str, lasts: Duration) -> Option<String>;
-    Queues: keep_chore_lease(process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> bool;
-    Queues: release_chore_lease(process: ProcessId, queue: &str) -> ();
+    Processes: take_chore_lease(process: ProcessId, queue: &str, lasts: Duration) -> Option<String>;
+    Processes: keep_chore_lease(process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> bool;
+    Processes: release_chore_lease(process: ProcessId, queue: &str) -> ();
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();

@@ -11,7 +11,7 @@ use std::{
 use ichido::{
     Action, CancellationToken, Client, Context, Error, Guarded, Inspect, Outcome, Pool, Process, Queue, Result,
     RetryPolicy,
-    broker::{Broker as _, OutboxState},
+    broker::{Broker as _, OutboxState, Unpublished},
     message::{ClaimBy, GuardBy, OnBusy},
     stat::Tally,
     store::{Database, Mutexes, Transactions},
@@ -235,10 +235,24 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
         self.publish(&copies).await;
     }
 
+    /// Publishes messages. A busy node may refuse a declaration that a process makes at the same moment: then nothing was sent.
     pub(crate) async fn publish(&self, messages: &[ichido::broker::Outgoing]) {
-        for fate in self.broker().publish(messages).await {
-            fate.expect("confirmed");
-        }
+        let mut left = messages.to_vec();
+        eventually("the broker takes them", async || {
+            let (mut unsent, mut refusals) = (Vec::new(), Vec::new());
+            for (fate, message) in self.broker().publish(&left).await.into_iter().zip(&left) {
+                match fate {
+                    Err(Unpublished::Unsent(why)) => {
+                        unsent.push(message.clone());
+                        refusals.push(why);
+                    }
+                    fate => fate.expect("confirmed"),
+                }
+            }
+            left = unsent;
+            if left.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
+        })
+        .await;
     }
 
     pub(crate) async fn origin(&self) -> Arc<str> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     child::{start, supervise},
-    fixture::{Fixture, effect_here, effects, send_orders},
+    fixture::{Fixture, effect_here, effects, with_orders},
 };
 
 /// The role of a process whose action snoozes.
@@ -61,8 +61,7 @@ pub(crate) async fn child<F: Fixture>(fixture: F, role: &str) {
 }
 
 pub async fn a_message_that_aborts_its_process_is_parked_in_the_end<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 101).await;
+    let fixture = with_orders::<F>(101).await;
     fixture.sql("update received_order set name = 'abort' where id = 50").await;
     let (one, two, three) =
         tokio::join!(supervise(&fixture, "", 9), supervise(&fixture, "", 9), supervise(&fixture, "", 9));
@@ -79,8 +78,7 @@ pub async fn a_message_that_aborts_its_process_is_parked_in_the_end<F: Fixture>(
 
 pub async fn a_death_at_any_step_leaves_each_effect_once<F: Fixture>() {
     for step in Step::ALL {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, 12).await;
+        let fixture = with_orders::<F>(12).await;
         fixture.sql("update received_order set name = 'fail once' where id = 6").await;
         let ended = start(&fixture, step.name()).wait().await.unwrap();
         assert_eq!(ended.signal(), Some(SIGABRT), "it died when a message was {step}");
@@ -100,8 +98,7 @@ pub async fn a_death_at_any_step_leaves_each_effect_once<F: Fixture>() {
 
 pub async fn a_death_at_a_snooze_loses_nothing_and_spends_no_attempt<F: Fixture>() {
     for step in [Step::Failed, Step::Recorded, Step::Committed] {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, 12).await;
+        let fixture = with_orders::<F>(12).await;
         let ended = start(&fixture, &format!("{SNOOZE}{step}")).wait().await.unwrap();
         assert_eq!(ended.signal(), Some(SIGABRT), "it died when a snooze was {step}");
         assert_eq!(fixture.number("select count(*) from ichido_parked where attempts > 0").await, 0, "{step}");

@@ -9,7 +9,7 @@ use crate::{
     child::{start, supervise},
     eventually,
     faults::{Fault, Faults, FaultyStore, Verb},
-    fixture::{Fixture, effects, failed, send_orders},
+    fixture::{Fixture, effects, failed, with_orders},
     size,
 };
 
@@ -55,8 +55,7 @@ pub async fn a_death_after_commit_takes_no_file_away<F: Fixture>() {
 /// Two processes, one of which is killed each time that some files more are seen.
 pub async fn each_effect_has_its_file_however_often_processes_are_killed<F: Fixture>() {
     let count = i64::from(size(150, 3000));
-    let fixture = F::fresh().await;
-    send_orders(&fixture, count).await;
+    let fixture = with_orders::<F>(count).await;
     let folder = tempfile::tempdir().unwrap();
     let role = format!("files {}", folder.path().display());
     let appeared = || fs::read_dir(folder.path().join("orders")).map_or(0, Iterator::count);

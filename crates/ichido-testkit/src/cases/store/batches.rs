@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::interference::{self, Again};
 use crate::{
     faults::{Fault, Scene, Verb, one_line},
-    fixture::{Fixture, effect_here, effects, failed, send, send_orders},
+    fixture::{Fixture, effect_here, effects, failed, send, send_orders, with_orders},
 };
 
 #[derive(Deserialize)]
@@ -84,8 +84,7 @@ pub async fn messages_that_are_at_hand_share_a_transaction<F: Fixture>() {
 }
 
 pub async fn one_that_fails_fails_alone_and_the_others_are_done<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 40).await;
+    let fixture = with_orders::<F>(40).await;
     fixture.sql("update received_order set name = 'error' where id = 5; update received_order set name = 'panic' where id = 15").await;
     fixture.sql("update received_order set name = 'park' where id = 16; update received_order set name = 'twice' where id = 35").await;
     assert_eq!(process(&fixture).action_fn(together(10), book::<F>).run().await.unwrap(), 0);
@@ -149,8 +148,7 @@ pub async fn a_commit_that_nobody_can_tell_about_is_found_later<F: Fixture>() {
 }
 
 pub async fn one_that_breaks_the_transaction_is_parked_alone<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 20).await;
+    let fixture = with_orders::<F>(20).await;
     fixture.sql("update received_order set name = 'break' where id = 7").await;
     assert_eq!(process(&fixture).action_fn(together(20), book::<F>).run().await.unwrap(), 0);
     assert_exact(&fixture, 20, &[7]).await;
@@ -196,8 +194,7 @@ impl<F: Fixture> BatchAction<F::Store> for Bookkeeper<F> {
 }
 
 pub async fn a_batch_action_gets_them_together_and_a_bad_one_alone<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 20).await;
+    let fixture = with_orders::<F>(20).await;
     fixture.sql("update received_order set name = 'error' where id = 13").await;
     let sizes = Arc::<Mutex<Vec<_>>>::default();
     let action = Bookkeeper::<F> { sizes: sizes.clone(), _fixture: PhantomData };
@@ -287,8 +284,7 @@ pub async fn a_database_that_does_not_let_them_begin_spends_nothing<F: Fixture>(
 }
 
 pub async fn a_handler_after_each_sees_every_message<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     let company = Company::default();
     let seen = company.clone();
     let process = process(&fixture).action_fn(together(10), book::<F>);
@@ -310,8 +306,7 @@ impl<S: Store> Handler<S> for SaysNo {
 }
 
 pub async fn a_handler_that_fails_for_all_fails_for_each<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     let process = process(&fixture).action_fn(together(10), book::<F>);
     let process = process.handlers(move |queue| queue.after(Scope::Worker, "read", SaysNo));
     assert_eq!(process.run().await.unwrap(), 0);
@@ -320,8 +315,7 @@ pub async fn a_handler_that_fails_for_all_fails_for_each<F: Fixture>() {
 }
 
 pub async fn an_abort_in_the_middle_releases_the_rest<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     fixture.sql("update received_order set name = 'abort' where id = 4").await;
     assert_eq!(process(&fixture).action_fn(together(10), book::<F>).run().await.unwrap(), 111);
     assert_eq!(effects(&fixture).await, 3);
@@ -351,8 +345,7 @@ impl<F: Fixture> Action<F::Store> for StopsOnce<F> {
 }
 
 pub async fn a_pass_that_is_dropped_and_run_again_runs_all_of_them<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 6).await;
+    let fixture = with_orders::<F>(6).await;
     let dropped = Arc::new(Notify::new());
     let action = StopsOnce::<F>(dropped.clone(), AtomicBool::new(true), PhantomData);
     let process = process(&fixture).action(together(6), action);

@@ -12,7 +12,7 @@ use ichido::{
 
 use crate::{
     faults::{Faults, FaultyStore, HEARTBEAT, LEASE, Running, Scene, Verb, one_line, orders},
-    fixture::{Fixture, Player, send_orders},
+    fixture::{Fixture, Player, with_orders},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -106,8 +106,7 @@ pub async fn who_leaves_or_dies_leaves_its_chores_to_others<F: Fixture>() {
 const MANY: i64 = 501;
 
 pub async fn a_queue_is_tidied_some_rows_at_a_time<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, MANY).await;
+    let fixture = with_orders::<F>(MANY).await;
     let process = Player::join(&fixture).await;
     for most in [500, 1] {
         for delivery in process.claim("orders", most).await {

@@ -5,15 +5,14 @@ use ichido::{
     store::{ProcessId, Processes, Queues},
 };
 
-use crate::fixture::{Fixture, Player, forged, send, send_orders};
+use crate::fixture::{Fixture, Player, forged, send, with_orders};
 
 fn keys(deliveries: &[ichido::Delivery]) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery.message.key.to_string()).collect()
 }
 
 pub async fn claims_come_in_order_and_no_more_than_asked_for<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 12).await;
+    let fixture = with_orders::<F>(12).await;
     let process = Player::join(&fixture).await;
     assert_eq!(keys(&process.claim("orders", 5).await), ["1", "2", "3", "4", "5"]);
     assert_eq!(keys(&process.claim("orders", 50).await), ["6", "7", "8", "9", "10", "11", "12"]);
@@ -21,8 +20,7 @@ pub async fn claims_come_in_order_and_no_more_than_asked_for<F: Fixture>() {
 }
 
 pub async fn what_is_left_is_what_can_be_claimed<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 12).await;
+    let fixture = with_orders::<F>(12).await;
     send(&fixture, "mail", &["{}", "{}"]).await;
     let process = Player::join(&fixture).await;
     process.claim("orders", 5).await;
@@ -43,8 +41,7 @@ pub async fn a_claimed_message_is_not_claimed_again<F: Fixture>() {
 }
 
 pub async fn two_processes_share_a_queue_and_never_a_message<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 400).await;
+    let fixture = with_orders::<F>(400).await;
     let claim_all = async |player: &Player<F>| {
         let mut all = Vec::new();
         loop {
@@ -97,8 +94,7 @@ pub async fn a_released_message_is_claimable_and_nothing_is_counted<F: Fixture>(
 }
 
 pub async fn release_leaves_alone_what_is_not_ours<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let (owner, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let delivery = owner.claim_one("orders").await;
     owner.finish(&owner.claim_one("orders").await).await.unwrap();
@@ -116,8 +112,7 @@ pub async fn release_leaves_alone_what_is_not_ours<F: Fixture>() {
 }
 
 pub async fn a_process_that_is_not_alive_claims_nothing<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let claimed = fixture.store().claim(ProcessId::random(), "orders", 1).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     let process = Player::join(&fixture).await;
@@ -130,8 +125,7 @@ pub async fn a_process_that_is_not_alive_claims_nothing<F: Fixture>() {
 }
 
 pub async fn a_claim_whose_reply_was_lost_is_found<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     let process = Player::join(&fixture).await;
     drop(process.claim("orders", 2).await);
     let mut found = keys(&process.store.claimed(process.registration.id, "orders").await.unwrap());

@@ -7,12 +7,11 @@ use ichido::{
 
 use crate::fixture::{
     Fixture, Player, assert_lost, claimed_after_another, effect, effects, one_claimed, order_and_mail, send,
-    send_orders,
+    send_orders, with_orders,
 };
 
 pub async fn effect_and_completion_are_committed_together<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     send(&fixture, "mail", &["{}"]).await;
     fixture.sql("insert into ticket (region, number, kind) values ('a', 1, 'urgent')").await;
     let process = Player::join(&fixture).await;
@@ -97,8 +96,7 @@ const WRITE: &str = "insert into ledger (message, who) values ('late', 'late')";
 
 /// An error that ended the transaction, swallowed; on MariaDB only a deadlock does that, which has a test of its own.
 pub async fn a_swallowed_error_breaks_the_transaction<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Player::join(&fixture).await;
     if !F::ENDING.is_empty() {
         let statements: Vec<_> = F::ENDING.iter().copied().chain([WRITE]).collect();
@@ -107,8 +105,7 @@ pub async fn a_swallowed_error_breaks_the_transaction<F: Fixture>() {
 }
 
 pub async fn a_rollback_by_the_action_breaks_the_transaction<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     let process = Player::join(&fixture).await;
     assert_broken(&fixture, &process, &["rollback"]).await;
     assert_broken(&fixture, &process, &["rollback", WRITE]).await;
@@ -117,8 +114,7 @@ pub async fn a_rollback_by_the_action_breaks_the_transaction<F: Fixture>() {
 
 /// A COMMIT in the middle is half of the work: it is refused where the database can, and never completes the message.
 pub async fn a_commit_by_the_action_breaks_the_transaction<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let process = Player::join(&fixture).await;
     for statements in [&["commit"][..], &["commit", WRITE]] {
         let result = after(&process, statements).await;

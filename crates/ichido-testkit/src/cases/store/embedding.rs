@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     eventually,
-    fixture::{Fixture, effect, effects, send_orders},
+    fixture::{Fixture, effect, effects, with_orders},
     in_time,
 };
 
@@ -44,8 +44,7 @@ impl<F: Fixture> Action<F::Store> for Slow<F> {
 
 /// The first of two orders is running when the application ends.
 pub async fn a_process_runs_until_its_application_ends<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let slow = Slow::<F>::new(0);
     let (begun, may_end) = (slow.begun.clone(), slow.may_end.clone());
     let process = Process::new(fixture.store()).poll(Duration::from_millis(20));
@@ -67,8 +66,7 @@ pub async fn a_process_runs_until_its_application_ends<F: Fixture>() {
 }
 
 pub async fn a_process_that_ends_by_itself_does_not_wait_for_its_application<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Process::new(fixture.store()).poll(Duration::from_millis(5)).drain();
     let process = process.action(Pool::new("Slow").from("orders"), Slow::<F>::new(1));
     let ended = in_time("the process ends", process.run_until(std::future::pending::<()>())).await;

@@ -19,26 +19,31 @@ use crate::{
     fixture::{Fixture, effects},
 };
 
-/// Rescues only after a lease without a gap, counted from `scene`'s now on.
-async fn rescues_after_a_lease<F: Fixture>(scene: &Scene<F>) {
+/// A process that has nothing to do.
+async fn idle<F: Fixture>() -> (Scene<F>, Running) {
+    let scene = Scene::<F>::new(0).await;
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    (scene, running)
+}
+
+/// Rescues only after a lease without a gap, counted from `scene`'s now on; and stops.
+async fn rescues_after_a_lease<F: Fixture>(scene: &Scene<F>, running: Running) {
     for _ in 0..2 {
         scene.dial.tick(HEARTBEAT).await;
         assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it rescues too early");
     }
     scene.dial.tick(HEARTBEAT).await;
     scene.faults.has_begun(Verb::Rescue, 1).await;
-}
-
-pub async fn the_first_rescue_waits_for_a_lease<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
-    rescues_after_a_lease(&scene).await;
     running.stop().await;
 }
 
+pub async fn the_first_rescue_waits_for_a_lease<F: Fixture>() {
+    let (scene, running) = idle::<F>().await;
+    rescues_after_a_lease(&scene, running).await;
+}
+
 pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.dial.tick(HEARTBEAT).await;
     scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
     scene.dial.tick(HEARTBEAT).await;
@@ -46,32 +51,26 @@ pub async fn after_failed_heartbeats_the_wait_for_a_rescue_begins_anew<F: Fixtur
     assert_eq!(scene.faults.begun(Verb::Rescue), 0, "nobody is declared dead during an outage");
     // The first heartbeat after the outage is the beginning of the new wait.
     scene.dial.tick(HEARTBEAT).await;
-    rescues_after_a_lease(&scene).await;
-    running.stop().await;
+    rescues_after_a_lease(&scene, running).await;
 }
 
 pub async fn after_a_failed_poll_the_rescue_wait_begins_anew<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.dial.tick(HEARTBEAT).await;
     scene.faults.inject(Verb::Poll, Fault::Unreachable, 1);
     scene.dial.tick(HEARTBEAT).await;
-    rescues_after_a_lease(&scene).await;
-    running.stop().await;
+    rescues_after_a_lease(&scene, running).await;
 }
 
 pub async fn after_a_long_sleep_the_wait_for_a_rescue_begins_anew<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.dial.tick(2 * LEASE).await;
     assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
-    rescues_after_a_lease(&scene).await;
-    running.stop().await;
+    rescues_after_a_lease(&scene, running).await;
 }
 
 pub async fn after_a_sleep_in_the_middle_of_a_poll_nobody_is_rescued<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.dial.tick(HEARTBEAT).await;
     let polls = scene.faults.begun(Verb::Poll);
     scene.faults.hold(Verb::Poll);
@@ -82,26 +81,22 @@ pub async fn after_a_sleep_in_the_middle_of_a_poll_nobody_is_rescued<F: Fixture>
     scene.dial.asleep_after(before).await;
     assert_eq!(scene.faults.begun(Verb::Rescue), 0, "it slept, and the others may have slept too");
     scene.dial.tick(HEARTBEAT).await;
-    rescues_after_a_lease(&scene).await;
-    running.stop().await;
+    rescues_after_a_lease(&scene, running).await;
 }
 
 pub async fn after_a_failed_heartbeat_without_a_gap_the_wait_begins_anew<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.dial.tick(HEARTBEAT).await;
     let before = scene.dial.slept();
     scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 1);
     // A claim that is refused is a reason to write a heartbeat at once.
     scene.faults.inject(Verb::Claim, Fault::ClaimLost, 1);
     scene.dial.asleep_after(before).await;
-    rescues_after_a_lease(&scene).await;
-    running.stop().await;
+    rescues_after_a_lease(&scene, running).await;
 }
 
 pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
-    let scene = Scene::<F>::new(0).await;
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let (scene, running) = idle::<F>().await;
     scene.faults.has_begun(Verb::Claim, 1).await;
     scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
     scene.dial.tick(HEARTBEAT).await;

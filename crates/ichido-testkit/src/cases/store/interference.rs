@@ -18,7 +18,7 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, Player, effect_here, effects, one_claimed, send_orders};
+use crate::fixture::{Fixture, Player, effect_here, effects, one_claimed, send_orders, with_orders};
 
 pub async fn a_row_that_was_done_by_hand_is_neither_parked_nor_released<F: Fixture>() {
     let (fixture, process, delivery) = one_claimed::<F>().await;
@@ -33,8 +33,7 @@ pub async fn a_row_that_was_done_by_hand_is_neither_parked_nor_released<F: Fixtu
 }
 
 pub async fn what_was_taken_or_done_by_hand_meanwhile_is_not_returned<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let (process, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     for delivery in process.claim("orders", 2).await {
         assert!(process.store.park(&delivery, &Failure::waiting("later", 1, Duration::ZERO)).await.unwrap());
@@ -51,8 +50,7 @@ pub async fn what_was_taken_or_done_by_hand_meanwhile_is_not_returned<F: Fixture
 }
 
 pub async fn a_process_whose_row_is_gone_claims_nothing<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Player::join(&fixture).await;
     fixture.sql("delete from ichido_process_queue; delete from ichido_process").await;
     let claimed = process.store.claim(process.registration.id, "orders", 1).await;
@@ -62,8 +60,7 @@ pub async fn a_process_whose_row_is_gone_claims_nothing<F: Fixture>() {
 }
 
 pub async fn a_death_brings_back_no_attempts_of_a_row_set_to_new_by_hand<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let (victim, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let delivery = victim.claim_one("orders").await;
     assert!(victim.store.park(&delivery, &Failure::dead("no such customer", 3)).await.unwrap());
@@ -101,8 +98,7 @@ fn process<F: Fixture>(fixture: &F) -> Process<F::Store> {
 
 /// So many orders, of which the first `suspects` were claimed by a process that died.
 pub(super) async fn with_suspects<F: Fixture>(suspects: usize, orders: i64) -> F {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, orders).await;
+    let fixture = with_orders::<F>(orders).await;
     let victim = Player::join(&fixture).await;
     assert_eq!(victim.claim("orders", suspects).await.len(), suspects);
     victim.die(&fixture).await;
@@ -197,8 +193,7 @@ impl<F: Fixture> Action<F::Store> for SecondTime<F> {
 }
 
 pub async fn what_a_dropped_pass_has_written_is_not_committed_by_the_next<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let written = Arc::new(Notify::new());
     let action =
         SecondTime::<F> { written: written.clone(), first: AtomicBool::new(true), _fixture: std::marker::PhantomData };

@@ -20,6 +20,15 @@ fn some(count: usize) -> Vec<NewMessage> {
     vec![NewMessage::new("{}"); count]
 }
 
+/// A fresh database, a process, and a message that was sent and published.
+async fn one_published<F: Fixture>() -> (F, Player<F>, Key) {
+    let fixture = F::fresh().await;
+    let process = join(&fixture).await;
+    let key = send_one(&process.store, "paid").await;
+    publish_all(&process.store, "paid").await;
+    (fixture, process, key)
+}
+
 pub async fn what_is_done_has_no_row_any_more_and_is_never_done_again<F: Fixture>() {
     let fixture = F::fresh().await;
     let process = join(&fixture).await;
@@ -94,11 +103,8 @@ pub async fn what_is_found_says_what_becomes_of_a_delivery<F: Fixture>() {
 }
 
 pub async fn what_is_tried_again_is_published_again_with_its_attempts<F: Fixture>() {
-    let fixture = F::fresh().await;
-    let process = join(&fixture).await;
+    let (fixture, process, key) = one_published::<F>().await;
     let store = &process.store;
-    let key = send_one(store, "paid").await;
-    publish_all(store, "paid").await;
     for failures in 1..=2 {
         let delivery = process.take("paid", &key).await;
         assert_eq!(delivery.attempt, failures);
@@ -118,11 +124,8 @@ pub async fn what_is_tried_again_is_published_again_with_its_attempts<F: Fixture
 }
 
 pub async fn what_has_failed_is_published_again_when_an_operator_wants_it<F: Fixture>() {
-    let fixture = F::fresh().await;
-    let process = join(&fixture).await;
+    let (fixture, process, key) = one_published::<F>().await;
     let store = &process.store;
-    let key = send_one(store, "paid").await;
-    publish_all(store, "paid").await;
     let delivery = process.take("paid", &key).await;
     assert!(store.park(&delivery, &Failure::dead("never", 3)).await.unwrap());
     assert_eq!(failed_in(store).await, [(format!("paid/{key}"), 3, "never".to_owned())]);

@@ -8,7 +8,9 @@ use ichido::{
     store::{Failure, Queues},
 };
 
-use crate::fixture::{Fixture, Player, claimed_after_another, effects, one_claimed, order_and_mail, send, send_orders};
+use crate::fixture::{
+    Fixture, Player, claimed_after_another, effects, one_claimed, order_and_mail, send, send_orders, with_orders,
+};
 
 async fn park_dead<F: Fixture>(process: &Player<F>, queue: &str) -> Delivery {
     let delivery = process.claim_one(queue).await;
@@ -83,8 +85,7 @@ pub async fn the_last_failures_come_first<F: Fixture>() {
 }
 
 pub async fn a_row_set_to_new_by_hand_runs_as_attempt_one<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Player::join(&fixture).await;
     park_dead(&process, "orders").await;
     fixture.sql("update received_order set status = '0'").await;
@@ -98,8 +99,7 @@ pub async fn a_row_set_to_new_by_hand_runs_as_attempt_one<F: Fixture>() {
 }
 
 pub async fn an_operator_retries_as_attempt_one<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let ids = send(&fixture, "mail", &["{}"]).await;
     let process = Player::join(&fixture).await;
     park_dead(&process, "orders").await;
@@ -116,8 +116,7 @@ pub async fn an_operator_retries_as_attempt_one<F: Fixture>() {
 }
 
 pub async fn an_operator_discards_with_a_note<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let ids = send(&fixture, "mail", &["{}"]).await;
     let process = Player::join(&fixture).await;
     assert!(!process.store.discard(&id("orders/1")).await.unwrap(), "it has not failed");
@@ -180,8 +179,7 @@ pub async fn without_a_failed_value_the_dead_stay_out_of_circulation<F: Fixture>
 }
 
 pub async fn what_is_known_about_a_row_that_is_gone_is_forgotten<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 4).await;
+    let fixture = with_orders::<F>(4).await;
     let process = Player::join(&fixture).await;
     for _ in 0..3 {
         park_dead(&process, "orders").await;
@@ -199,8 +197,7 @@ pub async fn what_is_known_about_a_row_that_is_gone_is_forgotten<F: Fixture>() {
 }
 
 pub async fn the_last_ten_failures_are_remembered<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let process = Player::join(&fixture).await;
     for attempt in 1..=12 {
         let delivery = process.claim_one("orders").await;

@@ -16,7 +16,7 @@ use ichido::{
 use serde::Deserialize;
 use tokio::sync::Notify;
 
-use crate::fixture::{Fixture, Player, effect, effect_here, effects, send, send_orders, until};
+use crate::fixture::{Fixture, Player, effect, effect_here, effects, send, until, with_orders};
 
 #[derive(Deserialize)]
 struct Order {
@@ -62,8 +62,7 @@ async fn drain<F: Fixture>(fixture: &F) -> i32 {
 }
 
 pub async fn every_message_is_run_exactly_once_and_the_queue_is_empty<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 200).await;
+    let fixture = with_orders::<F>(200).await;
     let (one, two) = tokio::join!(drain(&fixture), drain(&fixture));
     assert_eq!((one, two), (0, 0));
     assert_eq!(effects(&fixture).await, 200);
@@ -76,8 +75,7 @@ pub async fn every_message_is_run_exactly_once_and_the_queue_is_empty<F: Fixture
 }
 
 pub async fn a_bad_message_never_stops_its_neighbours<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 60).await;
+    let fixture = with_orders::<F>(60).await;
     fixture.sql("update received_order set name = 'error' where id = 5; update received_order set name = 'panic' where id = 15").await;
     fixture.sql("update received_order set name = 'park' where id = 25; update received_order set name = 'statement' where id = 35").await;
     assert_eq!(drain(&fixture).await, 0);
@@ -96,8 +94,7 @@ pub async fn a_bad_message_never_stops_its_neighbours<F: Fixture>() {
 }
 
 pub async fn an_action_that_breaks_its_transaction_is_parked_at_once<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     fixture.sql("update received_order set name = 'rollback' where id = 2").await;
     assert_eq!(drain(&fixture).await, 0);
     assert_eq!(effects(&fixture).await, 2);
@@ -108,8 +105,7 @@ pub async fn an_action_that_breaks_its_transaction_is_parked_at_once<F: Fixture>
 }
 
 pub async fn a_failing_message_runs_again_after_its_backoff<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 4).await;
+    let fixture = with_orders::<F>(4).await;
     fixture.sql("update received_order set name = 'twice' where id = 2; update received_order set name = 'retry' where id = 3").await;
     assert_eq!(drain(&fixture).await, 0);
     assert_eq!(effects(&fixture).await, 3);
@@ -122,8 +118,7 @@ pub async fn a_failing_message_runs_again_after_its_backoff<F: Fixture>() {
 }
 
 pub async fn an_abort_ends_the_process_with_its_code<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 30).await;
+    let fixture = with_orders::<F>(30).await;
     fixture.sql("update received_order set name = 'abort' where id = 1").await;
     assert_eq!(drain(&fixture).await, 111);
     assert_eq!(fixture.number("select count(*) from ledger where message = 'orders/1'").await, 0);
@@ -155,8 +150,7 @@ impl<F: Fixture> ichido::Action<F::Store> for Blocking<F> {
 }
 
 pub async fn a_stop_releases_what_is_not_begun<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     let (begun, go, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
     let action = Blocking::<F> { begun: begun.clone(), go: go.clone(), _fixture: std::marker::PhantomData };
     let process = process(&fixture).stop_on(stop.clone()).action(orders().concurrency(1).read_ahead(5), action);
@@ -174,8 +168,7 @@ pub async fn a_stop_releases_what_is_not_begun<F: Fixture>() {
 }
 
 pub async fn a_message_out_of_grace_is_released<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let (begun, go, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()), CancellationToken::new());
     let action = Blocking::<F> { begun: begun.clone(), go, _fixture: std::marker::PhantomData };
     let settings =
@@ -200,8 +193,7 @@ async fn read_mail<F: Fixture>(cx: &mut Context<F::Store>, _: serde_json::Value)
 }
 
 pub async fn several_actions_run_side_by_side<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 20).await;
+    let fixture = with_orders::<F>(20).await;
     send(&fixture, "mail", &["{}"; 20]).await;
     let build = || {
         process(&fixture)
@@ -234,8 +226,7 @@ impl<S: Store> Handler<S> for Diary {
 }
 
 pub async fn a_handler_of_the_users_own_sees_every_message<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     fixture.sql("update received_order set name = 'twice' where id = 2").await;
     let diary = Arc::new(Mutex::new(Vec::new()));
     let seen = diary.clone();
@@ -270,8 +261,7 @@ impl<S: Store> Handler<S> for Fails {
 /// A message at which a handler between `read` and `transaction` fails is a failed message like any other.
 pub async fn a_handler_that_fails_for_a_message_parks_it<F: Fixture>() {
     for way in ["error", "panic"] {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, 20).await;
+        let fixture = with_orders::<F>(20).await;
         let process = process(&fixture).action_fn(orders(), create_project::<F>);
         let process = process.handlers(move |queue| queue.after(Scope::Worker, "read", Fails(way)));
         assert_eq!(process.run().await.unwrap(), 0);
@@ -283,8 +273,7 @@ pub async fn a_handler_that_fails_for_a_message_parks_it<F: Fixture>() {
 }
 
 pub async fn a_worker_that_panics_ends_the_process_and_nothing_is_lost<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 20).await;
+    let fixture = with_orders::<F>(20).await;
     let process = process(&fixture).action_fn(orders(), create_project::<F>);
     let process = process.handlers(|queue| queue.before(Scope::Worker, "read", Fails("before read")));
     assert_eq!(process.run().await.unwrap(), 20);
@@ -294,8 +283,7 @@ pub async fn a_worker_that_panics_ends_the_process_and_nothing_is_lost<F: Fixtur
 
 /// The suspects of two pools wait for each other, not for ever.
 pub async fn suspects_of_several_pools_are_all_run<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 4).await;
+    let fixture = with_orders::<F>(4).await;
     send(&fixture, "mail", &["{}"; 4]).await;
     let victim = Player::join(&fixture).await;
     assert_eq!(victim.claim("orders", 4).await.len() + victim.claim("mail", 4).await.len(), 8);
@@ -317,8 +305,7 @@ async fn pass_on<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> Result
 }
 
 pub async fn a_drain_waits_for_what_one_action_sends_to_another<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 12).await;
+    let fixture = with_orders::<F>(12).await;
     let process = process(&fixture).action_fn(orders().concurrency(1), pass_on::<F>);
     let process = process.action_fn(Pool::new("Mail").from("mail"), read_mail::<F>);
     assert_eq!(process.run().await.unwrap(), 0);
@@ -326,8 +313,7 @@ pub async fn a_drain_waits_for_what_one_action_sends_to_another<F: Fixture>() {
 }
 
 pub async fn a_refusal_inside_an_action_is_the_messages_failure<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     fixture.sql("update received_order set name = 'large' where id = 2").await;
     assert_eq!(process(&fixture).action_fn(orders(), pass_on::<F>).run().await.unwrap(), 0);
     let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
@@ -434,8 +420,7 @@ async fn order_by_mail<F: Fixture>(cx: &mut Context<F::Store>, order: Order) -> 
 }
 
 pub async fn a_message_sent_by_an_action_is_sent_only_if_it_is_done<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 4).await;
+    let fixture = with_orders::<F>(4).await;
     fixture.sql("update received_order set name = 'error' where id = 2").await;
     assert_eq!(process(&fixture).action_fn(orders(), order_by_mail::<F>).run().await.unwrap(), 0);
     assert_eq!(fixture.number("select count(*) from ichido_message where queue = 'mail'").await, 3);
@@ -447,8 +432,7 @@ async fn nothing_to_write<S: Store>(_: &mut Context<S>, _: serde_json::Value) ->
 }
 
 pub async fn an_action_that_opens_no_transaction_is_completed_too<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 5).await;
+    let fixture = with_orders::<F>(5).await;
     assert_eq!(process(&fixture).action_fn(orders(), nothing_to_write::<F::Store>).run().await.unwrap(), 0);
     assert_eq!(fixture.number("select count(*) from received_order where status = '1'").await, 5);
 }

@@ -8,11 +8,10 @@ use ichido::{
     store::{Processes, Registration, Rescued, Running},
 };
 
-use crate::fixture::{Fixture, Player, assert_lost, effects, send, send_orders};
+use crate::fixture::{Fixture, Player, assert_lost, effects, send, with_orders};
 
 pub async fn what_a_dead_process_had_becomes_suspect_without_an_attempt<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     let victim = Player::join(&fixture).await;
     victim.finish(&victim.claim_one("orders").await).await.unwrap();
     assert_eq!(victim.claim("orders", 5).await.len(), 2);
@@ -56,8 +55,7 @@ fn order(key: i64) -> MessageId {
 }
 
 pub async fn suspects_are_what_ran_and_as_many_as_had_slots<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 12).await;
+    let fixture = with_orders::<F>(12).await;
     let victim = Player::join_with_slots(&fixture, 3).await;
     let claimed = victim.claim("orders", 12).await;
     assert_eq!(claimed.len(), 12);
@@ -97,8 +95,7 @@ pub async fn the_first_in_claim_order_are_suspects_also_where_it_descends<F: Fix
 }
 
 pub async fn what_is_a_suspect_already_takes_no_slot<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 6).await;
+    let fixture = with_orders::<F>(6).await;
     let medic = Player::join(&fixture).await;
     for (slots, claim) in [(2, 2), (2, 6)] {
         let victim = Player::join_with_slots(&fixture, slots).await;
@@ -116,8 +113,7 @@ pub async fn what_is_a_suspect_already_takes_no_slot<F: Fixture>() {
 
 pub async fn a_killer_that_slips_through_is_caught_the_next_time<F: Fixture>() {
     const KILLER: &str = "5";
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 6).await;
+    let fixture = with_orders::<F>(6).await;
     let medic = Player::join(&fixture).await;
     for deaths in 1.. {
         let victim = Player::join_with_slots(&fixture, 1).await;
@@ -143,8 +139,7 @@ pub async fn a_killer_that_slips_through_is_caught_the_next_time<F: Fixture>() {
 }
 
 pub async fn a_death_under_the_mark_spends_an_attempt<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let victim = Player::join(&fixture).await;
     let claimed = victim.claim("orders", 2).await;
     victim.store.mark_running(victim.registration.id, Some(&claimed[1].message.id())).await.unwrap();
@@ -161,8 +156,7 @@ pub async fn a_death_under_the_mark_spends_an_attempt<F: Fixture>() {
 }
 
 pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let medic = Player::join(&fixture).await;
     let mut deaths = 0;
     let parked = loop {
@@ -185,8 +179,7 @@ pub async fn a_message_that_kills_its_process_is_parked_in_the_end<F: Fixture>()
 }
 
 pub async fn a_live_process_keeps_its_messages<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let (owner, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let delivery = owner.claim_one("orders").await;
     assert_eq!(other.store.rescue(&other.registration).await.unwrap(), Rescued::default());
@@ -194,8 +187,7 @@ pub async fn a_live_process_keeps_its_messages<F: Fixture>() {
 }
 
 pub async fn a_rescued_message_cannot_be_completed_by_its_old_owner<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let (old, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let stale = old.claim_one("orders").await;
     let id = old.registration.id;
@@ -210,8 +202,7 @@ pub async fn a_rescued_message_cannot_be_completed_by_its_old_owner<F: Fixture>(
 }
 
 pub async fn a_queue_that_the_rescuer_does_not_serve_is_left_alone<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let victim = Player::join(&fixture).await;
     victim.claim_one("orders").await;
     victim.die(&fixture).await;
@@ -228,8 +219,7 @@ pub async fn a_queue_that_the_rescuer_does_not_serve_is_left_alone<F: Fixture>()
 }
 
 pub async fn of_two_rescuers_each_message_is_freed_once<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 40).await;
+    let fixture = with_orders::<F>(40).await;
     let victim = Player::join(&fixture).await;
     assert_eq!(victim.claim("orders", 40).await.len(), 40);
     victim.die(&fixture).await;
@@ -242,8 +232,7 @@ pub async fn of_two_rescuers_each_message_is_freed_once<F: Fixture>() {
 }
 
 pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     let leaver = Player::join(&fixture).await;
     assert_eq!(leaver.claim("orders", 3).await.len(), 3);
     leaver.store.deregister(leaver.registration.id).await.unwrap();
@@ -258,8 +247,7 @@ pub async fn a_process_that_leaves_frees_what_it_has<F: Fixture>() {
 
 /// It costs no write, and is still there for whoever serves its queue.
 pub async fn a_dead_process_whose_queues_nobody_serves_is_left_until_somebody_does<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let victim = Player::join(&fixture).await;
     victim.claim_one("orders").await;
     let dead = victim.registration.id.to_string();

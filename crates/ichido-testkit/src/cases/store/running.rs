@@ -19,12 +19,11 @@ use tokio::sync::Notify;
 use super::interference;
 use crate::{
     eventually,
-    fixture::{Fixture, Player, send_orders},
+    fixture::{Fixture, Player, send_orders, with_orders},
 };
 
 pub async fn a_heartbeat_says_what_runs_and_the_next_one_what_runs_then<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let process = Player::join(&fixture).await;
     let claimed = process.claim("orders", 2).await;
     let list: Vec<_> =
@@ -71,8 +70,7 @@ impl<S: Store> Action<S> for Slow {
 }
 
 pub async fn operators_see_what_runs_and_not_what_is_only_claimed<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 6).await;
+    let fixture = with_orders::<F>(6).await;
     let (end, stop) = (Arc::new(Notify::new()), CancellationToken::new());
     let process = Process::new(fixture.store()).poll(Duration::from_millis(20)).lease(Duration::from_secs(3));
     let pool = interference::orders(2).read_ahead(4);

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     faults::{Fault, Scene, Verb},
-    fixture::{Fixture, Player, effect, effects, failed, send, send_orders},
+    fixture::{Fixture, Player, effect, effects, failed, send, send_orders, with_orders},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -140,8 +140,7 @@ fn waited<S: Store>(cx: &Context<S>) -> Result<bool> {
 }
 
 pub async fn a_snooze_keeps_attempts_and_history_and_a_drain_does_not_wait_for_it<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let retry = RetryPolicy { attempts: 2, first: Duration::from_millis(1), ..RetryPolicy::default() };
     let process = || draining(&fixture).action_fn(Pool::new("orders").retry(retry), first_bad_then_early::<F>);
     assert_eq!(process().run().await.unwrap(), 0);
@@ -157,8 +156,7 @@ pub async fn a_snooze_keeps_attempts_and_history_and_a_drain_does_not_wait_for_i
 }
 
 pub async fn snoozes_are_counted_until_the_message_fails<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let player = Player::join(&fixture).await;
     let snooze = |failures| Failure::snoozed(failures, Duration::ZERO);
     let parks = [snooze(0), snooze(0), Failure::waiting("bad", 1, Duration::ZERO), snooze(1)];
@@ -189,8 +187,7 @@ impl<F: Fixture> BatchAction<F::Store> for Batch<F> {
 }
 
 pub async fn a_batch_that_snoozes_is_run_one_by_one<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 6).await;
+    let fixture = with_orders::<F>(6).await;
     let runs = Runs::default();
     let pool = once("orders").concurrency(1).commit_interval(6);
     let process = draining(&fixture).batch_action(pool, Batch::<F>(runs.clone(), PhantomData));
@@ -222,8 +219,7 @@ pub async fn a_snoozed_head_holds_its_group<F: Fixture>() {
 }
 
 pub async fn a_suspect_that_snoozes_is_none_any_more<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let (dead, other) = (Player::join_with_slots(&fixture, 1).await, Player::join(&fixture).await);
     dead.claim_one("orders").await;
     dead.die(&fixture).await;
@@ -248,8 +244,7 @@ impl<S: Store> Handler<S> for Closed {
 
 pub async fn a_handler_can_snooze_too<F: Fixture>() {
     for place in ["read", "transaction"] {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, 3).await;
+        let fixture = with_orders::<F>(3).await;
         let (runs, closed) = (Runs::default(), Closed(Runs::default()));
         let process = draining(&fixture).action(once("orders"), Sleepy::<F>::new(&runs, 0, HOUR));
         let process = process.handlers(move |queue| queue.after(Scope::Worker, place, closed));
@@ -275,8 +270,7 @@ pub async fn a_snooze_whose_record_is_in_doubt_spends_nothing<F: Fixture>() {
 }
 
 pub async fn the_drain_of_a_test_counts_what_is_snoozed<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let process = || Process::new(fixture.store()).poll(Duration::from_millis(5));
     let runs = Runs::default();
     let drained = testing::drain(process().action(once("orders"), Sleepy::<F>::new(&runs, 1, HOUR))).await.unwrap();

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     faults::{Fault, FaultyStore, HEARTBEAT, Order, Running, Scene, Verb, one_line, orders},
-    fixture::{Fixture, Player, effect_here, send, send_orders},
+    fixture::{Fixture, Player, effect_here, send, with_orders},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -46,8 +46,7 @@ async fn always<F: Fixture>(cx: &mut Context<F::Store>, _: Value) -> Result<Outc
 }
 
 pub async fn what_two_processes_have_counted_is_what_was_done<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 40).await;
+    let fixture = with_orders::<F>(40).await;
     send(&fixture, "mail", &["{}"; 30]).await;
     let process = || {
         let process = Process::new(fixture.store()).poll(Duration::from_millis(10)).drain();
@@ -255,8 +254,7 @@ pub async fn levels_are_counted_with_their_place_and_who_is_overtaken<F: Fixture
 }
 
 pub async fn what_waits_is_counted_with_what_was_sent_lately<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     send(&fixture, "mail", &["{}"; 4]).await;
     let process = Player::join(&fixture).await;
     process.claim("mail", 1).await;

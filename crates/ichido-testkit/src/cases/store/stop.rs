@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     faults::{Fault, HEARTBEAT, Running, Scene, Verb, one_line, orders},
-    fixture::{Fixture, effect, effects, send, send_orders, until},
+    fixture::{Fixture, effect, effects, send, until, with_orders},
     in_time,
 };
 
@@ -86,8 +86,7 @@ async fn code(ended: JoinHandle<Result<i32, Error>>) -> i32 {
 }
 
 pub async fn a_stopped_request_id_ends_its_process_and_does_not_start<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     let gate = Gate::new();
     let start = || tokio::spawn(process(&fixture).drain().action(one_worker(), gate.action::<F>()).run());
     let running = start();
@@ -109,8 +108,7 @@ pub async fn a_stopped_request_id_ends_its_process_and_does_not_start<F: Fixture
 }
 
 pub async fn a_stop_by_flag_gives_running_messages_only_their_grace<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let gate = Gate::new();
     let check = Duration::from_millis(20);
     let settings =
@@ -124,8 +122,7 @@ pub async fn a_stop_by_flag_gives_running_messages_only_their_grace<F: Fixture>(
 }
 
 pub async fn a_paused_request_id_claims_nothing_until_it_is_resumed<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 10).await;
+    let fixture = with_orders::<F>(10).await;
     let (gate, stop) = (Gate::new(), CancellationToken::new());
     let start = || {
         let process = process(&fixture).stop_on(stop.clone()).action(one_worker(), gate.action::<F>());
@@ -186,8 +183,7 @@ pub async fn what_is_at_hand_when_a_pause_ends_is_taken<F: Fixture>() {
 }
 
 pub async fn of_several_pools_the_stopped_one_ends_and_the_others_go_on<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     send(&fixture, "mail", &["1"]).await;
     let (first, second) = (Gate::new(), Gate::new());
     let running = process(&fixture).drain().action(one_worker(), first.action::<F>());

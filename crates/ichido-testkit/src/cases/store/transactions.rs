@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     faults::{Fault, FaultyStore, Scene, Verb},
-    fixture::{Fixture, Player, assert_lost, effect_here, effects, failed, send_orders},
+    fixture::{Fixture, Player, assert_lost, effect_here, effects, failed, with_orders},
     in_time,
 };
 
@@ -70,8 +70,7 @@ async fn lines_of<F: Fixture>(fixture: &F, id: i64) -> i64 {
 
 /// Some orders, of which these have such a name.
 async fn with_names<F: Fixture>(count: i64, names: &[(i64, &str)]) -> F {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, count).await;
+    let fixture = with_orders::<F>(count).await;
     for (id, name) in names {
         fixture.sql(&format!("update received_order set name = '{name}' where id = {id}")).await;
     }
@@ -150,8 +149,7 @@ async fn parks<F: Fixture>(cx: &mut Context<FaultyStore<F::Store>>, _: Order) ->
 }
 
 pub async fn a_failure_that_commits_needs_its_claim<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 1).await;
+    let fixture = with_orders::<F>(1).await;
     let player = Player::join(&fixture).await;
     let delivery = player.claim_one("orders").await;
     fixture.sql("update received_order set status = '1', process_id = null").await;

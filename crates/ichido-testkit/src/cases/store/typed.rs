@@ -10,7 +10,7 @@ use ichido::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    fixture::{Fixture, effects, send_orders},
+    fixture::{Fixture, effects, with_orders},
     in_time,
 };
 
@@ -58,8 +58,7 @@ async fn written<F: Fixture>(fixture: &F, who: &str) -> i64 {
 }
 
 pub async fn what_an_action_sends_to_a_typed_queue_arrives<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 3).await;
+    let fixture = with_orders::<F>(3).await;
     let process = Process::new(fixture.store()).on(&ORDERS, Pool::new("Confirm").from("nowhere"), confirm::<F>).on(
         &MAIL,
         Pool::new("Mail"),
@@ -120,8 +119,7 @@ impl<F: Fixture> BatchAction<F::Store> for Count<F> {
 }
 
 pub async fn a_batch_action_can_be_typed<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 4).await;
+    let fixture = with_orders::<F>(4).await;
     let pool = Pool::new("Count").concurrency(1).commit_interval(4);
     let process = Process::new(fixture.store()).on_batch(&ORDERS, pool, Count::<F>(std::marker::PhantomData));
     assert_eq!(ends(process).await, 0);

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::{
     faults::{Fault, Scene, Verb, one_line, orders as scene_orders},
-    fixture::{Fixture, effect_here, effects, send_orders, until},
+    fixture::{Fixture, effect_here, effects, until, with_orders},
 };
 
 #[derive(Deserialize)]
@@ -77,8 +77,7 @@ async fn run_with_some<F: Fixture>(fixture: &F, name: &str) -> i32 {
 }
 
 pub async fn after_done_comes_the_next<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 30).await;
+    let fixture = with_orders::<F>(30).await;
     assert_eq!(run_with_some(&fixture, "done").await, 0);
     assert_eq!(effects(&fixture).await, 30);
 }
@@ -108,8 +107,7 @@ pub async fn with_nothing_there_it_waits_for_a_signal_or_the_poll<F: Fixture>() 
 
 pub async fn retry_park_error_and_panic_are_recorded_and_the_next_comes<F: Fixture>() {
     for (name, attempts) in [("retry", 2), ("park", 1), ("error", 2), ("panic", 2)] {
-        let fixture = F::fresh().await;
-        send_orders(&fixture, 30).await;
+        let fixture = with_orders::<F>(30).await;
         assert_eq!(run_with_some(&fixture, name).await, 0);
         assert_eq!(effects(&fixture).await, 28, "{name}");
         let failed = fixture.store().parked(&ParkedFilter::default()).await.unwrap();
@@ -144,8 +142,7 @@ impl<F: Fixture> ichido::Action<F::Store> for Aborting<F> {
 }
 
 pub async fn an_abort_spends_an_attempt_and_other_workers_finish<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 2).await;
+    let fixture = with_orders::<F>(2).await;
     let (process, starts) = process(&fixture);
     let (second, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let action = Aborting::<F> { second, go, _fixture: std::marker::PhantomData };
@@ -157,8 +154,7 @@ pub async fn an_abort_spends_an_attempt_and_other_workers_finish<F: Fixture>() {
 }
 
 pub async fn a_lost_claim_is_rolled_back_and_the_next_comes<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 30).await;
+    let fixture = with_orders::<F>(30).await;
     fixture.sql("update received_order set name = 'lost' where id in (3, 17)").await;
     let (process, starts) = process(&fixture);
     let stop = CancellationToken::new();
@@ -209,8 +205,7 @@ impl<S: Store> Handler<S> for Unplugged {
 }
 
 pub async fn after_its_last_allowed_message_a_process_releases_the_rest<F: Fixture>() {
-    let fixture = F::fresh().await;
-    send_orders(&fixture, 50).await;
+    let fixture = with_orders::<F>(50).await;
     fixture.sql("update received_order set name = 'park' where id = 3").await;
     let (process, starts) = process(&fixture);
     let process = process.max_messages(20).action_fn(orders().read_ahead(20), create_project::<F>);
