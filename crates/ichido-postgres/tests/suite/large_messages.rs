@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use ichido::{
     Guarded, Messages, Operate, Queue, Status, Table,
-    inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
+    inspect::{Listed, MessageFilter, ParkedFilter},
     store::{ProcessId, Processes, Queues, Registration},
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
-use ichido_testkit::{eventually, size};
+use ichido_testkit::{
+    eventually,
+    large::{PAGE, pages},
+    size,
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
-
-/// So many messages are on a page.
-const PAGE: usize = 20;
 
 /// More than the rows and index entries that a page needs, together with the window of those in groups; far fewer than there are.
 const FEW: i64 = 2500;
@@ -92,25 +93,21 @@ impl World {
     }
 
     /// The place of a parked message in the middle.
-    async fn middle(&mut self, state: &str, time: &str) -> Vec<Option<String>> {
+    async fn middle(&mut self, state: &str, time: &str) -> [String; 2] {
         let place = format!(
             "select to_char({time} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), key from ichido_parked \
              where state = '{state}' order by {time} offset {} limit 1",
             self.rows / 8
         );
         let row = sqlx::query(AssertSqlSafe(place)).fetch_one(&mut self.sql).await.unwrap();
-        vec![Some(row.get(0)), Some(row.get(1))]
+        [row.get(0), row.get(1)]
     }
 
     /// What a page costs, which must be full.
-    async fn page(&mut self, queue: &str, state: Listed, values: &[Option<String>]) -> i64 {
-        let mut filter = MessageFilter::new(queue, state, PAGE);
-        if !values.is_empty() {
-            filter.after = Some(Cursor { queue: queue.into(), state, values: values.to_vec() });
-        }
+    async fn page(&mut self, filter: &MessageFilter) -> i64 {
         self.cost(async |store| {
-            let page = store.messages(&filter).await.unwrap();
-            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{queue} {state:?} {values:?}: {page:?}");
+            let page = store.messages(filter).await.unwrap();
+            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
         })
         .await
     }
@@ -119,22 +116,11 @@ impl World {
 #[tokio::test]
 async fn a_page_of_messages_reads_few_rows_however_many_there_are() {
     let mut world = World::new(size(100_000, 10_000_000)).await;
-    let some = |text: String| Some(text);
-    let (half, rows) = (world.rows / 2, world.rows);
-    let places = [
-        ("mail", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("mail", Listed::Ready, vec![some("grouped".into())]),
-        ("mail", Listed::Ready, vec![some("grouped".into()), some("g509".into()), some(half.to_string())]),
-        ("mail", Listed::Waiting, world.middle("waiting", "due_at").await),
-        ("mail", Listed::Failed, world.middle("dead", "parked_at").await),
-        ("orders", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("paid", Listed::Ready, vec![some("alone".into()), some(format!("{:0>12}", rows / 8))]),
-    ];
-    for (queue, state, values) in places {
-        for values in [&[][..], &values] {
-            let read = world.page(queue, state, values).await;
-            assert!(read < FEW, "{queue} {state:?} {values:?}: {read} of {rows}");
-        }
+    let rows = world.rows;
+    let (waiting, failed) = (world.middle("waiting", "due_at").await, world.middle("dead", "parked_at").await);
+    for filter in pages(rows, waiting, failed) {
+        let read = world.page(&filter).await;
+        assert!(read < FEW, "{filter:?}: {read} of {rows}");
     }
     let mut failed = ParkedFilter::default();
     failed.limit = 20;
@@ -154,7 +140,7 @@ async fn messages_of_a_process_are_found_by_their_owner() {
     }
     drop(store);
     for queue in ["mail", "orders"] {
-        let read = world.page(queue, Listed::Claimed, &[]).await;
+        let read = world.page(&MessageFilter::new(queue, Listed::Claimed, PAGE)).await;
         assert!(read < FEW, "{queue}: {read} of {}", world.rows);
     }
     sqlx::raw_sql("drop index big_order_owner").execute(&mut world.sql).await.unwrap();

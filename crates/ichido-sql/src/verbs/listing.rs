@@ -16,7 +16,7 @@ use crate::{
     verbs::{
         inspect,
         messages::described,
-        parked_pages::{Begin, By, in_order},
+        parked_pages::{Begin, By, Order, in_order},
     },
 };
 
@@ -39,8 +39,8 @@ pub async fn messages<S: SqlRows>(store: &S, filter: &MessageFilter) -> Result<M
     let Found { keys, next, incomplete, processes } = match filter.state {
         Listed::Ready => ready(store, queue, after, limit).await?,
         Listed::Claimed => claimed(store, queue, after, limit).await?,
-        Listed::Waiting => parked(store, &queue.queue, "waiting", By::Due, after, limit).await?,
-        Listed::Failed => parked(store, &queue.queue, "dead", By::Since, after, limit).await?,
+        Listed::Waiting => parked(store, &queue.queue, ("waiting", By::Due), after, limit).await?,
+        Listed::Failed => parked(store, &queue.queue, ("dead", By::Since), after, limit).await?,
     };
     let mut messages = described(store, queue, &keys, processes.as_deref()).await?;
     messages.retain(|message| message.state == filter.state.state());
@@ -63,17 +63,17 @@ struct Found {
 async fn parked<S: SqlRows>(
     store: &S,
     queue: &str,
-    state: &str,
-    by: By,
+    (state, by): (&'static str, By),
     after: &[Option<String>],
     limit: usize,
 ) -> Result<Found> {
+    let order = Order { queue, state, by, older_ms: None };
     let from = match after {
         [Some(time), Some(key)] => Begin::AfterKey(time, key),
         [] => Begin::Start,
         _ => return Err(foreign()),
     };
-    let some = in_order(store, queue, state, by, from, None, limit).await?;
+    let some = in_order(store, order, from, limit).await?;
     let ids = some.iter().map(|parked| parked.id.parse()).collect::<Result<Vec<MessageId>>>()?;
     let last = some.last().zip(ids.last()).filter(|_| some.len() == limit);
     let next = last.map(|(parked, id)| vec![Some(parked.place.clone()), Some(id.key.to_string())]);
