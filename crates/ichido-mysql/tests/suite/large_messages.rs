@@ -63,7 +63,7 @@ impl World {
 
     /// The rows that the server has read so far.
     async fn read(&mut self) -> i64 {
-        let read = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_rows_read'";
+        let read = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'rows_read'";
         sqlx::query(read).fetch_one(&mut self.sql).await.unwrap().get(0)
     }
 

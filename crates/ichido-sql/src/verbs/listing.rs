@@ -20,9 +20,12 @@ use crate::{
     },
 };
 
-/// A page reads no more messages than this, however many are wanted; of those in groups it reads as many as that in any case, because no
-/// index tells which of them can be claimed.
+/// A page reads no more messages than this, however many are wanted.
 const MOST: usize = 500;
+
+/// Of messages in groups a page reads so many in any case, because no index tells which of them can be claimed. More of them, and PostgreSQL
+/// would rather read and sort all that come after.
+const WINDOW: usize = 200;
 
 /// Where among the claimable messages a page begins: with those in no group, or with those in groups.
 const ALONE: &str = "alone";
@@ -148,8 +151,8 @@ async fn ready<S: SqlRows>(store: &S, queue: &S::Queue, after: &[Option<String>]
             Ok(Found { next: last.or(more), keys: rows.into_iter().map(|row| row.key).collect(), ..Found::default() })
         }
         GROUPED if queue.grouped.is_some() => {
-            let rows = Walk::grouped::<S>(queue).read(store, queue, after, MOST).await?;
-            let mut next = rows.last().filter(|_| rows.len() == MOST).map(|row| row.place(GROUPED));
+            let rows = Walk::grouped::<S>(queue).read(store, queue, after, WINDOW).await?;
+            let mut next = rows.last().filter(|_| rows.len() == WINDOW).map(|row| row.place(GROUPED));
             let free: Vec<_> = rows.into_iter().filter(|row| row.free).collect();
             if free.len() > limit {
                 next = Some(free[limit - 1].place(GROUPED));
