@@ -46,9 +46,11 @@ impl Sqlite {
     pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
         let (table, owner, nobody) = (&queue.rows.table, &queue.rows.owner, &queue.conditions.nobody);
         let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
-        // A plan that is kept prepared does not learn of an index that was added since.
+        let mut connection = self.readers.acquire().await?;
+        // To explain is not to look: only a look tells a connection of an index that was added since it was opened.
+        sqlx::query(AssertSqlSafe(format!("select 1 from {table} limit 1"))).execute(&mut *connection).await?;
         let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).persistent(false);
-        let plan = plan.fetch_all(&self.readers).await?;
+        let plan = plan.fetch_all(&mut *connection).await?;
         let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
         Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
     }
