@@ -62,7 +62,7 @@ pub trait Dialect: 'static {
         column.to_owned()
     }
 
-    /// After a table: its rows are found by this index, so that no other row is locked, not even for a moment.
+    /// After a table: its rows are found by this index, so that no other row is read, or locked, even for a moment.
     #[must_use]
     fn by_index(index: &str) -> String {
         let _ = index;

@@ -58,10 +58,10 @@ pub(crate) fn condition<E>(
     has_value: &[bool],
     mut value: impl FnMut(usize) -> Result<String, E>,
 ) -> Result<String, E> {
-    let mut text = String::new();
+    let mut all = Vec::with_capacity(part.same + 1);
     for (at, column) in columns.iter().enumerate().take(part.same) {
         let is = if has_value[at] { format!("= {}", value(at)?) } else { "is null".to_owned() };
-        text += &format!(" and t.{} {is}", column.name);
+        all.push(format!(" and t.{} {is}", column.name));
     }
     let column = &columns[part.same];
     let then = match part.then {
@@ -69,7 +69,8 @@ pub(crate) fn condition<E>(
         Then::Null => "is null".to_owned(),
         Then::NotNull => "is not null".to_owned(),
     };
-    Ok(text + &format!(" and t.{} {then}", column.name))
+    all.push(format!(" and t.{} {then}", column.name));
+    Ok(all.concat())
 }
 
 #[cfg(test)]

@@ -38,9 +38,11 @@ impl Sqlite {
     pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
         let (table, owner, nobody) = (&queue.rows.mapping.table, &queue.rows.owner, &queue.conditions.nobody);
         let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
-        // A plan that is kept prepared does not learn of an index that was added since.
+        let mut connection = self.readers.acquire().await?;
+        // To explain is not to look: only a look tells a connection of an index that was added since it was opened.
+        sqlx::query(AssertSqlSafe(format!("select 1 from {table} limit 1"))).execute(&mut *connection).await?;
         let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).persistent(false);
-        let plan = plan.fetch_all(&self.readers).await?;
+        let plan = plan.fetch_all(&mut *connection).await?;
         let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
         Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
     }
@@ -64,17 +66,13 @@ mod tests {
         atomic::{AtomicU64, Ordering::Relaxed},
     };
 
-    use ichido::{
-        Guarded, Operate, Queue, Status, Table,
-        inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
-        store::ProcessId,
+    use ichido::{Guarded, Operate, Queue, Status, Table, inspect::ParkedFilter, store::ProcessId};
+    use ichido_testkit::{
+        large::{PAGE, pages},
+        size,
     };
-    use ichido_testkit::size;
 
     use super::*;
-
-    /// So many messages are on a page.
-    const PAGE: usize = 20;
 
     /// More steps than a page takes, together with the window of those in groups; each row of a table takes several.
     const FEW: u64 = 60_000;
@@ -105,7 +103,7 @@ mod tests {
             "create table big_order (id integer primary key, status text default '0' not null, process_id text)".into(),
             format!(
                 "insert into ichido_message (queue, owner, payload, group_key) {series} select 'mail', case when n % 10 < 8 then '{nobody}' end, '{{}}', \
-                 case when n % 20 in (1, 9) then 'g' || (n / 20) % 1000 end from s"
+                 case when n % 20 in (1, 9) then 'g' || ((n / 20) % 1000) end from s"
             ),
             "insert into ichido_parked (queue, key, state, attempts, due_at, parked_at) select 'mail', cast(id as text), case when id % 10 < 5 then 'waiting' \
              else 'dead' end, 1, case when id % 10 < 5 then strftime('%Y-%m-%dT%H:%M:%fZ', 2000000000 + id, 'unixepoch') end, \
@@ -134,29 +132,20 @@ mod tests {
         let (folder, rows) = (tempfile::tempdir().unwrap(), size(100_000, 10_000_000));
         let store = filled(folder.path(), rows).await;
         let steps = counting(&store).await;
-        let some = |text: &str| Some(text.to_owned());
-        let half = (rows / 2).to_string();
-        let time = "select due_at, key from ichido_parked where queue = 'mail' and state = 'waiting' order by due_at limit 1 offset 10000";
-        let middle = sqlx::query(time).fetch_one(&store.readers).await.unwrap();
-        let places = [
-            ("mail", Listed::Ready, vec![some("alone"), some(&half)]),
-            ("mail", Listed::Ready, vec![some("grouped")]),
-            ("mail", Listed::Ready, vec![some("grouped"), some("g509"), some(&half)]),
-            ("mail", Listed::Waiting, vec![middle.get(0), middle.get(1)]),
-            ("mail", Listed::Failed, Vec::new()),
-            ("orders", Listed::Ready, vec![some("alone"), some(&half)]),
-            ("paid", Listed::Ready, vec![some("alone"), some(&format!("{:0>12}", rows / 8))]),
-        ];
-        for (queue, state, values) in places {
-            for values in [Vec::new(), values] {
-                let mut filter = MessageFilter::new(queue, state, PAGE);
-                filter.after = Some(Cursor { queue: queue.into(), state, values });
-                steps.store(0, Relaxed);
-                let page = store.messages(&filter).await.unwrap();
-                assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
-                let took = steps.load(Relaxed);
-                assert!(took < FEW, "{filter:?}: {took} steps for {rows} rows");
-            }
+        let middle = async |state: &str, time: &str| {
+            let middle = format!(
+                "select {time}, key from ichido_parked where state = '{state}' order by {time} limit 1 offset {}",
+                rows / 8
+            );
+            let row = sqlx::query(AssertSqlSafe(middle)).fetch_one(&store.readers).await.unwrap();
+            [row.get(0), row.get(1)]
+        };
+        for filter in pages(rows, middle("waiting", "due_at").await, middle("dead", "parked_at").await) {
+            steps.store(0, Relaxed);
+            let page = store.messages(&filter).await.unwrap();
+            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
+            let took = steps.load(Relaxed);
+            assert!(took < FEW, "{filter:?}: {took} steps for {rows} rows");
         }
         let mut failed = ParkedFilter::default();
         failed.limit = 20;

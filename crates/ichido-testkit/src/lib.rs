@@ -7,6 +7,7 @@
 //! | [`connections`] | what a process does with its connections to a server |
 //! | [`fixture`] | what the cases need of a database, a broker or a reader's source |
 //! | [`faults`] | a real store that fails a verb, loses its reply or holds it up, at the moment that a test chooses |
+//! | [`large`] | places in long lists of messages, for tests of what a page reads |
 //!
 //! Tests wait with [`eventually`] and [`in_time`], which depend on no machine's speed.
 
@@ -20,6 +21,7 @@ pub mod connections;
 mod eventually;
 pub mod faults;
 pub mod fixture;
+pub mod large;
 mod suites;
 mod wrapped;
 

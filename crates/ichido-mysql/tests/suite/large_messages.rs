@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use ichido::{
     Guarded, Inspect, Messages, Operate, Queue, Status, Table,
-    inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
+    inspect::{Listed, MessageFilter, ParkedFilter},
     store::{ProcessId, Processes, Queues, Registration},
 };
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
-use ichido_testkit::size;
+use ichido_testkit::{
+    large::{PAGE, pages},
+    size,
+};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row};
-
-/// So many messages are on a page.
-const PAGE: usize = 20;
 
 /// More than the rows that a page needs, together with the window of those in groups; far fewer than there are.
 const FEW: i64 = 2500;
@@ -63,64 +63,49 @@ impl World {
 
     /// The rows that the server has read so far.
     async fn read(&mut self) -> i64 {
-        let read = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'innodb_rows_read'";
+        let read = "select cast(variable_value as signed) from information_schema.global_status where variable_name = 'rows_read'";
         sqlx::query(read).fetch_one(&mut self.sql).await.unwrap().get(0)
     }
 
     /// The rows that a page reads, which must be full. The server has work of its own; the quietest of some looks is the page's own.
-    async fn page(&mut self, queue: &str, state: Listed, values: &[Option<String>]) -> i64 {
-        let mut filter = MessageFilter::new(queue, state, PAGE);
-        if !values.is_empty() {
-            filter.after = Some(Cursor { queue: queue.into(), state, values: values.to_vec() });
-        }
+    async fn page(&mut self, filter: &MessageFilter) -> i64 {
         let mut least = i64::MAX;
         for _ in 0..3 {
             let before = self.read().await;
-            let page = self.store.messages(&filter).await.unwrap();
-            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{queue} {state:?} {values:?}: {page:?}");
+            let page = self.store.messages(filter).await.unwrap();
+            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
             least = least.min(self.read().await - before);
         }
         least
     }
 
     /// The place of a parked message in the middle.
-    async fn middle(&mut self, state: &str, time: &str) -> Vec<Option<String>> {
+    async fn middle(&mut self, state: &str, time: &str) -> [String; 2] {
         let place = format!(
             "select date_format({time}, '%Y-%m-%dT%H:%i:%s.%fZ'), cast(`key` as char) from ichido_parked where state = '{state}' \
              order by {time} limit 1 offset {}",
             self.rows / 8
         );
         let row = sqlx::query(AssertSqlSafe(place)).fetch_one(&mut self.sql).await.unwrap();
-        vec![Some(row.get(0)), Some(row.get(1))]
+        [row.get(0), row.get(1)]
     }
 }
 
 #[tokio::test]
 async fn a_page_of_messages_reads_few_rows_however_many_there_are() {
     let mut world = World::new(size(100_000, 10_000_000)).await;
-    let some = |text: String| Some(text);
-    let (half, rows) = (world.rows / 2, world.rows);
-    let places = [
-        ("mail", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("mail", Listed::Ready, vec![some("grouped".into())]),
-        ("mail", Listed::Ready, vec![some("grouped".into()), some("g509".into()), some(half.to_string())]),
-        ("mail", Listed::Waiting, world.middle("waiting", "due_at").await),
-        ("mail", Listed::Failed, world.middle("dead", "parked_at").await),
-        ("orders", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("paid", Listed::Ready, vec![some("alone".into()), some(format!("{:0>12}", rows / 8))]),
-    ];
-    for (queue, state, values) in places {
-        for values in [&[][..], &values] {
-            let read = world.page(queue, state, values).await;
-            assert!(read < FEW, "{queue} {state:?} {values:?}: {read} of {rows}");
-        }
+    let rows = world.rows;
+    let (waiting, failed) = (world.middle("waiting", "due_at").await, world.middle("dead", "parked_at").await);
+    for filter in pages(rows, waiting, failed) {
+        let read = world.page(&filter).await;
+        assert!(read < FEW, "{filter:?}: {read} of {rows}");
     }
     let served = ["mail", "orders"].map(|queue| (queue.into(), 3)).into();
     let process = Registration::new("large", Duration::from_hours(1), served);
     world.store.register(&process).await.unwrap();
     for queue in ["mail", "orders"] {
         assert_eq!(world.store.claim(process.id, queue, PAGE).await.unwrap().len(), PAGE);
-        let read = world.page(queue, Listed::Claimed, &[]).await;
+        let read = world.page(&MessageFilter::new(queue, Listed::Claimed, PAGE)).await;
         assert!(read < FEW, "{queue}: {read} of {rows}");
     }
     let mut failed = ParkedFilter::default();

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use ichido::{
     Guarded, Messages, Operate, Queue, Status, Table,
-    inspect::{Cursor, Listed, MessageFilter, ParkedFilter},
+    inspect::{Listed, MessageFilter, ParkedFilter},
     store::{ProcessId, Processes, Queues, Registration},
 };
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
-use ichido_testkit::{eventually, size};
+use ichido_testkit::{
+    eventually,
+    large::{PAGE, pages},
+    size,
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
-
-/// So many messages are on a page.
-const PAGE: usize = 20;
 
 /// More than the rows and index entries that a page needs, together with the window of those in groups; far fewer than there are.
 const FEW: i64 = 2500;
 
 struct World {
     url: String,
-    sql: PgConnection,
     rows: u32,
 }
 
@@ -37,8 +37,7 @@ impl World {
         let mut sql = PgConnection::connect(&url).await.unwrap();
         let table = "create table big_order (id bigint primary key, status char(1) default '0' not null, process_id char(36), name text)";
         sqlx::raw_sql(table).execute(&mut sql).await.unwrap();
-        let store = Postgres::new(&url, None, 2, queues()).unwrap();
-        store.migrate().await.unwrap();
+        Postgres::new(&url, None, 2, queues()).unwrap().migrate().await.unwrap();
         let (nobody, few) = (ProcessId::NOBODY, rows / 4);
         let fill = [
             format!(
@@ -64,53 +63,54 @@ impl World {
         for statement in fill {
             sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut sql).await.unwrap();
         }
-        World { url, sql, rows }
+        sql.close().await.unwrap();
+        World { url, rows }
     }
 
-    /// The rows and index entries that were read so far, by sessions that have ended.
+    /// The rows and index entries that were read so far. A session tells what it has read when it ends at the latest: all others must have.
     async fn read(&self) -> i64 {
         let mut sql = PgConnection::connect(&self.url).await.unwrap();
+        let others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() \
+                      and backend_type = 'client backend'";
+        eventually("all other sessions have ended", async || {
+            let left: i64 = sqlx::query(others).fetch_one(&mut sql).await.unwrap().get(0);
+            if left == 0 { Ok(()) } else { Err(left) }
+        })
+        .await;
         let read = "select (select sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) + (select sum(idx_tup_read) from pg_stat_user_indexes) \
                     from pg_stat_user_tables)::bigint";
-        sqlx::query(read).fetch_one(&mut sql).await.unwrap().get(0)
+        let read = sqlx::query(read).fetch_one(&mut sql).await.unwrap().get(0);
+        sql.close().await.unwrap();
+        read
     }
 
-    /// What is read by a store that does this and nothing else. A session tells what it has read when it ends.
-    async fn cost(&mut self, work: impl AsyncFnOnce(&Postgres)) -> i64 {
+    /// What is read by a store that does this and nothing else.
+    async fn cost(&self, work: impl AsyncFnOnce(&Postgres)) -> i64 {
         let before = self.read().await;
         let store = Postgres::new(&self.url, None, 2, queues()).unwrap();
         work(&store).await;
         drop(store);
-        let ours =
-            "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'ichido'";
-        eventually("the sessions of the store have ended", async || {
-            let left: i64 = sqlx::query(ours).fetch_one(&mut self.sql).await.unwrap().get(0);
-            if left == 0 { Ok(()) } else { Err(left) }
-        })
-        .await;
         self.read().await - before
     }
 
     /// The place of a parked message in the middle.
-    async fn middle(&mut self, state: &str, time: &str) -> Vec<Option<String>> {
+    async fn middle(&self, state: &str, time: &str) -> [String; 2] {
         let place = format!(
             "select to_char({time} at time zone 'utc', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), key from ichido_parked \
              where state = '{state}' order by {time} offset {} limit 1",
             self.rows / 8
         );
-        let row = sqlx::query(AssertSqlSafe(place)).fetch_one(&mut self.sql).await.unwrap();
-        vec![Some(row.get(0)), Some(row.get(1))]
+        let mut sql = PgConnection::connect(&self.url).await.unwrap();
+        let row = sqlx::query(AssertSqlSafe(place)).fetch_one(&mut sql).await.unwrap();
+        sql.close().await.unwrap();
+        [row.get(0), row.get(1)]
     }
 
     /// What a page costs, which must be full.
-    async fn page(&mut self, queue: &str, state: Listed, values: &[Option<String>]) -> i64 {
-        let mut filter = MessageFilter::new(queue, state, PAGE);
-        if !values.is_empty() {
-            filter.after = Some(Cursor { queue: queue.into(), state, values: values.to_vec() });
-        }
+    async fn page(&self, filter: &MessageFilter) -> i64 {
         self.cost(async |store| {
-            let page = store.messages(&filter).await.unwrap();
-            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{queue} {state:?} {values:?}: {page:?}");
+            let page = store.messages(filter).await.unwrap();
+            assert!(page.messages.len() == PAGE && page.notes.is_empty(), "{filter:?}: {page:?}");
         })
         .await
     }
@@ -118,23 +118,12 @@ impl World {
 
 #[tokio::test]
 async fn a_page_of_messages_reads_few_rows_however_many_there_are() {
-    let mut world = World::new(size(100_000, 10_000_000)).await;
-    let some = |text: String| Some(text);
-    let (half, rows) = (world.rows / 2, world.rows);
-    let places = [
-        ("mail", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("mail", Listed::Ready, vec![some("grouped".into())]),
-        ("mail", Listed::Ready, vec![some("grouped".into()), some("g509".into()), some(half.to_string())]),
-        ("mail", Listed::Waiting, world.middle("waiting", "due_at").await),
-        ("mail", Listed::Failed, world.middle("dead", "parked_at").await),
-        ("orders", Listed::Ready, vec![some("alone".into()), some(half.to_string())]),
-        ("paid", Listed::Ready, vec![some("alone".into()), some(format!("{:0>12}", rows / 8))]),
-    ];
-    for (queue, state, values) in places {
-        for values in [&[][..], &values] {
-            let read = world.page(queue, state, values).await;
-            assert!(read < FEW, "{queue} {state:?} {values:?}: {read} of {rows}");
-        }
+    let world = World::new(size(200_000, 10_000_000)).await;
+    let rows = world.rows;
+    let (waiting, failed) = (world.middle("waiting", "due_at").await, world.middle("dead", "parked_at").await);
+    for filter in pages(rows, waiting, failed) {
+        let read = world.page(&filter).await;
+        assert!(read < FEW, "{filter:?}: {read} of {rows}");
     }
     let mut failed = ParkedFilter::default();
     failed.limit = 20;
@@ -144,7 +133,7 @@ async fn a_page_of_messages_reads_few_rows_however_many_there_are() {
 
 #[tokio::test]
 async fn messages_of_a_process_are_found_by_their_owner() {
-    let mut world = World::new(size(100_000, 10_000_000)).await;
+    let world = World::new(size(200_000, 10_000_000)).await;
     let store = Postgres::new(&world.url, None, 2, queues()).unwrap();
     let served = ["mail", "orders"].map(|queue| (queue.into(), 3)).into();
     let process = Registration::new("large", Duration::from_hours(1), served);
@@ -154,10 +143,12 @@ async fn messages_of_a_process_are_found_by_their_owner() {
     }
     drop(store);
     for queue in ["mail", "orders"] {
-        let read = world.page(queue, Listed::Claimed, &[]).await;
+        let read = world.page(&MessageFilter::new(queue, Listed::Claimed, PAGE)).await;
         assert!(read < FEW, "{queue}: {read} of {}", world.rows);
     }
-    sqlx::raw_sql("drop index big_order_owner").execute(&mut world.sql).await.unwrap();
+    let mut sql = PgConnection::connect(&world.url).await.unwrap();
+    sqlx::raw_sql("drop index big_order_owner").execute(&mut sql).await.unwrap();
+    sql.close().await.unwrap();
     let read = world
         .cost(async |store| {
             let page = store.messages(&MessageFilter::new("orders", Listed::Claimed, PAGE)).await.unwrap();

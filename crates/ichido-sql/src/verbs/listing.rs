@@ -17,13 +17,16 @@ use crate::{
     verbs::{
         inspect,
         messages::described,
-        parked_pages::{Begin, By, in_order},
+        parked_pages::{Begin, By, Order, in_order},
     },
 };
 
-/// A page reads no more messages than this, however many are wanted; of those in groups it reads as many as that in any case, because no
-/// index tells which of them can be claimed.
+/// A page reads no more messages than this, however many are wanted.
 const MOST: usize = 500;
+
+/// Of messages in groups a page reads so many in any case, because no index tells which of them can be claimed. More of them, and PostgreSQL
+/// would rather read and sort all that come after.
+const WINDOW: usize = 200;
 
 /// Where among the claimable messages a page begins: with those in no group, or with those in groups.
 const ALONE: &str = "alone";
@@ -40,8 +43,8 @@ pub async fn messages<S: SqlRows>(store: &S, filter: &MessageFilter) -> Result<M
     let Found { keys, next, incomplete, processes } = match filter.state {
         Listed::Ready => ready(store, queue, after, limit).await?,
         Listed::Claimed => claimed(store, queue, after, limit).await?,
-        Listed::Waiting => parked(store, &queue.queue, "waiting", By::Due, after, limit).await?,
-        Listed::Failed => parked(store, &queue.queue, "dead", By::Since, after, limit).await?,
+        Listed::Waiting => parked(store, &queue.queue, ("waiting", By::Due), after, limit).await?,
+        Listed::Failed => parked(store, &queue.queue, ("dead", By::Since), after, limit).await?,
     };
     let mut messages = described(store, queue, &keys, processes.as_deref()).await?;
     messages.retain(|message| message.state == filter.state.state());
@@ -64,17 +67,17 @@ struct Found {
 async fn parked<S: SqlRows>(
     store: &S,
     queue: &str,
-    state: &str,
-    by: By,
+    (state, by): (&'static str, By),
     after: &[Option<String>],
     limit: usize,
 ) -> Result<Found> {
+    let order = Order { queue, state, by, older_ms: None };
     let from = match after {
         [Some(time), Some(key)] => Begin::AfterKey(time, key),
         [] => Begin::Start,
         _ => return Err(foreign()),
     };
-    let some = in_order(store, queue, state, by, from, None, limit).await?;
+    let some = in_order(store, order, from, limit).await?;
     let ids = some.iter().map(|parked| parked.id.parse()).collect::<Result<Vec<MessageId>>>()?;
     let last = some.last().zip(ids.last()).filter(|_| some.len() == limit);
     let next = last.map(|(parked, id)| vec![Some(parked.place.clone()), Some(id.key.to_string())]);
@@ -150,8 +153,8 @@ async fn ready<S: SqlRows>(store: &S, queue: &S::Queue, after: &[Option<String>]
             Ok(Found { next: last.or(more), keys: rows.into_iter().map(|row| row.key).collect(), ..Found::default() })
         }
         GROUPED if queue.grouped.is_some() => {
-            let rows = Walk::grouped::<S>(queue).read(store, queue, after, MOST).await?;
-            let mut next = rows.last().filter(|_| rows.len() == MOST).map(|row| row.place(GROUPED));
+            let rows = Walk::grouped::<S>(queue).read(store, queue, after, WINDOW).await?;
+            let mut next = rows.last().filter(|_| rows.len() == WINDOW).map(|row| row.place(GROUPED));
             let free: Vec<_> = rows.into_iter().filter(|row| row.free).collect();
             if free.len() > limit {
                 next = Some(free[limit - 1].place(GROUPED));

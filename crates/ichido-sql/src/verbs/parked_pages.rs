@@ -105,7 +105,8 @@ async fn page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Re
             Some((time, ..)) => Begin::AfterTime(time),
         };
         for state in states(filter) {
-            for parked in in_order(store, queue, state, by, from, Some(filter.older_ms()), count).await? {
+            let order = Order { queue, state, by, older_ms: Some(filter.older_ms()) };
+            for parked in in_order(store, order, from, count).await? {
                 let key = parked.id[queue.len() + 1..].to_owned();
                 found.push((parked.place.clone(), queue.clone(), key, parked));
             }
@@ -118,40 +119,41 @@ async fn page<S: SqlStore>(store: &S, filter: &ParkedFilter, count: usize) -> Re
     Ok(found.into_iter().take(count).map(|(.., parked)| parked).collect())
 }
 
-/// Parked messages of a queue in this state, in the order of a time and of their keys; those that were parked so long ago, if that is said.
+/// Parked messages of a queue in one state, in the order of a time and of their keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    /// The queue.
+    pub(crate) queue: &'a str,
+    /// The state, as it is in the table.
+    pub(crate) state: &'static str,
+    /// The time.
+    pub(crate) by: By,
+    /// Only those that were parked at least so long ago.
+    pub(crate) older_ms: Option<i64>,
+}
+
+/// So many parked messages in this order, from this place on.
 ///
 /// # Errors
 /// The database failed.
 pub(crate) async fn in_order<S: SqlStore>(
     store: &S,
-    queue: &str,
-    state: &str,
-    by: By,
+    order: Order<'_>,
     from: Begin<'_>,
-    older_ms: Option<i64>,
     count: usize,
 ) -> Result<Vec<Parked>> {
+    let mut found = range(store, order, from, count).await?;
     // What comes after a key of some time is in two ranges of the index.
-    if let Begin::AfterKey(time, _) = from {
-        let mut found = range(store, queue, state, by, from, older_ms, count).await?;
-        if found.len() < count {
-            let left = count - found.len();
-            found.extend(range(store, queue, state, by, Begin::AfterTime(time), older_ms, left).await?);
-        }
-        return Ok(found);
+    if let Begin::AfterKey(time, _) = from
+        && found.len() < count
+    {
+        found.extend(range(store, order, Begin::AfterTime(time), count - found.len()).await?);
     }
-    range(store, queue, state, by, from, older_ms, count).await
+    Ok(found)
 }
 
-async fn range<S: SqlStore>(
-    store: &S,
-    queue: &str,
-    state: &str,
-    by: By,
-    from: Begin<'_>,
-    older_ms: Option<i64>,
-    count: usize,
-) -> Result<Vec<Parked>> {
+async fn range<S: SqlStore>(store: &S, order: Order<'_>, from: Begin<'_>, count: usize) -> Result<Vec<Parked>> {
+    let Order { queue, state, by, older_ms } = order;
     let (key, (time, index), (beyond, down)) = (S::Dialect::KEY, by.names(), by.direction());
     let mut binds: Vec<Bind> = vec![queue.into(), by.rows(count).into()];
     let mut place = |bind: Bind| {
@@ -167,14 +169,14 @@ async fn range<S: SqlStore>(
             format!(" and {time} = {} and {key} {beyond} {}", moment(then), place(Bind::Exact(Some(last.to_owned()))))
         }
     };
-    let older = older_ms.map(|ms| format!(" and parked_at <= {}", S::Dialect::after('-', &place(ms.into()))));
+    let aged = older_ms.map(|ms| format!(" and parked_at <= {}", S::Dialect::after('-', &place(ms.into()))));
     let some = format!(
         "select {}, {} from {}{} where queue = ?1 and state = '{state}'{from}{} order by {time}{down}, {key}{down} limit ?2",
         columns::<S>(),
         S::Dialect::stamp(time),
         store.tables().parked,
         S::Dialect::by_index(index),
-        older.unwrap_or_default()
+        aged.unwrap_or_default()
     );
     let some = store.look(binds.into_iter().fold(Query::new(some), Query::bind)).await?;
     let some = some.iter().map(|row| Ok(read(row)?.at(row.get(8)?)));
