@@ -88,7 +88,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let server = axum::serve(listener, router).with_graceful_shutdown(terminated);
     // The server ends when the last request is answered; only then the process stops.
-    let code = process.run_until(server.into_future()).await?;
+    let code = process.run_until(server).await?;
     Ok(ExitCode::from(u8::try_from(code)?))
 }
 

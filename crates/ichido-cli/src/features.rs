@@ -10,15 +10,15 @@ use crate::{
     failure::Failure,
 };
 
-#[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
-compile_error!("ichido needs a database: build it with at least one of the features sqlite, postgres, mysql");
-
 #[cfg(feature = "mysql")]
 pub(crate) use ichido_mysql::VERSION as SCHEMA;
 #[cfg(all(feature = "postgres", not(feature = "mysql")))]
 pub(crate) use ichido_postgres::VERSION as SCHEMA;
 #[cfg(all(feature = "sqlite", not(any(feature = "postgres", feature = "mysql"))))]
 pub(crate) use ichido_sqlite::VERSION as SCHEMA;
+/// Without a database there are no tables to know.
+#[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+pub(crate) const SCHEMA: u32 = 0;
 
 /// A feature, what it is for, and whether it is in this binary.
 struct Feature {
@@ -51,7 +51,8 @@ impl Feature {
 /// The features of this binary, by name.
 pub(crate) fn built() -> Vec<&'static str> {
     let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, RING, AWS_LC];
-    all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect()
+    let built: Vec<_> = all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect();
+    if built.is_empty() { vec!["no features"] } else { built }
 }
 
 /// Refuses a configuration that needs a feature which this binary does not have. Databases and brokers refuse a URL that asks for TLS

@@ -4,6 +4,15 @@
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres", feature = "mysql")),
+    allow(
+        dead_code,
+        unused_variables,
+        clippy::unused_async,
+        reason = "without a database, no command has a store to work on"
+    )
+)]
 
 mod actions;
 mod args;

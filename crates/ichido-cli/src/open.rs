@@ -34,7 +34,7 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
 }
 
 async fn run(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
-    let queues = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
+    let queues: Vec<_> = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
     match config.database.url.scheme() {
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::run(config, queues, command).await,

@@ -3,7 +3,7 @@
 
 use std::{
     fmt::Write as _,
-    io::{self, IsTerminal, Read, Write, stdin, stdout},
+    io::{self, IsTerminal, Read, Stdout, Write, stdin, stdout},
     thread,
 };
 
@@ -65,6 +65,7 @@ pub(crate) struct Size {
 
 /// The terminal, until it is dropped.
 pub(crate) struct Screen {
+    out: Stdout,
     before: Termios,
 }
 
@@ -77,8 +78,8 @@ impl Screen {
         // A line of the log that comes between begins at the margin.
         modes.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
         tcsetattr(stdin(), OptionalActions::Now, &modes)?;
-        let screen = Screen { before };
-        write(ENTER)?;
+        let screen = Screen { out: stdout(), before };
+        screen.write(ENTER)?;
         Ok(screen)
     }
 
@@ -94,14 +95,20 @@ impl Screen {
 
     /// Shows these lines in the place of those before, each cut at the margin.
     pub(crate) fn draw(&self, lines: &[Line]) -> io::Result<()> {
-        write(&frame(lines, Screen::size()))
+        self.write(&frame(lines, Screen::size()))
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut out = self.out.lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // Whoever has closed the terminal does not miss it.
-        let _ = write(LEAVE);
+        let _ = self.write(LEAVE);
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }
@@ -113,12 +120,6 @@ fn frame(lines: &[Line], size: Size) -> String {
         let _ = write!(frame, "{}{style}{text}{END_OF_LINE}", if row > 0 { "\r\n" } else { "" });
     }
     frame + END
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut out = stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 /// What happens at the terminal.
@@ -198,9 +199,8 @@ impl Typing {
     fn key(&mut self, byte: u8) -> Option<u8> {
         let (next, key) = match (&self, byte) {
             (_, ESCAPE) => (Typing::Escape, None),
-            (Typing::Escape, b'[' | b'O') => (Typing::Sequence, None),
             (Typing::Sequence, b'@'..=b'~') => (Typing::Keys, None),
-            (Typing::Sequence, _) => (Typing::Sequence, None),
+            (Typing::Sequence, _) | (Typing::Escape, b'[' | b'O') => (Typing::Sequence, None),
             (Typing::Keys | Typing::Escape, key) => (Typing::Keys, Some(key)),
         };
         *self = next;

@@ -1,5 +1,9 @@
 //! What the compiler says about the likeliest mistakes in an action or a handler. Each program in `mistakes/` has one; what a user
-//! must read about it is in the file beside it, line by line. The compiler's other words may change from version to version.
+//! must read about it is in the file beside it, line by line. The compiler's other words may change from version to version. What no compiler
+//! can know, a process says before it starts: that is in `mistakes/at_start/`.
+
+#[path = "../mistakes/at_start/state_that_is_missing.rs"]
+mod state_that_is_missing;
 
 use std::{
     path::{Path, PathBuf},
@@ -86,4 +90,13 @@ fn each_mistake_is_told_in_the_users_own_words() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn missing_state_is_told_at_start() {
+    let store = ichido_sqlite::Sqlite::new("sqlite://nowhere.db", Vec::new()).unwrap();
+    let said = state_that_is_missing::process(store).check_pools().unwrap_err().to_string();
+    let expected = std::fs::read_to_string(folder().join("at_start/state_that_is_missing.txt")).unwrap();
+    let missing: Vec<_> = expected.lines().filter(|line| !said.contains(line)).collect();
+    assert!(!expected.is_empty() && missing.is_empty(), "expected and not said: {missing:#?}\nsaid: {said}");
 }

@@ -11,16 +11,32 @@ use crate::{Error, error::Result};
 
 /// The values of a process, by their types.
 #[derive(Clone, Default)]
-pub(crate) struct State(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub(crate) struct State(BTreeMap<TypeId, Value>);
+
+#[derive(Clone)]
+struct Value {
+    name: &'static str,
+    value: Arc<dyn Any + Send + Sync>,
+}
 
 impl State {
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(value));
+        self.0.insert(TypeId::of::<T>(), Value { name: type_name::<T>(), value: Arc::new(value) });
     }
 
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Result<Arc<T>> {
-        let found = self.0.get(&TypeId::of::<T>()).cloned().and_then(|value| value.downcast().ok());
-        found.ok_or_else(|| missing(type_name::<T>(), "an action or a handler"))
+        let found = self.0.get(&TypeId::of::<T>()).and_then(|found| found.value.clone().downcast().ok());
+        found.ok_or_else(|| self.missing(type_name::<T>(), "an action or a handler"))
+    }
+
+    /// What is there is named too: an `Arc<Mailer>` is no `Mailer`.
+    fn missing(&self, name: &str, who: &str) -> Error {
+        let mut known: Vec<_> = self.0.values().map(|value| format!("`{}`", value.name)).collect();
+        known.sort_unstable();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Error::Setup(format!(
+            "{who} needs state of the type `{name}`; add it with `.state(…)` to the `Process` or the `Program` (there is: {known})"
+        ))
     }
 }
 
@@ -38,12 +54,10 @@ impl Need {
 
     /// Is it there?
     pub(crate) fn check(self, state: &State, action: &str) -> Result<()> {
-        if state.0.contains_key(&self.id) { Ok(()) } else { Err(missing(self.name, &format!("action `{action}`"))) }
+        if state.0.contains_key(&self.id) {
+            Ok(())
+        } else {
+            Err(state.missing(self.name, &format!("action `{action}`")))
+        }
     }
-}
-
-fn missing(name: &str, who: &str) -> Error {
-    Error::Setup(format!(
-        "{who} needs state of the type `{name}`; add it with `.state(…)` to the `Process` or the `Program`"
-    ))
 }

@@ -35,8 +35,9 @@ impl fmt::Display for ActionError {
     }
 }
 
+/// The error and its causes in words: this is what a `main` that returns it prints.
 impl fmt::Debug for ActionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        write!(f, "{:#}", self.0)
     }
 }

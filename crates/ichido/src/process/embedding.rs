@@ -7,7 +7,7 @@ use crate::{Process, Store, error::Result, process::Probe};
 
 impl<S: Store> Process<S> {
     /// Runs all actions until this future is ready, then stops gracefully, as [`Process::stop_on`] does, and returns the exit code. Ends
-    /// earlier if the process ends by itself; the future is dropped then.
+    /// earlier if the process ends by itself; the future is dropped then. What the future returns is dropped too.
     ///
     /// After the stop, running messages get [`grace`](crate::process::Settings::grace); what is still running then is rolled back and
     /// released. It returns within that time and two seconds, even if the database is silent: other processes rescue what it could
@@ -24,7 +24,8 @@ impl<S: Store> Process<S> {
     ///
     /// # Errors
     /// Only errors that no handler turned into a status, or an invalid handler queue.
-    pub async fn run_until(mut self, end: impl Future) -> Result<i32> {
+    pub async fn run_until(mut self, end: impl IntoFuture) -> Result<i32> {
+        let end = end.into_future();
         // Whoever stops by the token of `stop_on` still does.
         let stop = self.stop.child_token();
         self.stop = stop.clone();

@@ -25,14 +25,13 @@ struct By {
 }
 
 impl By {
-    fn next(by: Option<By>, columns: usize) -> Option<By> {
-        let column = by.map_or(0, |by| (by.column + 1) % columns);
-        Some(By { column, reversed: false })
+    fn next(by: Option<By>, columns: usize) -> By {
+        By { column: by.map_or(0, |by| (by.column + 1) % columns), reversed: false }
     }
 
-    fn reversed(by: Option<By>) -> Option<By> {
+    fn reversed(by: Option<By>) -> By {
         let By { column, reversed } = by.unwrap_or_default();
-        Some(By { column, reversed: !reversed })
+        By { column, reversed: !reversed }
     }
 
     fn apply(self, order: Ordering) -> Ordering {
@@ -49,10 +48,10 @@ impl Order {
     /// What a key changes: a small letter takes the next column, a capital one turns the order round.
     pub(super) fn press(&mut self, key: char) {
         match key {
-            's' => self.queues = By::next(self.queues, QUEUES.len()),
-            'S' => self.queues = By::reversed(self.queues),
-            'p' => self.processes = By::next(self.processes, PROCESSES.len()),
-            'P' => self.processes = By::reversed(self.processes),
+            's' => self.queues = Some(By::next(self.queues, QUEUES.len())),
+            'S' => self.queues = Some(By::reversed(self.queues)),
+            'p' => self.processes = Some(By::next(self.processes, PROCESSES.len())),
+            'P' => self.processes = Some(By::reversed(self.processes)),
             _ => {}
         }
     }

@@ -141,25 +141,19 @@ impl Seen {
         let mut left = text.as_str();
         while let Some(first) = left.chars().next() {
             let after = &left[first.len_utf8()..];
-            left = match first {
-                '\u{1b}' => {
-                    match after.strip_prefix('[').and_then(|rest| Some((rest, rest.find(char::is_alphabetic)?))) {
-                        Some((sequence, end)) => {
-                            self.obey(&sequence[..=end]);
-                            &sequence[end + 1..]
-                        }
-                        None => {
-                            assert!(after.is_empty() || after.starts_with('['), "not a sequence of ours: {left:?}");
-                            self.rest.splice(0..0, left.bytes());
-                            return;
-                        }
-                    }
-                }
-                _ => {
-                    self.put(first);
-                    after
-                }
+            if first != '\u{1b}' {
+                self.put(first);
+                left = after;
+                continue;
+            }
+            let sequence = after.strip_prefix('[').and_then(|rest| Some((rest, rest.find(char::is_alphabetic)?)));
+            let Some((sequence, end)) = sequence else {
+                assert!(after.is_empty() || after.starts_with('['), "not a sequence of ours: {left:?}");
+                self.rest.splice(0..0, left.bytes()); // the rest of it comes later
+                return;
             };
+            self.obey(&sequence[..=end]);
+            left = &sequence[end + 1..];
         }
     }
 
@@ -182,7 +176,6 @@ impl Seen {
             "?1049h" | "?1049l" => self.is_other_screen = sequence.ends_with('h'),
             "?25h" | "?25l" => self.is_cursor_hidden = sequence.ends_with('l'),
             "?7h" | "?7l" => self.is_cut = sequence.ends_with('l'),
-            "?2026h" => {}
             "?2026l" => self.frames += 1,
             "H" => (self.row, self.column) = (0, 0),
             "K" => self.wipe(self.row, self.column, self.row + 1),
@@ -191,7 +184,7 @@ impl Seen {
                 self.wiped += 1;
                 self.wipe(0, 0, usize::MAX);
             }
-            "0m" | "1m" | "1;7m" => {}
+            "?2026h" | "0m" | "1m" | "1;7m" => {}
             other => panic!("not a sequence of ours: {other:?}"),
         }
     }
