@@ -4,3 +4,7 @@ alter table ichido_parked add column snoozed integer not null default 0;
 
 -- Runs that ended with a snooze.
 alter table ichido_stat add column snoozed integer not null default 0;
+
+-- What tells the body that was sent from others: its SHA-256. Null is not compared: rows of the version before, and of senders that write
+-- their own.
+alter table ichido_mutex add column hash blob;
