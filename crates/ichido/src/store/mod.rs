@@ -8,6 +8,7 @@ mod database;
 mod failure;
 mod files;
 pub mod inspect;
+mod local;
 mod migration;
 mod mutexes;
 mod outbox;
@@ -25,6 +26,7 @@ pub use self::{
     database::{ConnectionCounts, Database},
     failure::Failure,
     files::{FileSetId, Files},
+    local::is_loopback,
     migration::{MigrateOptions, Migration, Version},
     mutexes::Mutexes,
     outbox::Outbox,
