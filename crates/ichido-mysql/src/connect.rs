@@ -139,7 +139,7 @@ impl MySql {
         self
     }
 
-    /// Its servers, host and port, that are not on this host and whose certificate is not verified: it is if `ssl-mode` is VERIFY_CA or VERIFY_IDENTITY.
+    /// Its servers, host and port, that are not on this host and whose certificate is not verified: it is if `ssl-mode` is `VERIFY_CA` or `VERIFY_IDENTITY`.
     #[must_use]
     pub fn unverified(&self) -> Vec<String> {
         hosts::unverified(&self.shared.hosts)

@@ -26,14 +26,13 @@ async fn a_flood_takes_no_more_memory_than_the_prefetch() {
     world.env.until("select count(*) from project", 1).await;
     let before = memory(&process, "VmHWM");
     let count = size(96, 500);
-    for n in 0..count {
+    for (_, id) in (0..count).zip(["", "nobody's", "\u{202e}"].into_iter().cycle()) {
         let message = Envelope::new("", super::world::QUEUE, vec![b'x'; BODY]).expect("short names");
-        let id = ["", "nobody's", "\u{202e}"][n % 3];
         let message =
             if id.is_empty() { message } else { message.header("x-message-mutex", id).expect("a short name") };
         world.publish(&[message]).await;
     }
-    world.settles_at(DEAD, u32::try_from(count).expect("a few")).await;
+    world.settles_at(DEAD, count).await;
     let most = memory(&process, "VmHWM") - before;
     // What is held and what is about to be a dead letter is a dozen of them, with the buffers of both connections; the flood is much more.
     assert!(most < 48 * 1024, "{most} KiB more than before, for {count} bodies of 1 MiB and a prefetch of 4");
