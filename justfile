@@ -16,6 +16,10 @@ test *arguments:
 full *arguments:
     ./test --full {{arguments}}
 
+# What the program is made of, as CycloneDX JSON, to stdout
+sbom *arguments:
+    .ci/sbom {{arguments}}
+
 # Format the code
 fmt:
     cargo fmt --all

@@ -2,7 +2,7 @@
 //! one publishing connection. `program` gives them to the process, `relay` and `send` to a relay; `check` asks them. Without the feature
 //! `rabbitmq`, `no_brokers` stands in for this file.
 
-use std::time::Duration;
+use std::{fs, io, path::Path, time::Duration};
 
 use ichido::{
     Process, Relay,
@@ -14,7 +14,7 @@ use ichido_rabbitmq::{
 };
 
 use crate::{
-    config::{self, Config, RabbitMqType, Url},
+    config::{self, Config, RabbitMqType, TlsFiles, Url},
     failure::{Failure, UNREACHABLE},
     open::Backend,
 };
@@ -48,7 +48,8 @@ impl Brokers {
         for (name, queue) in config.rabbitmq() {
             let same = made.iter().find(|(other, _)| {
                 let deadlines = (other.mutex.publish_deadline, queue.mutex.publish_deadline);
-                (&other.url, &other.management) == (&queue.url, &queue.management) && deadlines.0 == deadlines.1
+                let place = |queue: &config::RabbitMq| (queue.url.clone(), queue.management.clone(), queue.tls.clone());
+                place(other) == place(queue) && deadlines.0 == deadlines.1
             });
             let kept = match same {
                 Some((_, first)) => first.beside(name, queue),
@@ -133,6 +134,7 @@ impl Kept {
     fn new(name: &str, queue: &config::RabbitMq) -> Result<Self, Failure> {
         let refused = |key: &str, error: Error| Failure::usage(format!("queues.{name}.rabbitmq.{key}: {error}"));
         let broker = Server::new(queue.url.iter().map(Url::as_str)).map_err(|error| refused("url", error))?;
+        let broker = encrypted(name, broker, &queue.tls)?;
         let mut settings = PublisherSettings::default();
         settings.publish_deadline = queue.mutex.publish_deadline;
         let mut rabbitmq = RabbitMq::new(broker.clone(), topology(queue), settings);
@@ -216,6 +218,25 @@ impl ichido::broker::Broker for Kept {
     async fn depths(&self) -> Result<ichido::broker::Depths, String> {
         ichido::broker::Broker::depths(&self.rabbitmq).await
     }
+}
+
+/// With the files that are named. What cannot be used is refused now, and not each time that it connects.
+fn encrypted(name: &str, mut broker: Server, files: &TlsFiles) -> Result<Server, Failure> {
+    let refused = |key: &str, why: String| Failure::usage(format!("queues.{name}.rabbitmq.{key}: {why}"));
+    let read = |key: &str, file: &Path| {
+        let why = |error: io::Error| refused(key, format!("cannot read {}: {error}", file.display()));
+        fs::read_to_string(file).map_err(why)
+    };
+    if let Some(ca) = &files.ca {
+        broker =
+            broker.trusting(read("ca", ca)?).map_err(|error| refused("ca", format!("{}: {error}", ca.display())))?;
+    }
+    if let Some((cert, key)) = &files.identity {
+        let identified = broker.identified(read("cert", cert)?, read("key", key)?);
+        broker =
+            identified.map_err(|error| refused("cert", format!("{}, {}: {error}", cert.display(), key.display())))?;
+    }
+    Ok(broker)
 }
 
 fn alone(queue: &config::RabbitMq) -> Option<(String, String)> {

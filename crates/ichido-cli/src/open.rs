@@ -17,9 +17,10 @@ use crate::{
 };
 
 /// What the command line needs of a store; all three have it.
-pub trait Backend: Operate + Messages + RunSql + Adopt {}
-
-impl<S: Operate + Messages + RunSql + Adopt> Backend for S {}
+pub trait Backend: Operate + Messages + RunSql + Adopt {
+    /// Its servers, host and port, that are not on this host and whose certificate is not verified.
+    fn unverified(&self) -> Vec<String>;
+}
 
 /// A command that works on any store.
 pub(crate) trait OnStore {

@@ -1,16 +1,41 @@
-//! What an operator should know about queues at brokers, as the configuration has them: `check`, `run` and `relay` tell it.
+//! What an operator should know about queues at brokers, as the configuration has them, and about connections whose other end nobody verifies:
+//! `check`, `run` and `relay` tell it.
 
 use std::time::Duration;
 
-use ichido::message::GuardBy;
+use ichido::{message::GuardBy, store::is_loopback};
 
 use crate::{
     config::{Config, RabbitMqType},
+    open::Backend,
     program,
 };
 
 /// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
 const ACK_TIMEOUT: Duration = Duration::from_mins(30);
+
+/// Servers elsewhere whose certificate is not verified: whoever is on the way reads and changes what goes there, passwords first.
+pub(crate) fn about_connections<S: Backend>(store: &S, config: &Config) -> Vec<String> {
+    let database = store.unverified().into_iter().map(|server| {
+        let key = if config.database.url.scheme().starts_with("postgres") {
+            "sslmode=verify-full"
+        } else {
+            "ssl-mode=VERIFY_IDENTITY"
+        };
+        format!(
+            "database.url: the connection to {server} does not verify the server's certificate; add {key} to the URL"
+        )
+    });
+    let brokers = config.rabbitmq().flat_map(|(name, queue)| {
+        let urls = queue.url.iter().map(|url| ("url", url, "amqps")).chain(queue.management.iter().map(|url| ("management", url, "https")));
+        let open = urls.filter(|(_, url, _)| !url.is_encrypted() && !is_loopback(url.host()));
+        open.map(move |(key, url, scheme)| {
+            let host = url.host();
+            format!("queues.{name}.rabbitmq.{key}: the connection to {host} is not encrypted; use {scheme}://, with `ca` for an authority of your own")
+        })
+    });
+    database.chain(brokers).collect()
+}
 
 /// What is worth a word.
 pub(crate) fn about_brokers(config: &Config) -> Vec<String> {

@@ -124,6 +124,12 @@ impl MySql {
         self
     }
 
+    /// Its servers, host and port, that are not on this host and whose certificate is not verified: it is if `ssl-mode` is `VERIFY_CA` or `VERIFY_IDENTITY`.
+    #[must_use]
+    pub fn unverified(&self) -> Vec<String> {
+        hosts::unverified(&self.shared.hosts)
+    }
+
     fn with(shared: &Arc<Shared>, business: u32, own: u32) -> Self {
         let connections =
             |size, purpose| Connections::new(size, Opener { shared: shared.clone(), purpose }, shared.deadline.clone());

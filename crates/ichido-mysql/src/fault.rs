@@ -87,6 +87,20 @@ pub(crate) fn unfit(error: &sqlx::Error) -> Option<String> {
     is_unfit.then(|| format!("MySQL: {}", error.message()))
 }
 
+/// What sqlx says when a server asks for the password and nothing hides it on its way: which cannot be read by who has not written sqlx.
+pub(crate) fn explained(error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Configuration(why) if why.to_string().starts_with("RSA auth") => {
+            sqlx::Error::Configuration(UNENCRYPTED.into())
+        }
+        error => error,
+    }
+}
+
+/// MySQL's `caching_sha2_password` asks for it whenever it has forgotten who we are; `sha256_password` always.
+const UNENCRYPTED: &str = "the server wants the password (caching_sha2_password), and the connection is not encrypted: use TLS (in the URL \
+    ?ssl-mode=VERIFY_IDENTITY, with &ssl-ca=FILE for an authority of your own), or let the user log in with mysql_native_password";
+
 /// Is a unique key taken?
 pub(crate) fn is_unique(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(DatabaseError::is_unique_violation)

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ichido::{Error, error::Result};
+use ichido::{Error, error::Result, store::is_loopback};
 use ichido_sql::{Hosts, Plan, Wanted, no_tls};
 use sqlx::{
     MySqlConnection, Row,
@@ -53,6 +53,15 @@ pub(crate) fn address(hosts: &Hosts<MySqlConnectOptions>) -> String {
     format!("{}/{}", all.join(","), hosts.current().get_database().unwrap_or_default())
 }
 
+/// Those that are not on this host, and whose certificate nobody verifies.
+pub(crate) fn unverified(hosts: &Hosts<MySqlConnectOptions>) -> Vec<String> {
+    let open = |options: &&MySqlConnectOptions| {
+        let verified = matches!(options.get_ssl_mode(), MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
+        !verified && options.get_socket().is_none() && !is_loopback(options.get_host())
+    };
+    hosts.all().iter().filter(open).map(host).collect()
+}
+
 /// Is this server what the URL asks for? A replica is read-only here; nothing else tells it apart.
 pub(crate) async fn check(connection: &mut MySqlConnection, wanted: Wanted) -> sqlx::Result<()> {
     if wanted == Wanted::Any {
@@ -85,6 +94,17 @@ mod tests {
         let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
         assert_eq!(of("mysql://h/d?ssl-mode=VERIFY_CA").is_ok(), tls);
         assert!(of("mysql://h/d?ssl-mode=PREFERRED").is_ok());
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_verified_or_told() {
+        let told = |url: &str| unverified(&of(url).unwrap()).join(" ");
+        assert_eq!(told("mysql://db/d"), "db:3306");
+        assert_eq!(told("mysql://localhost:1,10.0.0.7:2/d?ssl-mode=REQUIRED"), "10.0.0.7:2", "not whose key it is");
+        for fine in ["mysql://db/d?ssl-mode=VERIFY_IDENTITY", "mysql://127.0.0.1/d", "mysql://db/d?ssl-mode=VERIFY_CA"]
+        {
+            assert_eq!(told(fine), "", "{fine}");
+        }
     }
 
     #[test]

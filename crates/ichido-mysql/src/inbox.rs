@@ -5,7 +5,7 @@
 //! A row without `done_at` is not done: its transaction is at work, or an action has ended it behind our back. Whoever inserts
 //! it, if only to delete it again, has the id alone until the transaction ends.
 
-use ichido::{Delivery, Key, broker::Found, error::Result, message::Claim, store::ProcessId};
+use ichido::{Delivery, Key, Message, broker::Found, error::Result, message::Claim, store::ProcessId};
 use ichido_sql::{Guarding, SqlStore, padded, payload_hash};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
@@ -200,10 +200,10 @@ impl MySql {
         tx: &mut MySqlConnection,
         process: ProcessId,
         queue: &Statements,
-        keys: &[Key],
+        messages: &[Message],
     ) -> Result<Vec<Option<Found>>> {
-        let (mut found, mut alone) = (Vec::with_capacity(keys.len()), Vec::new());
-        for id in keys.iter().map(|key| &*key.columns()[0]) {
+        let (mut found, mut alone) = (Vec::with_capacity(messages.len()), Vec::new());
+        for id in messages.iter().map(|message| &*message.key.columns()[0]) {
             found.push(match self.try_enter(tx, queue, id, &[]).await? {
                 Entry::Made => {
                     alone.push(id);

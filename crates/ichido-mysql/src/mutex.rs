@@ -7,13 +7,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use ichido::{
-    Delivery, Key, Queue,
+    Delivery, Key, Message, Queue,
     broker::Found,
     error::Result,
     inspect::ParkedState,
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore, Tables, padded};
+use ichido_sql::{Past, SqlStore, Tables, is_about, padded};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
 use crate::{
@@ -41,13 +41,13 @@ impl Mutex {
         let free = "(t.owner is null or t.owner = ?)";
         Ok(Mutex {
             lock: format!(
-                "select cast(t.id as char), t.owner, (select {known} from {parked} p where p.queue = {queue} and p.`key` = ?) \
+                "select cast(t.id as char), t.owner, t.hash, (select {known} from {parked} p where p.queue = {queue} and p.`key` = ?) \
                  from {by_key} where t.id = ? and t.queue = {queue} for update nowait"
             )
             .into(),
-            free: format!("select cast(t.id as char) from {by_key} where t.queue = {queue} and {free} and ").into(),
+            free: format!("select cast(t.id as char), t.hash from {by_key} where t.queue = {queue} and {free} and ").into(),
             claim: format!("update {by_key} set owner = ? where t.queue = {queue} and ").into(),
-            look: format!("select cast(t.id as char), t.owner from {by_key} where t.queue = {queue} and ").into(),
+            look: format!("select cast(t.id as char), t.owner, t.hash from {by_key} where t.queue = {queue} and ").into(),
         })
     }
 }
@@ -66,20 +66,21 @@ impl Mutexes for MySql {
         self.guard_in(&mut tx.lent, delivery).await
     }
 
-    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+    async fn claim_these(&self, process: ProcessId, queue: &str, messages: &[Message]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         queue.mutex()?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
-        if keys.is_empty() {
+        messages.iter().try_for_each(|message| queue.refuse_key(&message.key))?;
+        if messages.is_empty() {
             return Ok(Vec::new());
         }
         let (mut tx, _) = self.begin_claim(process, queue).await?;
         let received = if queue.has_inbox() {
-            self.mark_received(&mut tx, process, queue, keys).await?
+            self.mark_received(&mut tx, process, queue, messages).await?
         } else {
-            vec![None; keys.len()]
+            vec![None; messages.len()]
         };
-        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let open = messages.iter().zip(&received).filter(|(_, found)| found.is_none());
+        let open = open.map(|(message, _)| message.clone());
         let claimed = self.claim_rows_of(&mut tx, process, queue, &open.collect::<Vec<_>>()).await?;
         Self::commit_own(tx).await?;
         // Only the inbox says that something is done; a row that went meanwhile does not.
@@ -99,8 +100,11 @@ impl MySql {
         match self.within(lock.fetch_optional(tx)).await {
             // To the server an id with spaces behind it is the same one.
             Ok(Some(row)) if row.try_get::<&str, _>(0)? == id => {
-                let owner = owner(&row)?;
-                let known = row.try_get::<Option<String>, _>(2)?.and_then(|known| read_known(&known));
+                let Seen { owner, hash } = seen(&row)?;
+                if !is_about(hash.as_deref(), &delivery.message.payload) {
+                    return Ok(Found::Another);
+                }
+                let known = row.try_get::<Option<String>, _>(3)?.and_then(|known| read_known(&known));
                 Ok(found(owner.is_none(), owner, known))
             }
             Ok(_) => Ok(Found::Nothing),
@@ -126,39 +130,58 @@ impl MySql {
         tx: &mut MySqlConnection,
         process: ProcessId,
         queue: &Statements,
-        keys: &[Key],
+        messages: &[Message],
     ) -> Result<Vec<Found>> {
-        if keys.is_empty() {
+        if messages.is_empty() {
             return Ok(Vec::new());
         }
         let mutex = queue.mutex()?;
-        let ids: Vec<&str> = keys.iter().map(|key| &*key.columns()[0]).collect();
-        let free = queue.of_many(&mutex.free, keys.len(), " for update skip locked");
+        let ours = self.mark_free(&mut *tx, process, queue, messages).await?;
+        let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, messages.len(), "")));
+        let look = padded(messages).fold(look, |look, message| look.bind(id(message)));
+        let there = self.within(look.fetch_all(&mut *tx)).await?;
+        let there: BTreeMap<String, Seen> =
+            there.iter().map(|row| Ok((row.try_get(0)?, seen(row)?))).collect::<Result<_>>()?;
+        let keys: Vec<Key> = messages.iter().map(|message| message.key.clone()).collect();
+        let known = self.known(tx, queue, &keys).await?;
+        let what = |message: &Message| match there.get(id(message)) {
+            None => Found::Nothing,
+            Some(Seen { hash, .. }) if !is_about(hash.as_deref(), &message.payload) => Found::Another,
+            Some(Seen { owner, .. }) => {
+                let free = ours.iter().any(|ours| ours == id(message));
+                found(free, *owner, known.get(&message.key.to_string()).copied())
+            }
+        };
+        Ok(messages.iter().map(what).collect())
+    }
+
+    /// Marks those rows that are free or the process's own, and about these bodies; their ids.
+    async fn mark_free(
+        &self,
+        tx: &mut MySqlConnection,
+        process: ProcessId,
+        queue: &Statements,
+        messages: &[Message],
+    ) -> Result<Vec<String>> {
+        let mutex = queue.mutex()?;
+        let free = queue.of_many(&mutex.free, messages.len(), " for update skip locked");
         let free = sqlx::query(AssertSqlSafe(free)).bind(process.to_string());
-        let free = padded(&ids).fold(free, |free, id| free.bind(*id));
-        let free = self.within(free.fetch_all(&mut *tx)).await?;
-        let mut ours: Vec<String> = free.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        ours.retain(|id| ids.contains(&id.as_str()));
+        let free = padded(messages).fold(free, |free, message| free.bind(id(message)));
+        let mut ours: Vec<String> = Vec::new();
+        for row in self.within(free.fetch_all(&mut *tx)).await? {
+            let (free, hash): (String, Option<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
+            let mut asked = messages.iter().filter(|message| id(message) == free);
+            if asked.any(|message| is_about(hash.as_deref(), &message.payload)) {
+                ours.push(free);
+            }
+        }
         if !ours.is_empty() {
             let claim = queue.of_many(&mutex.claim, ours.len(), "");
             let claim = sqlx::query(AssertSqlSafe(claim)).bind(process.to_string());
             let claim = padded(&ours).fold(claim, sqlx::query::Query::bind);
             self.within(claim.execute(&mut *tx)).await?;
         }
-        let look = sqlx::query(AssertSqlSafe(queue.of_many(&mutex.look, keys.len(), "")));
-        let look = padded(&ids).fold(look, |look, id| look.bind(*id));
-        let there = self.within(look.fetch_all(&mut *tx)).await?;
-        let there: BTreeMap<String, Option<ProcessId>> =
-            there.iter().map(|row| Ok((row.try_get(0)?, owner(row)?))).collect::<Result<_>>()?;
-        let known = self.known(tx, queue, keys).await?;
-        let what = |(key, id): (&Key, &&str)| match there.get(*id) {
-            None => Found::Nothing,
-            Some(owner) => {
-                let free = ours.iter().any(|ours| ours == *id);
-                found(free, *owner, known.get(&key.to_string()).copied())
-            }
-        };
-        Ok(keys.iter().zip(&ids).map(what).collect())
+        Ok(ours)
     }
 
     /// What is known about these messages, by key.
@@ -200,8 +223,19 @@ fn read_known(text: &str) -> Option<Known> {
     Some((ParkedState::read(state), Past::new(state, attempts, suspect != "0")))
 }
 
-fn owner(row: &MySqlRow) -> Result<Option<ProcessId>> {
-    Ok(row.try_get::<Option<String>, _>(1)?.map(|owner| owner.parse()).transpose()?)
+/// What a row says.
+struct Seen {
+    owner: Option<ProcessId>,
+    hash: Option<Vec<u8>>,
+}
+
+fn seen(row: &MySqlRow) -> Result<Seen> {
+    let owner = row.try_get::<Option<String>, _>(1)?.map(|owner| owner.parse()).transpose()?;
+    Ok(Seen { owner, hash: row.try_get(2)? })
+}
+
+fn id(message: &Message) -> &str {
+    &message.key.columns()[0]
 }
 
 fn found(free: bool, owner: Option<ProcessId>, known: Option<Known>) -> Found {

@@ -6,7 +6,7 @@ use ichido::{
     error::Result,
     store::{Outbox, ProcessId},
 };
-use ichido_sql::{Sent, SqlStore, padded, padded_len, verbs};
+use ichido_sql::{Sent, SqlStore, padded, padded_len, payload_hash, verbs};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
 use crate::{MySql, quote, sending::parts, statements::Statements};
@@ -92,11 +92,12 @@ impl MySql {
         ids: &[String],
         messages: &[NewMessage],
     ) -> Result<()> {
-        let rows = vec!["(?, ?, ?)"; ids.len()].join(", ");
-        let insert = format!("insert into {} (id, queue, owner) values {rows}", self.shared.known.tables.mutex);
+        let rows = vec!["(?, ?, ?, ?)"; ids.len()].join(", ");
+        let insert = format!("insert into {} (id, queue, owner, hash) values {rows}", self.shared.known.tables.mutex);
         let mut insert = sqlx::query(AssertSqlSafe(insert));
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(&*queue.queue).bind(message.due.map(|_| ProcessId::NOBODY.to_string()));
+            insert = insert.bind(payload_hash(&message.payload));
         }
         self.within(insert.execute(connection)).await?;
         Ok(())

@@ -19,6 +19,10 @@ impl PlainDialect for MySqlDialect {
         Self::exact(place)
     }
 
+    fn hash(place: impl FnOnce() -> String) -> Option<String> {
+        Some(format!("unhex(sha2({}, 256))", Self::bytes(place())))
+    }
+
     fn key(column: &str) -> String {
         format!("cast({column} as binary)")
     }

@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     connect::Shared,
+    fault,
     hosts::{check, host},
 };
 
@@ -105,7 +106,7 @@ impl Opener {
             0 => options,
             times => options.statement_cache_capacity(PREPARED[times.min(PREPARED.len()) - 1]),
         };
-        let mut connection = options.connect().await?;
+        let mut connection = options.connect().await.map_err(fault::explained)?;
         check(&mut connection, self.shared.hosts.wanted()).await?;
         let settings = settings(self.purpose, &self.shared.deadline);
         if self.purpose == Use::Business {
@@ -190,7 +191,7 @@ impl Shared {
     pub(crate) async fn session_state(&self, id: &SessionId) -> sqlx::Result<SessionState> {
         let asked = async {
             let _turn = self.hosts.beside().await?;
-            let mut beside = self.hosts.options().await?.connect().await?;
+            let mut beside = self.hosts.options().await?.connect().await.map_err(fault::explained)?;
             let state = state(&mut beside, id).await?;
             beside.close().await?;
             Ok(state)
@@ -222,7 +223,7 @@ impl Shared {
     pub(crate) async fn end_session(&self, id: &SessionId) {
         let end = async {
             let _turn = self.hosts.beside().await?;
-            let mut beside = self.hosts.options().await?.connect().await?;
+            let mut beside = self.hosts.options().await?.connect().await.map_err(fault::explained)?;
             if state(&mut beside, id).await? != SessionState::Gone {
                 beside.execute(AssertSqlSafe(format!("kill {}", id.number))).await?;
             }

@@ -135,6 +135,12 @@ impl Postgres {
         self
     }
 
+    /// Its servers, host and port, that are not on this host and whose certificate is not verified: it is if `sslmode` is verify-ca or verify-full.
+    #[must_use]
+    pub fn unverified(&self) -> Vec<String> {
+        self.shared.hosts.unverified()
+    }
+
     fn with(shared: Arc<Shared>, business: u32, own: u32) -> Self {
         let Shared { hosts, deadline, way, .. } = &*shared;
         let connections = |size, settings| {

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use ichido::{Error, error::Result};
+use ichido::{Error, error::Result, store::is_loopback};
 use ichido_sql::{Plan, Wanted, no_tls};
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, Row,
@@ -35,6 +35,15 @@ impl Hosts {
     pub(crate) fn address(&self) -> String {
         let hosts: Vec<_> = self.all().iter().map(host).collect();
         format!("{}/{}", hosts.join(","), self.current().get_database().unwrap_or_default())
+    }
+
+    /// Those that are not on this host, and whose certificate nobody verifies.
+    pub(crate) fn unverified(&self) -> Vec<String> {
+        let open = |options: &&PgConnectOptions| {
+            let verified = matches!(options.get_ssl_mode(), PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+            !verified && options.get_socket().is_none() && !is_loopback(options.get_host())
+        };
+        self.all().iter().filter(open).map(host).collect()
     }
 
     /// A connection beside those that are counted, to the server that answered last.
@@ -109,6 +118,22 @@ mod tests {
         let tls = cfg!(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"));
         assert_eq!(of("postgres://h/d?sslmode=require").is_ok(), tls);
         assert!(of("postgres://h/d?sslmode=prefer").is_ok());
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_verified_or_told() {
+        let unverified = |url: &str| of(url).unwrap().unverified().join(" ");
+        assert_eq!(unverified("postgres://db/d?sslmode=disable"), "db:5432");
+        assert_eq!(
+            unverified("postgres://localhost:1,10.0.0.7:2/d?sslmode=require"),
+            "10.0.0.7:2",
+            "not whose key it is"
+        );
+        for fine in
+            ["postgres://db/d?sslmode=verify-full", "postgres://127.0.0.1/d?sslmode=disable", "postgres:///d?host=/run"]
+        {
+            assert_eq!(unverified(fine), "", "{fine}");
+        }
     }
 
     #[test]

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use ichido::{
-    Delivery, Error, Key,
+    Delivery, Error, Key, Message,
     action::Terms,
     broker::Found,
     error::Result,
     inspect::ParkedState,
     store::{Mutexes, ProcessId, Transactions},
 };
-use ichido_sql::{Past, SqlStore, Tables};
+use ichido_sql::{Past, SqlStore, Tables, is_about, payload_hash};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -28,12 +28,12 @@ pub(crate) struct Mutex {
     pub(crate) lock: Arc<str>,
     /// What the lock is called where it is prepared.
     name: String,
-    /// `$1` is the process, `$2` the ids, `$3` the keys of their parked rows.
+    /// `$1` is the process, `$2` the ids, `$3` the keys of their parked rows, `$4` the hashes of their bodies.
     pub(crate) claim: Arc<str>,
 }
 
-/// What is read of a row: its owner, and what is known about its message.
-const FOUND: &str = "t.owner::text as owner, p.state, p.attempts, p.suspect";
+/// What is read of a row: its owner, what its body was, and what is known about its message.
+const FOUND: &str = "t.owner::text as owner, t.hash, p.state, p.attempts, p.suspect";
 
 impl Mutex {
     pub(crate) fn new(tables: &Tables, queue: &str, rows: &Rows) -> Result<Self> {
@@ -44,9 +44,10 @@ impl Mutex {
         );
         let claim = format!(
             "with {me}, \
-             wanted as (select * from unnest($2::text[], $3::text[]) with ordinality as w(id, key, at)), \
+             wanted as (select * from unnest($2::text[], $3::text[], $4::bytea[]) with ordinality as w(id, key, hash, at)), \
              free as materialized (select t.id from {table} t, wanted where t.id = wanted.id and t.queue = {queue} \
-             and (t.owner is null or t.owner = {owner}) and exists (select 1 from me) for update of t skip locked), \
+             and (t.owner is null or t.owner = {owner}) and (t.hash is null or t.hash = wanted.hash) \
+             and exists (select 1 from me) for update of t skip locked), \
              claimed as (update {table} t set owner = {owner} from free where t.id = free.id returning t.id) \
              select exists (select 1 from me), c.id is not null, t.id is not null, {FOUND} \
              from wanted w left join claimed c on c.id = w.id left join {table} t on t.id = w.id and t.queue = {queue} \
@@ -93,15 +94,16 @@ impl Mutexes for Postgres {
         }
     }
 
-    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+    async fn claim_these(&self, process: ProcessId, queue: &str, messages: &[Message]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        messages.iter().try_for_each(|message| queue.refuse_key(&message.key))?;
         if !queue.has_inbox() {
-            return self.claim_rows_of(process, queue, keys).await;
+            return self.claim_rows_of(process, queue, messages).await;
         }
-        let ids: Vec<_> = keys.iter().map(|key| key.columns()[0].clone()).collect();
+        let ids: Vec<_> = messages.iter().map(|message| message.key.columns()[0].clone()).collect();
         let received = self.mark_received(process, queue, &ids).await?;
-        let open = keys.iter().zip(&received).filter(|(_, found)| found.is_none()).map(|(key, _)| key.clone());
+        let open = messages.iter().zip(&received).filter(|(_, found)| found.is_none());
+        let open = open.map(|(message, _)| message.clone());
         let mut claimed = self.claim_rows_of(process, queue, &open.collect::<Vec<_>>()).await?.into_iter();
         Ok(received.into_iter().filter_map(|found| found.or_else(|| claimed.next())).collect())
     }
@@ -115,7 +117,7 @@ impl Postgres {
         let lock = sqlx::query(AssertSqlSafe(queue.mutex()?.lock.clone())).bind(id(key)).bind(key.to_string());
         match lock.persistent(!self.own.is_pooled()).fetch_optional(tx).await {
             Ok(None) => Ok(Found::Nothing),
-            Ok(Some(row)) => found(&row, None),
+            Ok(Some(row)) => found(&row, None, &delivery.message),
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Ok(Found::Busy),
             Err(error) => Err(error.into()),
         }
@@ -149,7 +151,7 @@ impl Postgres {
         let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
         let locked = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token);
         let found = match self.shared.deadline.within(locked).await {
-            Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None))?,
+            Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None, &delivery.message))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,
             Err(error) => {
                 tracing::debug!(%error, "cannot begin and lock in one round trip; doing both separately");
@@ -161,18 +163,19 @@ impl Postgres {
     }
 
     /// Marks rows that are there.
-    async fn claim_rows_of(&self, process: ProcessId, queue: &Statements, keys: &[Key]) -> Result<Vec<Found>> {
-        let ids: Vec<_> = keys.iter().map(id).collect();
-        let texts: Vec<_> = keys.iter().map(ToString::to_string).collect();
+    async fn claim_rows_of(&self, process: ProcessId, queue: &Statements, messages: &[Message]) -> Result<Vec<Found>> {
+        let ids: Vec<_> = messages.iter().map(|message| id(&message.key)).collect();
+        let texts: Vec<_> = messages.iter().map(|message| message.key.to_string()).collect();
+        let hashes: Vec<_> = messages.iter().map(|message| payload_hash(&message.payload)).collect();
         let claim = sqlx::query(AssertSqlSafe(queue.mutex()?.claim.clone())).bind(process.to_string());
-        let rows = self.own.fetch_all(claim.bind(ids).bind(texts)).await?;
+        let rows = self.own.fetch_all(claim.bind(ids).bind(texts).bind(hashes)).await?;
         let mut all = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for (row, message) in rows.iter().zip(messages) {
             let (alive, claimed, there): (bool, bool, bool) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             if !alive {
                 return Err(Error::LostClaim);
             }
-            all.push(if there { found(row, Some(claimed))? } else { Found::Nothing });
+            all.push(if there { found(row, Some(claimed), message)? } else { Found::Nothing });
         }
         Ok(all)
     }
@@ -183,8 +186,12 @@ fn id(key: &Key) -> Option<&str> {
     key.columns().first().map(String::as_str).filter(|id| !id.contains('\0'))
 }
 
-/// What a row says; `claimed` if it was to be marked as our own.
-fn found(row: &PgRow, claimed: Option<bool>) -> Result<Found> {
+/// What a row says about a message that was handed out; `claimed` if it was to be marked as our own.
+fn found(row: &PgRow, claimed: Option<bool>, message: &Message) -> Result<Found> {
+    // Not borrowed: the answer to several statements at once is text.
+    if !is_about(row.try_get::<Option<Vec<u8>>, _>("hash")?.as_deref(), &message.payload) {
+        return Ok(Found::Another);
+    }
     let owner = row.try_get::<Option<&str>, _>("owner")?.map(str::parse::<ProcessId>).transpose()?;
     let state: Option<&str> = row.try_get("state")?;
     let past = match state {

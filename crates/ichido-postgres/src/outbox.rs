@@ -6,7 +6,7 @@ use ichido::{
     error::Result,
     store::{Outbox, ProcessId},
 };
-use ichido_sql::{Sent, SqlStore, verbs};
+use ichido_sql::{Sent, SqlStore, payload_hash, verbs};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::{Postgres, statements::Statements};
@@ -65,8 +65,8 @@ impl Postgres {
         let payloads: Vec<&[u8]> = messages.iter().map(|message| &*message.payload).collect();
         let delayed: Vec<bool> = messages.iter().map(|message| message.due.is_some()).collect();
         let insert = format!(
-            "with sent as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::boolean[]) with ordinality as m(id, h, p, d, at)), \
-             guarded as (insert into {} (id, queue, owner) select id, $5, case when d then '{}'::uuid end from sent) \
+            "with sent as (select * from unnest($1::text[], $2::text[], $3::bytea[], $4::boolean[], $8::bytea[]) with ordinality as m(id, h, p, d, hash, at)), \
+             guarded as (insert into {} (id, queue, owner, hash) select id, $5, case when d then '{}'::uuid end, hash from sent) \
              insert into {} (id, mutex, queue, exchange, routing_key, headers, payload, due_at, published_at) \
              select id, id, $5, $6, $7, h, p, case when not d then now() end, case when d then now() end from sent order by at",
             self.shared.known.tables.mutex,
@@ -74,7 +74,9 @@ impl Postgres {
             self.shared.known.tables.outbox,
         );
         let insert = sqlx::query(AssertSqlSafe(insert)).bind(&ids).bind(headers.collect::<Result<Vec<_>, _>>()?);
-        let insert = insert.bind(payloads).bind(delayed).bind(&*queue.queue).bind(exchange).bind(routing_key);
+        let hashes: Vec<_> = payloads.iter().map(|payload| payload_hash(payload)).collect();
+        let insert =
+            insert.bind(payloads).bind(delayed).bind(&*queue.queue).bind(exchange).bind(routing_key).bind(hashes);
         insert.persistent(!self.own.is_pooled()).execute(connection).await?;
         Ok(ids.into_iter().map(|id| Sent::new(Key::new([id]))).collect())
     }

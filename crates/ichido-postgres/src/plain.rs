@@ -25,6 +25,10 @@ impl PlainDialect for PostgresDialect {
         format!("convert_to({place}::text, 'UTF8')")
     }
 
+    fn hash(place: impl FnOnce() -> String) -> Option<String> {
+        Some(format!("sha256({})", Self::bytes(place())))
+    }
+
     fn process(id: ProcessId) -> String {
         format!("'{id}'::uuid")
     }

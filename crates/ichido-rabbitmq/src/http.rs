@@ -13,6 +13,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use lapin::tcp::OwnedTLSConfig;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -41,7 +42,7 @@ pub(crate) struct Http {
 
 impl Http {
     /// Without a name and a password in the URL, these are used.
-    pub(crate) fn new(url: &str, user: &str, password: &str) -> Result<Self> {
+    pub(crate) fn new(url: &str, user: &str, password: &str, tls: &OwnedTLSConfig) -> Result<Self> {
         let (base, user, password) = read(url, user, password).ok_or_else(|| {
             let expected = "http://user:password@host:port, or https://";
             Error::Setup(format!("the URL of the management API is invalid: expected {expected}"))
@@ -52,7 +53,7 @@ impl Http {
         let login = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let mut login = HeaderValue::try_from(login).expect("base64");
         login.set_sensitive(true);
-        Ok(Self { client: client()?, base, login })
+        Ok(Self { client: client(tls)?, base, login })
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, doing: &str) -> Result<T> {
@@ -133,8 +134,8 @@ pub(crate) fn refuse_without_tls(what: &str) -> Result<()> {
     )))
 }
 
-fn client() -> Result<Client<Connector, Full<Bytes>>> {
-    let connector = tls::connector(HttpConnector::new()).map_err(Error::Setup)?;
+fn client(tls: &OwnedTLSConfig) -> Result<Client<Connector, Full<Bytes>>> {
+    let connector = tls::connector(HttpConnector::new(), tls).map_err(Error::Setup)?;
     // Questions are rare, and a connection that was kept may be gone.
     Ok(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector))
 }
@@ -166,9 +167,9 @@ mod tests {
 
     #[test]
     fn no_text_holds_the_password() {
-        let http = Http::new("http://u:secret@h:1", "u", "p").expect("a URL");
+        let http = Http::new("http://u:secret@h:1", "u", "p", &OwnedTLSConfig::default()).expect("a URL");
         assert_eq!(format!("{http:?}"), r#"Http("http://h:1")"#);
-        let error = Http::new("ftp://u:secret@h", "u", "p").expect_err("not HTTP");
+        let error = Http::new("ftp://u:secret@h", "u", "p", &OwnedTLSConfig::default()).expect_err("not HTTP");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 }

@@ -62,7 +62,7 @@ impl Management {
     /// If it is not such a URL. The text does not repeat it, for it may hold a password.
     pub fn new(url: &str, broker: &Server) -> Result<Self> {
         let (user, password, vhost) = broker.login();
-        Ok(Self { http: Http::new(url, user, password)?, vhost: vhost.to_owned() })
+        Ok(Self { http: Http::new(url, user, password, broker.tls())?, vhost: vhost.to_owned() })
     }
 
     /// How full a queue is; see [`Counts`].

@@ -11,12 +11,12 @@ use std::{
 
 use lapin::{
     Connection, ConnectionProperties,
-    tcp::OwnedTLSConfig,
+    tcp::{OwnedIdentity, OwnedTLSConfig},
     uri::{AMQPScheme, AMQPUri},
 };
 use tokio::time::timeout;
 
-use crate::{Error, Result, error, http::refuse_without_tls, stream};
+use crate::{Error, Result, error, http::refuse_without_tls, stream, tls};
 
 /// How long one address may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,11 +50,26 @@ impl Server {
         Ok(Self { nodes: nodes.into(), tls: OwnedTLSConfig::default(), turn: Arc::default() })
     }
 
-    /// Trusts these certificates too, in PEM, beside those that the world trusts: for `amqps://` and an authority of one's own.
-    #[must_use]
-    pub fn trusting(mut self, certificates: impl Into<String>) -> Self {
+    /// Trusts these certificates too, in PEM, beside those that the world trusts: for `amqps://` and an authority of one's own. The
+    /// management API trusts these alone.
+    ///
+    /// # Errors
+    /// If there is no certificate in it, or this build has no TLS.
+    pub fn trusting(mut self, certificates: impl Into<String>) -> Result<Self> {
         self.tls.cert_chain = Some(certificates.into());
-        self
+        tls::check(&self.tls).map_err(Error::Setup)?;
+        Ok(self)
+    }
+
+    /// Shows this certificate and has its key, both in PEM, where the broker asks who we are.
+    ///
+    /// # Errors
+    /// If one of them cannot be read or they do not fit together, or this build has no TLS.
+    pub fn identified(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Result<Self> {
+        let (pem, key) = (certificate.into().into_bytes(), key.into().into_bytes());
+        self.tls.identity = Some(OwnedIdentity::PKCS8 { pem, key });
+        tls::check(&self.tls).map_err(Error::Setup)?;
+        Ok(self)
     }
 
     /// Host and port of each address.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+pub use ichido::broker::{is_about, payload_hash};
 
 use crate::Past;
 use ichido::{
@@ -19,12 +20,6 @@ use ichido::{
 #[must_use]
 pub fn new_id() -> String {
     Uuid::now_v7().to_string()
-}
-
-/// What tells two payloads apart.
-#[must_use]
-pub fn payload_hash(payload: &[u8]) -> Vec<u8> {
-    Sha256::digest(payload).to_vec()
 }
 
 /// A verb that is for brokers' queues only.

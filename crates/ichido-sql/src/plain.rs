@@ -47,6 +47,13 @@ pub trait PlainDialect: Dialect {
     /// A text as bytes, in UTF-8.
     fn bytes(place: String) -> String;
 
+    /// The SHA-256 of a text in UTF-8, if the database can compute it.
+    #[must_use]
+    fn hash(place: impl FnOnce() -> String) -> Option<String> {
+        drop(place);
+        None
+    }
+
     /// A process, as a literal.
     #[must_use]
     fn process(id: ProcessId) -> String {
@@ -211,7 +218,10 @@ fn managed<D: PlainDialect>(tables: &Tables, queue: &str) -> Vec<SendStatement> 
 fn broker<D: PlainDialect>(tables: &Tables, queue: &str, to: &str) -> Vec<SendStatement> {
     let mut guard = Draft::<D>::new();
     let (id, owner) = (guard.text("id"), guard.owner());
-    let guard_sql = format!("insert into {} (id, queue, owner) values ({id}, {queue}, {owner})", tables.mutex);
+    let hash = D::hash(|| guard.place("payload"));
+    let (column, hash) = hash.map_or_else(Default::default, |hash| (", hash", format!(", {hash}")));
+    let guard_sql =
+        format!("insert into {} (id, queue, owner{column}) values ({id}, {queue}, {owner}{hash})", tables.mutex);
     let mut publish = Draft::<D>::new();
     let (id, mutex) = (publish.text("id"), publish.text("id"));
     let (headers, payload) = (publish.headers(), publish.place("payload"));

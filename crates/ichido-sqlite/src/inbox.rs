@@ -4,7 +4,7 @@
 //!
 //! There is one transaction at a time, so nobody else is ever about to insert the same id. A row without `done_at` is the own one.
 
-use ichido::{Delivery, Key, broker::Found, error::Result, message::Claim, store::ProcessId};
+use ichido::{Delivery, Key, Message, broker::Found, error::Result, message::Claim, store::ProcessId};
 use ichido_sql::{Guarding, payload_hash};
 use sqlx::{Row, SqliteConnection};
 
@@ -109,24 +109,25 @@ async fn is_done(tx: &mut SqliteConnection, id: &str) -> Result<bool> {
 }
 
 /// Makes rows for messages that a broker hands out again, so that they can be marked as a process's own, if they are not done.
-/// Those that are not. What is done needs no mutex row any more, if somebody else has done it than who had marked it.
+/// Which are not. What is done needs no mutex row any more, if somebody else has done it than who had marked it.
 pub(crate) async fn mark_received(
     tx: &mut SqliteConnection,
     process: ProcessId,
     queue: &Statements,
-    keys: &[Key],
-) -> Result<Vec<Key>> {
-    let mut open = Vec::with_capacity(keys.len());
-    for key in keys {
-        let id = &key.columns()[0];
-        if is_done(tx, id).await? {
+    messages: &[Message],
+) -> Result<Vec<bool>> {
+    let mut open = Vec::with_capacity(messages.len());
+    for message in messages {
+        let id = &message.key.columns()[0];
+        let done = is_done(tx, id).await?;
+        if done {
             let forget = sqlx::query("delete from ichido_mutex where id = ? and (owner is null or owner = ?)");
             forget.bind(id).bind(process.to_string()).execute(&mut *tx).await?;
         } else {
             let make = sqlx::query("insert into ichido_mutex (id, queue) values (?, ?) on conflict (id) do nothing");
             make.bind(id).bind(&*queue.queue).execute(&mut *tx).await?;
-            open.push(key.clone());
         }
+        open.push(!done);
     }
     Ok(open)
 }

@@ -1,32 +1,31 @@
 //! The mutex rows of messages that a broker carries, marked as a process's own. What is found says what becomes of the delivery.
 //! There are no row locks here: a message is guarded by its owner only.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use ichido::{
-    Delivery, Error, Guarded, Key, Queue,
+    Delivery, Error, Guarded, Message, Queue,
     broker::Found,
     error::Result,
     inspect::ParkedState,
     message::{ClaimBy, GuardBy},
     store::{Mutexes, ProcessId},
 };
-use ichido_sql::{Past, SqlStore};
+use ichido_sql::{Past, SqlStore, is_about, payload_hash};
 use sqlx::{AssertSqlSafe, Row, SqliteConnection, sqlite::SqliteRow};
 
 use crate::{
     Sqlite, Tx,
     inbox::{enter, mark_received},
-    messages::key_list,
     quote,
     statements::Statements,
 };
 
 /// What only the rows of a broker's queue have.
 pub(crate) struct Mutex {
-    /// `?1` is the process, `?2` the keys.
+    /// `?1` is the process, `?2` the messages: id, key, and the hash of the body.
     pub(crate) claim: Arc<str>,
-    /// What there is of the keys `?1`, and what is known about it.
+    /// What there is of the messages `?1`, by their places there, and what is known about it.
     pub(crate) look: Arc<str>,
 }
 
@@ -38,10 +37,11 @@ impl Mutex {
         let name = quote::literal(&queue.name)?;
         let claim = format!(
             "update ichido_mutex as t set owner = ?1 from json_each(?2) k where t.id = json_extract(k.value, '$[0]') \
-             and t.queue = {name} and (t.owner is null or t.owner = ?1)"
+             and t.queue = {name} and (t.owner is null or t.owner = ?1) \
+             and (t.hash is null or hex(t.hash) = json_extract(k.value, '$[2]'))"
         );
         let look = format!(
-            "select t.id, t.owner, p.state, p.attempts, p.suspect from json_each(?1) k join ichido_mutex t \
+            "select k.key, t.owner, p.state, p.attempts, p.suspect, t.hash from json_each(?1) k join ichido_mutex t \
              on t.id = json_extract(k.value, '$[0]') and t.queue = {name} \
              left join ichido_parked p on p.queue = {name} and p.key = json_extract(k.value, '$[1]')"
         );
@@ -63,10 +63,10 @@ impl Mutexes for Sqlite {
         self.guard_in(tx.connection(), delivery).await
     }
 
-    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
+    async fn claim_these(&self, process: ProcessId, queue: &str, messages: &[Message]) -> Result<Vec<Found>> {
         let queue = self.queue(queue).await?;
         let mutex = queue.mutex()?;
-        keys.iter().try_for_each(|key| queue.refuse_key(key))?;
+        messages.iter().try_for_each(|message| queue.refuse_key(&message.key))?;
         if !self.shared.alive.is_ours(process) {
             return Err(Error::LostClaim);
         }
@@ -75,13 +75,19 @@ impl Mutexes for Sqlite {
             tx.rollback().await?;
             return Err(Error::LostClaim);
         }
-        let open =
-            if queue.has_inbox() { mark_received(tx.connection(), process, queue, keys).await? } else { keys.to_vec() };
-        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(key_list(&open));
+        let received = if queue.has_inbox() {
+            mark_received(tx.connection(), process, queue, messages).await?
+        } else {
+            vec![true; messages.len()]
+        };
+        let open = messages.iter().zip(&received).filter(|(_, open)| **open).map(|(message, _)| message);
+        let open: Vec<&Message> = open.collect();
+        let claim = sqlx::query(AssertSqlSafe(mutex.claim.clone())).bind(process.to_string()).bind(list(&open)?);
         claim.execute(tx.connection()).await?;
-        let there = look(tx.connection(), mutex, &open, Some(process)).await?;
+        let mut there = look(tx.connection(), mutex, &open, Some(process)).await?.into_iter();
         tx.commit().await?;
-        Ok(keys.iter().map(|key| there.get(&key.columns()[0]).copied().unwrap_or(Found::Nothing)).collect())
+        let found = |open: &bool| open.then(|| there.next()).flatten().unwrap_or(Found::Nothing);
+        Ok(received.iter().map(found).collect())
     }
 }
 
@@ -94,8 +100,8 @@ impl Sqlite {
         if !queue.has_inbox() {
             return Err(Error::Setup(NO_LOCK.into()));
         }
-        let known = look(&mut *tx, queue.mutex()?, std::slice::from_ref(key), None).await?;
-        match known.into_values().next().unwrap_or(Found::Nothing) {
+        let known = look(&mut *tx, queue.mutex()?, &[&delivery.message], None).await?;
+        match known[0] {
             known @ (Found::Nothing | Found::Free(_)) => enter(tx, queue, delivery, known).await,
             found => Ok(found),
         }
@@ -106,15 +112,33 @@ impl Sqlite {
 async fn look(
     tx: &mut SqliteConnection,
     mutex: &Mutex,
-    keys: &[Key],
+    messages: &[&Message],
     owner: Option<ProcessId>,
-) -> Result<BTreeMap<String, Found>> {
-    let names: Vec<_> = keys.iter().map(|key| [key.columns()[0].clone(), key.to_string()]).collect();
-    let look = sqlx::query(AssertSqlSafe(mutex.look.clone())).bind(serde_json::to_string(&names)?);
-    look.fetch_all(tx).await?.iter().map(|row| Ok((row.try_get(0)?, found(row, owner)?))).collect()
+) -> Result<Vec<Found>> {
+    let look = sqlx::query(AssertSqlSafe(mutex.look.clone())).bind(list(messages)?);
+    let mut all = vec![Found::Nothing; messages.len()];
+    for row in look.fetch_all(tx).await? {
+        let at = usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(usize::MAX);
+        if let Some(message) = messages.get(at) {
+            all[at] = found(&row, owner, message)?;
+        }
+    }
+    Ok(all)
 }
 
-fn found(row: &SqliteRow, free: Option<ProcessId>) -> Result<Found> {
+/// Messages as a statement gets them.
+fn list(messages: &[&Message]) -> Result<String> {
+    let hash =
+        |payload: &[u8]| payload_hash(payload).iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02X}"));
+    let parts =
+        |message: &&Message| [message.key.columns()[0].clone(), message.key.to_string(), hash(&message.payload)];
+    Ok(serde_json::to_string(&messages.iter().map(parts).collect::<Vec<_>>())?)
+}
+
+fn found(row: &SqliteRow, free: Option<ProcessId>, message: &Message) -> Result<Found> {
+    if !is_about(row.try_get(5)?, &message.payload) {
+        return Ok(Found::Another);
+    }
     let owner = row.try_get::<Option<&str>, _>(1)?.map(str::parse::<ProcessId>).transpose()?;
     let state: Option<&str> = row.try_get(2)?;
     let past = match state {

@@ -6,7 +6,7 @@ use ichido::{
     error::Result,
     store::{Outbox, ProcessId},
 };
-use ichido_sql::{Dialect, Sent, SqlStore, verbs};
+use ichido_sql::{Dialect, Sent, SqlStore, payload_hash, verbs};
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::{Sqlite, sql::SqliteDialect, statements::Statements};
@@ -56,9 +56,9 @@ pub(crate) async fn send_guarded(
 ) -> Result<Sent> {
     let Guarded { exchange, routing_key, .. } = queue.rules()?;
     let (id, delayed) = (ichido_sql::new_id(), message.due.is_some());
-    let guard = sqlx::query("insert into ichido_mutex (id, queue, owner) values (?, ?, ?)").bind(&id);
+    let guard = sqlx::query("insert into ichido_mutex (id, queue, owner, hash) values (?, ?, ?, ?)").bind(&id);
     let guard = guard.bind(&*queue.queue).bind(delayed.then(|| ProcessId::NOBODY.to_string()));
-    guard.execute(&mut *connection).await?;
+    guard.bind(payload_hash(&message.payload)).execute(&mut *connection).await?;
     let insert = format!(
         "insert into ichido_outbox (id, mutex, queue, exchange, routing_key, headers, payload, due_at, published_at) \
          values (?1, ?1, ?2, ?3, ?4, ?5, ?6, {})",

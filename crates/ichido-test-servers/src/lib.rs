@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
+pub mod certificates;
 mod guardian;
 mod mariadb;
 mod pgbouncer;

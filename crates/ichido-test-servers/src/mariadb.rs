@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::certificates::write_for_server;
 use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::folder_with;
@@ -64,6 +65,28 @@ impl MariaDb {
         arguments.extend(options(extra_settings));
         let mut mariadb = Self { programs, arguments, seat: Seat::new(guardian) };
         mariadb.start_on_a_free_port();
+        mariadb
+    }
+
+    /// Starts a server that speaks TLS, with the certificates of [`certificates`](crate::certificates); the user `certified`, whose
+    /// password is the same as the other's, must show the client's.
+    ///
+    /// # Panics
+    ///
+    /// If MariaDB is not installed or does not start.
+    #[must_use]
+    pub fn start_encrypted() -> Self {
+        let programs = Programs::find();
+        let guardian = Guardian::new("mariadb", "mysql", "KILL");
+        create_data(&guardian, &programs);
+        let mut arguments = place(guardian.folder());
+        let files = write_for_server(guardian.folder());
+        let named = ["ssl-ca", "ssl-cert", "ssl-key"].into_iter().zip(&files);
+        arguments.extend(named.map(|(name, file)| format!("--{name}={}", file.display())));
+        let mut mariadb = Self { programs, arguments, seat: Seat::new(guardian) };
+        mariadb.start_on_a_free_port();
+        let user = format!("CREATE USER certified@'%' IDENTIFIED BY '{PASSWORD}' REQUIRE X509");
+        mariadb.client(&mariadb.url(""), &format!("{user}; GRANT ALL ON *.* TO certified@'%'"));
         mariadb
     }
 

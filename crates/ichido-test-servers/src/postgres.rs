@@ -11,6 +11,7 @@ use std::process::Command;
 
 use uuid::Uuid;
 
+use super::certificates::write_for_server;
 use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::{by_version, folder_with};
@@ -49,6 +50,37 @@ impl Postgres {
         create_data(&guardian, &programs, extra_settings);
         let mut postgres = Self { programs, seat: Seat::new(guardian) };
         postgres.start_on_a_free_port();
+        postgres
+    }
+
+    /// Starts a server that speaks TLS, with the certificates of [`certificates`](crate::certificates); the user `ichido` must show the
+    /// client's.
+    ///
+    /// # Panics
+    ///
+    /// If PostgreSQL is not installed or does not start.
+    #[must_use]
+    pub fn start_encrypted() -> Self {
+        let programs = programs();
+        let guardian = Guardian::new("postgres", "postgres", "QUIT");
+        let files =
+            [("ssl", "on"), ("ssl_ca_file", "ca.pem"), ("ssl_cert_file", "server.pem"), ("ssl_key_file", "server.key")];
+        create_data(&guardian, &programs, &files);
+        let data = guardian.folder().join("data");
+        for file in write_for_server(guardian.folder()) {
+            // By its own user: it refuses a key that others can read or own.
+            let file = file.to_str().expect("a path in UTF-8").to_owned();
+            let installed =
+                guardian.run(Path::new("install"), &["-m", "600", &file, data.to_str().expect("a path in UTF-8")]);
+            assert!(installed, "{}", guardian.log_tail());
+        }
+        let rules = data.join("pg_hba.conf");
+        let others = fs::read_to_string(&rules).expect("pg_hba.conf");
+        let certified = "hostssl all ichido 127.0.0.1/32 cert\nhostnossl all ichido 127.0.0.1/32 reject\n";
+        fs::write(&rules, format!("{certified}{others}")).expect("pg_hba.conf");
+        let mut postgres = Self { programs, seat: Seat::new(guardian) };
+        postgres.start_on_a_free_port();
+        postgres.psql(&postgres.url("postgres"), "create role ichido superuser login");
         postgres
     }
 

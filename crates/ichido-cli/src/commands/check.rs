@@ -88,6 +88,7 @@ impl OnStore for With<Check> {
         let mut warnings = store.warnings(config.process.lease).await.map_err(of)?;
         warnings.extend(program::few_connections(config));
         warnings.extend(program::masked_keys(config));
+        warnings.extend(crate::warnings::about_connections(&store, config));
         warnings.extend(crate::warnings::about_brokers(config));
         let mut brokers = Vec::new();
         for kept in at_brokers.iter() {

@@ -34,6 +34,7 @@ impl OnStore for With<Run> {
         let request = request(self.args, arguments);
         stop_on_signals(stop, "finishing running messages and releasing the rest")?;
         let warnings = program::few_connections(config).into_iter().chain(program::masked_keys(config));
+        let warnings = warnings.chain(crate::warnings::about_connections(&checked, config));
         for warning in warnings.chain(crate::warnings::about_brokers(config)) {
             tracing::warn!("{warning}");
         }

@@ -1,7 +1,7 @@
 //! The keys of queues that a broker keeps, `RabbitMQ` and SQS, and of the mutex that guards them in
 //! the database.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use ichido::message::{ClaimBy, GuardBy, OnBusy};
 
@@ -11,8 +11,8 @@ use super::field::Field;
 use super::section::Section;
 use super::url::Url;
 
-pub(super) const RABBITMQ_KEYS: [&str; 8] =
-    ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare"];
+pub(super) const RABBITMQ_KEYS: [&str; 11] =
+    ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare", "ca", "cert", "key"];
 const SQS_KEYS: [&str; 2] = ["url", "queue"];
 pub(super) const MUTEX_KEYS: [&str; 6] = ["publish_deadline", "guard", "claim", "on_busy", "busy_delay", "relay_after"];
 
@@ -41,8 +41,19 @@ pub struct RabbitMq {
     pub prefetch: Option<u16>,
     /// Whether ichido declares what it needs.
     pub declare: bool,
+    /// Whom we trust and who we are, where a connection is encrypted.
+    pub tls: TlsFiles,
     /// How deliveries are guarded.
     pub mutex: MutexRules,
+}
+
+/// Files in PEM.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Authorities that are trusted.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, with those between it and its authority, and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 /// An SQS queue, or one that speaks its API.
@@ -111,8 +122,39 @@ impl RabbitMq {
             management: section.optional("management", http)?,
             prefetch: section.optional("prefetch", |f| f.whole(1..=u16::MAX))?,
             declare: section.or("declare", true, Field::flag)?,
+            tls: TlsFiles::read(&section)?,
             mutex: MutexRules::read(&section)?,
         })
+    }
+}
+
+impl TlsFiles {
+    fn read(section: &Section) -> Result<Self, ConfigError> {
+        let file = |key| section.optional(key, |field| field.filled().map(PathBuf::from));
+        let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
+        let first = [("ca", &ca), ("cert", &cert), ("key", &key)].into_iter().find(|(_, file)| file.is_some());
+        if let Some((first, _)) = first
+            && !section
+                .required("url", addresses)?
+                .iter()
+                .chain(&section.optional("management", http)?)
+                .any(Url::is_encrypted)
+        {
+            return Err(
+                section.invalid(first, "no address here is encrypted; write `amqps://` in `url`, or remove this key")
+            );
+        }
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(section.invalid("cert", "`key` is missing: the file with the certificate's key"));
+            }
+            (None, Some(_)) => {
+                return Err(section.invalid("key", "`cert` is missing: the file with the key's certificate"));
+            }
+        };
+        Ok(TlsFiles { ca, identity })
     }
 }
 

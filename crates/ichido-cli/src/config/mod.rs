@@ -39,7 +39,7 @@ mod tests;
 
 pub use action::Action;
 pub use action_kind::{ActionKind, ExecAction, HttpAction};
-pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs};
+pub use broker::{MutexRules, RabbitMq, RabbitMqType, Sqs, TlsFiles};
 pub use database::Database;
 pub use draft::Draft;
 pub use error::ConfigError;

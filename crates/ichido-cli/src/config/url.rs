@@ -24,6 +24,24 @@ impl Url {
         self.0.split(':').next().unwrap_or_default()
     }
 
+    /// Does its scheme say that the connection is encrypted, and so the certificate verified?
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.scheme(), "amqps" | "https")
+    }
+
+    /// The host of an address of the web or of a broker, without the port; what cannot be read is empty.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let place = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = place.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        match host.find(']') {
+            Some(end) => &host[..=end],
+            None => host.split(':').next().unwrap_or_default(),
+        }
+    }
+
     /// Accepts `text` when its scheme is one of `schemes`; the complaint shows at most the scheme.
     pub(super) fn parse(text: &str, schemes: &[&str]) -> Result<Self, String> {
         let allowed = schemes.iter().map(|s| format!("{s}://")).collect::<Vec<_>>().join(", ");

@@ -3,7 +3,7 @@
 use ichido::Queue;
 use ichido_postgres::Postgres;
 
-use super::OnStore;
+use super::{Backend, OnStore};
 use crate::{config::Config, failure::Failure};
 
 pub(super) async fn run(config: &Config, queues: Vec<Queue>, command: impl OnStore) -> Result<u8, Failure> {
@@ -16,4 +16,10 @@ pub(super) async fn run(config: &Config, queues: Vec<Queue>, command: impl OnSto
         .queues(queues);
     let store = database.schema.iter().fold(builder, |builder, schema| builder.schema(schema)).build();
     command.run(store.map_err(|error| Failure::of::<Postgres>(&error))?, config).await
+}
+
+impl Backend for Postgres {
+    fn unverified(&self) -> Vec<String> {
+        Postgres::unverified(self)
+    }
 }

@@ -10,3 +10,8 @@ alter table ichido_parked
 -- Runs that ended with a snooze.
 -- Skipped if this column is there: ichido_stat.snoozed
 alter table ichido_stat add column snoozed bigint not null default 0;
+
+-- What tells the body that was sent from others: its SHA-256. Null is not compared: rows of the version before, and of senders that write
+-- their own.
+-- Skipped if this column is there: ichido_mutex.hash
+alter table ichido_mutex add column hash varbinary(32);

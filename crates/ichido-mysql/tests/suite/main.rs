@@ -2,6 +2,7 @@
 
 mod conformance;
 mod connecting;
+mod encrypted;
 mod fixture;
 mod guards;
 mod large;

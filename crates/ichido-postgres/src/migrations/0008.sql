@@ -12,3 +12,7 @@ create index if not exists ichido_parked_waiting on ichido_parked (queue, due_at
 -- Mutex rows of a queue that nobody has, in the order of their ids; the index before this one could find them, but in no order.
 create index if not exists ichido_mutex_owner on ichido_mutex (queue, owner, id);
 drop index if exists ichido_mutex_queue;
+
+-- What tells the body that was sent from others: its SHA-256. Null is not compared: rows of the version before, and of senders that write
+-- their own.
+alter table ichido_mutex add column if not exists hash bytea;

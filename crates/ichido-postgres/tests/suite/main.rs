@@ -3,6 +3,7 @@
 mod conformance;
 mod connecting;
 mod dropped_passes;
+mod encrypted;
 mod fixture;
 mod guards;
 mod large;

@@ -103,7 +103,7 @@ async fn an_encrypted_broker_is_trusted_by_its_certificate() {
     let error = Topology::new("q").declare(&broker).await.expect_err("nobody knows this authority");
     assert!(error.to_string().to_lowercase().contains("certificate") && error.is_transient(), "{error}");
 
-    let broker = broker.trusting(certificates);
+    let broker = broker.trusting(certificates).expect("certificates");
     Topology::new("q").declare(&broker).await.expect("trusted");
     let publisher = Publisher::new(broker.clone(), PublisherSettings::default());
     let message = Envelope::new("", "q", "secret").expect("short names");

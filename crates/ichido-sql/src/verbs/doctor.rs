@@ -32,7 +32,7 @@ pub async fn mutexes<S: SqlStore>(store: &S, queue: &str, which: MutexFilter<'_>
     };
     let since = "case when o.mutex is null then m.sent_at else coalesce(o.published_at, o.created_at) end";
     let rows = format!(
-        "select m.id, {}, o.mutex is not null, o.mutex is not null and o.published_at is null, {} \
+        "select m.id, {}, o.mutex is not null, o.mutex is not null and o.published_at is null, {}, m.hash \
          from {} m left join {} o on o.mutex = m.id where m.queue = ?1 and {condition} order by m.id limit ?3",
         S::Dialect::id("m.owner"),
         S::Dialect::age_ms(since),
@@ -45,7 +45,7 @@ pub async fn mutexes<S: SqlStore>(store: &S, queue: &str, which: MutexFilter<'_>
     let read = |(row, key): (&Row, Key)| {
         let parked = parked.get(&key.to_string()).copied();
         let raw = RawRow { owner: row.get(1)?, parked, unsent: row.get(3)?, age_ms: row.get(4)? };
-        Ok(MutexRow { key, state: raw.state(), kept: row.get(2)? })
+        Ok(MutexRow { key, state: raw.state(), kept: row.get(2)?, hash: row.get(5)? })
     };
     let mut found = rows.iter().zip(found).map(read).collect::<Result<Vec<_>>>()?;
     if matches!(which, MutexFilter::Probed(_)) {

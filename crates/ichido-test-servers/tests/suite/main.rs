@@ -1,4 +1,5 @@
 //! The servers and the proxy that other tests rely on.
 
 mod proxy;
+mod script;
 mod servers;

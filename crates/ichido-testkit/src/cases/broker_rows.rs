@@ -35,7 +35,7 @@ pub(crate) async fn send_all<S: Store>(store: &S, queue: &str, messages: &[NewMe
 
 /// Sends one.
 pub(crate) async fn send_one<S: Store>(store: &S, queue: &str) -> Key {
-    send_all(store, queue, &[NewMessage::new(r#"{"id":1}"#)]).await.remove(0)
+    send_all(store, queue, &[NewMessage::new(BODY)]).await.remove(0)
 }
 
 /// What the relay has to publish, by id.
@@ -55,9 +55,17 @@ pub(crate) async fn rows<F: Fixture>(fixture: &F) -> (i64, i64) {
     (mutexes, fixture.number("select count(*) from ichido_outbox").await)
 }
 
+/// The body of every message here.
+pub(crate) const BODY: &str = r#"{"id":1}"#;
+
 /// A message of the queue, as a broker hands it out.
 pub(crate) fn handed_out(queue: &str, key: &Key) -> Delivery {
-    Delivery::unclaimed(Message::new(queue, key.clone(), *br#"{"id":1}"#))
+    Delivery::unclaimed(Message::new(queue, key.clone(), BODY.as_bytes()))
+}
+
+/// Several.
+pub(crate) fn all_handed_out(queue: &str, keys: &[Key]) -> Vec<Message> {
+    keys.iter().map(|key| handed_out(queue, key).message).collect()
 }
 
 /// The same, with its row held.
@@ -69,7 +77,8 @@ pub(crate) fn held(queue: &str, key: &Key, by: ichido::store::ProcessId, standin
 impl<F: Fixture> Player<F> {
     /// What is found of messages that a broker handed out.
     pub(crate) async fn find(&self, queue: &str, keys: &[Key]) -> Vec<Found> {
-        self.store.claim_these(self.registration.id, queue, keys).await.expect("a live process can claim")
+        let messages = all_handed_out(queue, keys);
+        self.store.claim_these(self.registration.id, queue, &messages).await.expect("a live process can claim")
     }
 
     /// Claims a message that a broker handed out.

@@ -11,7 +11,7 @@ use ichido::{
 };
 
 use crate::{
-    cases::broker_rows::{handed_out, held, leased, publish_all, rows, send_all, unsent},
+    cases::broker_rows::{BODY, handed_out, held, leased, publish_all, rows, send_all, unsent},
     fixture::{Fixture, Player, assert_lost, effect, effects},
     in_time,
 };
@@ -30,7 +30,7 @@ impl<F: Fixture> Scene<F> {
         let fixture = F::fresh().await;
         let queues = vec![Queue::broker("paid", Guarded::new("shop", "paid.eu"))];
         let process = Player::join_with(fixture.store_with(queues), &["paid"]).await;
-        let key = send_all(&process.store, "paid", &[NewMessage::new("{}")]).await.remove(0);
+        let key = send_all(&process.store, "paid", &[NewMessage::new(BODY)]).await.remove(0);
         Scene { fixture, process, key }
     }
 
@@ -97,10 +97,28 @@ pub async fn who_is_handed_what_another_has_locked_finds_it_busy_at_once<F: Fixt
     assert_eq!((rows(&scene.fixture).await, effects(&scene.fixture).await), ((1, 1), 0));
 }
 
+pub async fn a_lock_is_not_for_another_body<F: Fixture>() {
+    let scene = Scene::<F>::new().await;
+    let store = &scene.process.store;
+    let mut forged = handed_out("paid", &scene.key);
+    forged.message.payload = br#"{"id":666}"#.as_slice().into();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(store.lock(&mut tx, &forged).await.unwrap(), Found::Another);
+    store.rollback(tx).await.unwrap();
+    let (tx, found) = store.begin_locked(Terms::default(), &forged).await.unwrap();
+    assert_eq!(found, Found::Another);
+    store.rollback(tx).await.unwrap();
+    assert_eq!(scene.find(&scene.key).await, FREE, "the genuine one is to be had");
+    scene.fixture.sql("update ichido_mutex set hash = null").await;
+    let (tx, found) = store.begin_locked(Terms::default(), &forged).await.unwrap();
+    assert_eq!(found, FREE, "without a hash nobody can tell");
+    store.rollback(tx).await.unwrap();
+}
+
 pub async fn a_lock_on_one_row_is_on_no_other<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
-    let others = send_all(store, "paid", &vec![NewMessage::new("{}"); 3]).await;
+    let others = send_all(store, "paid", &vec![NewMessage::new(BODY); 3]).await;
     publish_all(store, "paid").await;
     let owner = Player::<F>::join_with(scene.fixture.store_with(leased()), &["paid"]).await;
     let mut tx = scene.at_work().await;
@@ -123,7 +141,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let owner = Player::<F>::join_with(scene.fixture.store_with(leased()), &["paid", "refund"]).await;
     let store = &owner.store;
-    let keys = send_all(store, "paid", &vec![NewMessage::new("{}"); 5]).await;
+    let keys = send_all(store, "paid", &vec![NewMessage::new(BODY); 5]).await;
     let [done, waiting, dead, busy, released] = &keys[..] else { panic!("five were sent") };
     owner.finish(&owner.take("paid", done).await).await.unwrap();
     let later = Failure::waiting("not yet", 2, Duration::from_hours(1));
@@ -134,7 +152,7 @@ pub async fn what_a_lock_finds_says_what_becomes_of_a_delivery<F: Fixture>() {
     assert!(store.park(&owner.take("paid", released).await, &soon).await.unwrap());
     assert_eq!(store.return_due(&owner.registration).await.unwrap(), 1);
     scene.fixture.sql("insert into ichido_mutex (id, queue) values ('it''s $1 \"; --', 'paid')").await;
-    let elsewhere = send_all(store, "refund", &[NewMessage::new("{}")]).await.remove(0);
+    let elsewhere = send_all(store, "refund", &[NewMessage::new(BODY)]).await.remove(0);
     let again = Found::Free(Standing { failures: 1, suspect: false, parked: true });
     let expected = [
         (done, Found::Nothing),
@@ -238,7 +256,7 @@ pub async fn the_row_tells_whether_a_locked_messages_commit_arrived<F: Fixture>(
 pub async fn noting_what_is_published_waits_for_no_completion<F: Fixture>() {
     let scene = Scene::<F>::new().await;
     let store = &scene.process.store;
-    let other = send_all(store, "paid", &[NewMessage::new("{}")]).await.remove(0);
+    let other = send_all(store, "paid", &[NewMessage::new(BODY)]).await.remove(0);
     let all = store.unsent("paid", 9).await.unwrap();
     assert_eq!(all.len(), 2);
     let mut tx = scene.at_work().await;
@@ -272,7 +290,7 @@ async fn consume<F: Fixture>(process: &Player<F>, keys: Vec<Key>) {
 
 pub async fn consumers_and_the_relay_are_never_in_each_others_way<F: Fixture>() {
     let Scene { fixture, process, key } = Scene::<F>::new().await;
-    let mut keys = send_all(&process.store, "paid", &vec![NewMessage::new("{}"); 99]).await;
+    let mut keys = send_all(&process.store, "paid", &vec![NewMessage::new(BODY); 99]).await;
     keys.push(key);
     let backwards: Vec<_> = keys.iter().rev().cloned().collect();
     let from_the_middle: Vec<_> = keys[50..].iter().chain(&keys[..50]).cloned().collect();

@@ -218,8 +218,8 @@ impl<S: Store> Mutexes for FaultyStore<S> {
         self.inner.lock(tx, delivery).await
     }
 
-    async fn claim_these(&self, process: ProcessId, queue: &str, keys: &[Key]) -> Result<Vec<Found>> {
-        self.inner.claim_these(process, queue, keys).await
+    async fn claim_these(&self, process: ProcessId, queue: &str, messages: &[Message]) -> Result<Vec<Found>> {
+        self.inner.claim_these(process, queue, messages).await
     }
 }
 

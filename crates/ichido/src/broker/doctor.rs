@@ -21,6 +21,8 @@ pub struct MutexRow {
     pub state: RowState,
     /// Its payload is in the outbox: it can be published again, whatever becomes of its copies at the broker.
     pub kept: bool,
+    /// What tells the body that was sent from others, if its sender has written that.
+    pub hash: Option<Vec<u8>>,
 }
 
 /// What a mutex row says.

@@ -19,7 +19,7 @@ pub enum Found {
     Free(Standing),
     /// No row: it is done, if it was one of ours. With an inbox: it is there, so it is done.
     Nothing,
-    /// It is in the inbox, with another payload: two messages have one id.
+    /// It is in the inbox, or its row is there, with another payload: two messages have one id.
     Another,
     /// Its row, which another worker holds.
     Busy,
@@ -133,6 +133,21 @@ impl OutboxState {
         OutboxState { unpublished, oldest_seconds: oldest_seconds.map(|seconds| seconds.max(0)), error }
     }
 }
+
+/// What tells two payloads apart.
+#[must_use]
+pub fn payload_hash(payload: &[u8]) -> Vec<u8> {
+    Sha256::digest(payload).to_vec()
+}
+
+/// Is a row with this hash about this body? If its sender has not written a hash, nobody can tell.
+#[must_use]
+pub fn is_about(hash: Option<&[u8]>, payload: &[u8]) -> bool {
+    hash.is_none_or(|hash| hash == payload_hash(payload))
+}
+
+/// Why a message is dead-lettered whose id belongs to another body.
+pub const ANOTHER_BODY: &str = "another message has this id";
 
 /// The longest id of a mutex or in an inbox, in bytes.
 pub const LONGEST_ID: usize = 255;

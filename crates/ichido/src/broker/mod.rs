@@ -10,7 +10,10 @@ pub(crate) mod relay;
 
 pub use self::{
     doctor::{InQueue, Judgement, MutexFilter, MutexRow, Original, Orphan, RawRow, RowState, Sighting, Verdict},
-    guard::{Found, Guard, LONGEST_ID, OutboxState, Publication, Standing, Unsent, inbox_id},
+    guard::{
+        ANOTHER_BODY, Found, Guard, LONGEST_ID, OutboxState, Publication, Standing, Unsent, inbox_id, is_about,
+        payload_hash,
+    },
     publishing::Publisher,
     reconciler::{Circulating, Depths},
     relay::{Flushed, Relay},

@@ -8,6 +8,7 @@ mod database;
 mod failure;
 mod files;
 pub mod inspect;
+mod local;
 mod message_info;
 mod messages;
 mod migration;
@@ -27,6 +28,7 @@ pub use self::{
     database::{ConnectionCounts, Database},
     failure::Failure,
     files::{FileSetId, Files},
+    local::is_loopback,
     messages::Messages,
     migration::{MigrateOptions, Migration, Version},
     mutexes::Mutexes,

@@ -2,7 +2,7 @@
 //! `transaction` call it.
 
 use crate::Delivery;
-use crate::Key;
+use crate::Message;
 use crate::action::Terms;
 use crate::broker::Found;
 use crate::broker::Guard;
@@ -22,7 +22,7 @@ pub trait Mutexes: Transactions {
     fn guard(&self, queue: &str) -> impl Future<Output = Result<Guard>> + Send;
 
     /// Locks the row of a message that a broker handed out, without waiting, in a business transaction that has done nothing
-    /// else yet. If the row is not to be had, the transaction is rolled back next.
+    /// else yet. If the row is not to be had, or is about another body, the transaction is rolled back next.
     fn lock(&self, tx: &mut Self::Tx, delivery: &Delivery) -> impl Future<Output = Result<Found>> + Send;
 
     /// Begins a business transaction and locks the row of this message in it: both of these, for a store that has no shorter
@@ -46,13 +46,13 @@ pub trait Mutexes: Transactions {
     }
 
     /// Marks the rows of these messages, which a broker handed out, as this process's, as far as they are free or are its own
-    /// already; what was found, in the order of the keys.
+    /// already, and about these bodies; what was found, in the order of the messages.
     ///
     /// [`crate::Error::LostClaim`] if the process has been declared dead.
     fn claim_these(
         &self,
         process: ProcessId,
         queue: &str,
-        keys: &[Key],
+        messages: &[Message],
     ) -> impl Future<Output = Result<Vec<Found>>> + Send;
 }

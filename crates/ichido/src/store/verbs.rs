@@ -75,7 +75,7 @@ verbs! {
     Processes: rescue(by: &Registration) -> Rescued;
     Processes: prune_dead(by: &Registration) -> u64;
     Mutexes: guard(queue: &str) -> Guard;
-    Mutexes: claim_these(process: ProcessId, queue: &str, keys: &[Key]) -> Vec<Found>;
+    Mutexes: claim_these(process: ProcessId, queue: &str, messages: &[Message]) -> Vec<Found>;
     Outbox: unsent(queue: &str, most: usize) -> Vec<Unsent>;
     Outbox: any_unsent(queues: &BTreeSet<Arc<str>>) -> bool;
     Outbox: take_relay_lease(relay: ProcessId, queue: &str) -> bool;

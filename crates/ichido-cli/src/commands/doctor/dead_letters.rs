@@ -8,10 +8,10 @@ use std::{
 
 use ichido::{
     Key, MessageId,
-    broker::{Guard, MutexFilter, MutexRow, Original, RowName},
+    broker::{ANOTHER_BODY, Guard, MutexFilter, MutexRow, Original, RowName, is_about},
     message::GuardBy,
 };
-use ichido_rabbitmq::{self as rabbitmq, Delivery, Error};
+use ichido_rabbitmq::{self as rabbitmq, Delivery, Error, REASON};
 
 use crate::{
     brokers::{Brokers, DUPLICATE, Kept},
@@ -38,6 +38,8 @@ pub(super) struct Named {
     pub(super) failed: bool,
     /// Why it is not ours.
     pub(super) foreign: Option<String>,
+    /// Its id is a message's of ours, and its body is not.
+    pub(super) another: bool,
     /// Its message's row.
     pub(super) row: Option<MutexRow>,
     /// What it is a copy of, where an inbox knows.
@@ -47,7 +49,7 @@ pub(super) struct Named {
 impl Named {
     /// Is what it says in the database, or done? Then it may be deleted when its row says so.
     pub(super) fn is_copy(&self) -> bool {
-        self.foreign.is_none() || self.original.is_some()
+        !self.another && (self.foreign.is_none() || self.original.is_some())
     }
 }
 
@@ -101,17 +103,30 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
         let rows = self.look(MutexFilter::These(&keys)).await?;
         let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
         let originals = self.originals(&page).await?;
-        for ((_, named), original) in page.iter_mut().filter(|(_, named)| named.key.is_some()).zip(originals) {
+        for ((dead_letter, named), original) in page.iter_mut().filter(|(_, named)| named.key.is_some()).zip(originals)
+        {
             named.row = named.key.as_ref().and_then(|key| rows.get(key)).cloned();
+            named.another = self.is_another(dead_letter, named.row.as_ref());
             named.original = original;
         }
         Ok(page)
     }
 
+    /// Is it only named like a message of ours? What was sent with this id has another body: its row says so, or whoever dead-lettered
+    /// it while the row was there.
+    fn is_another(&self, dead_letter: &Delivery, row: Option<&MutexRow>) -> bool {
+        match row {
+            Some(row) => !is_about(row.hash.as_deref(), dead_letter.payload()),
+            None => {
+                self.guard.rules.by == GuardBy::Mutex && dead_letter.header(REASON).as_deref() == Some(ANOTHER_BODY)
+            }
+        }
+    }
+
     /// Which message a dead letter is of, and whether it is ours.
     fn named(&self, dead_letter: &Delivery) -> Named {
         let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
-        let named = Named { key: None, failed: false, foreign: None, row: None, original: None };
+        let named = Named { key: None, failed: false, foreign: None, another: false, row: None, original: None };
         if let Some(row) = dead_letter.row().filter(ours) {
             return Named { key: Some(Key::new([row.id])), failed: true, ..named };
         }
@@ -146,7 +161,8 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     /// had failed, nor what is known to be done. Looks again.
     pub(super) async fn is_over(&self, key: &Key, named: &Named) -> Result<bool, Failure> {
         let done = named.original == Some(Original::Done);
-        let had_row = named.foreign.is_none() && (self.guard.rules.by == GuardBy::Mutex || named.failed);
+        let had_row =
+            named.foreign.is_none() && !named.another && (self.guard.rules.by == GuardBy::Mutex || named.failed);
         Ok((done || had_row) && self.look(MutexFilter::These(std::slice::from_ref(key))).await?.is_empty())
     }
 }

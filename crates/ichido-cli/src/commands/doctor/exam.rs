@@ -128,6 +128,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         let inbox = self.dead_letters.guard.rules.by == GuardBy::Inbox;
         let why = match (&named.key, &named.row) {
             (None, _) => named.foreign.as_deref().unwrap_or("no message id"),
+            _ if named.another => "its body is not the one that was sent with its id",
             _ if named.is_copy() => return self.dead_letter(reading, dead_letter, named).await,
             // What its row keeps says something else.
             (_, Some(row)) if inbox && row.kept => "another message has its id",

@@ -30,6 +30,7 @@ crate::on_all!(
     many_dead_letters_are_judged_and_deleted,
     mending_in_the_middle_of_live_traffic_loses_and_doubles_nothing,
     rows_that_belong_to_nobody_are_given_back,
+    another_body_is_nobodys_copy_and_stays,
 );
 
 /// What the doctor says, and its exit code: the findings, and the counts of the queue.
@@ -62,6 +63,11 @@ fn assert_judged(finding: &Value, [mutex, in_queue, verdict]: [&str; 3], dead: b
 
 /// A copy of what was sent, as a dead letter; or as somebody else's.
 async fn dead_letter(world: &World<'_>, message: &str, origin: Option<&str>) -> Envelope {
+    copy(world, message, origin, DEAD).await
+}
+
+/// The same in any queue.
+async fn copy(world: &World<'_>, message: &str, origin: Option<&str>, queue: &str) -> Envelope {
     let origin = match origin {
         Some(origin) => origin.to_owned(),
         None => world.env.text("select id from ichido_origin").await,
@@ -71,7 +77,7 @@ async fn dead_letter(world: &World<'_>, message: &str, origin: Option<&str>) -> 
         origin: origin.into(),
         queue: Some("orders".into()),
         exchange: String::new(),
-        routing_key: DEAD.to_owned(),
+        routing_key: queue.to_owned(),
         headers: Headers::new(),
         payload: World::order(1).into_bytes(),
     };
@@ -264,6 +270,32 @@ async fn what_another_program_sent_is_ours_when_it_has_failed(kind: Kind) {
     assert_judged(&one(&world, &[], 1).await, ["no", "no", "delete"], true);
     assert_eq!(one(&world, &["--fix"], 0).await["done"], "deleted");
     world.assert_exact(2).await;
+}
+
+/// Somebody has published another body under the id of a message that has failed, and of one that is done since.
+async fn another_body_is_nobodys_copy_and_stays(kind: Kind) {
+    let world = World::new(kind).await;
+    let ids = world.env.ok(&["send", "orders", r#"{"id":1,"name":null}"#]).await;
+    run_until_dead(&world).await;
+    let forged = copy(&world, ids.trim(), None, QUEUE).await;
+    world.publish(&[forged]).await;
+    let [mut process] = world.start(["forged"], &[]);
+    world.settles_at(DEAD, 2).await;
+    process.stop().await;
+    let told = |found: &[Value]| {
+        found.iter().filter(|found| found["meaning"].as_str().unwrap().contains("its body is not")).count()
+    };
+    let (found, _, _) = doctor(&world, &[]).await;
+    assert_eq!((found.len(), told(&found)), (2, 1), "{found:?}");
+    world.configure(|config| config.replace(":name,", "coalesce(:name, 'nobody'),"));
+    let (found, _, code) = doctor(&world, &["--fix"]).await;
+    assert_eq!((found.len(), told(&found), code), (2, 1, 1), "{found:?}");
+    let [mut process] = world.start(["mended"], &["--drain"]);
+    assert_eq!(process.exit_code().await, 0, "{}", process.log());
+    let (found, _, _) = doctor(&world, &["--fix"]).await;
+    assert_eq!((found.len(), told(&found)), (1, 1), "it stays when the genuine one is done: {found:?}");
+    assert_eq!(world.env.number("select count(*) from project where name = 'nobody'").await, 1);
+    world.settles_at(DEAD, 1).await;
 }
 
 async fn a_broker_that_refuses_us_is_no_broker_without_the_queue(kind: Kind) {

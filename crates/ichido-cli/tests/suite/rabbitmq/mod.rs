@@ -5,6 +5,7 @@ mod cluster;
 mod doctor;
 mod dying;
 mod failing;
+mod hostile;
 mod inbox;
 mod interop;
 pub(crate) mod ledger;

@@ -8,7 +8,7 @@ use ichido::{
     store::{Database, Transactions},
 };
 
-use super::stage::{Script, Stage, Work, outgoing, ways};
+use super::stage::{Script, Stage, Work, outgoing, ways, with_body};
 use crate::fixture::{BrokerFixture, Fixture, Line as _, failed};
 
 pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture, B: BrokerFixture>() {
@@ -112,6 +112,53 @@ pub async fn what_was_not_sent_from_here_is_a_dead_letter<F: Fixture, B: BrokerF
         stage.until("dead", async || stage.dead().await == (3, 0)).await;
         process.end().await;
         assert_eq!(stage.effects().await, 0);
+    }
+}
+
+/// Whoever may publish knows the id of a message that waits, and sends another body under it, before and after the genuine one.
+pub async fn another_body_under_a_pending_id_never_runs<F: Fixture, B: BrokerFixture>() {
+    for way in ways::<F>() {
+        let stage = Stage::<F, B>::new(way).await;
+        let stage = if way == ways::<F>()[0] { stage } else { stage.dead_letter_busy() };
+        let ids = stage.send(1).await;
+        let forged = [with_body(outgoing(&ids[0], &stage.origin().await, Some("orders")), r#"{"id":666}"#)];
+        stage.publish(&forged).await;
+        let script = Script::new(1, true);
+        let process = stage.process(Work::of(script.clone()));
+        script.entered().await;
+        stage.until("the first is a dead letter", async || stage.dead().await == (1, 0)).await;
+        script.open(1); // the genuine one fails, and waits for its retry
+        script.entered().await;
+        stage.publish(&forged).await;
+        script.open(1);
+        stage.until_effects(1).await;
+        stage.until("done", async || stage.count("ichido_mutex").await == 0).await;
+        let all_gone = async || stage.orders().await == (0, 0) && stage.busy().await == (0, 0);
+        stage.until("the second is gone", all_gone).await;
+        process.end().await;
+        stage.exactly_once(&ids).await;
+        let bodies = script.bodies.lock().unwrap().clone();
+        assert_eq!(bodies, vec![serde_json::json!({ "id": 0 }); 2], "{way:?}: what was sent, twice");
+    }
+}
+
+/// The copy of what has failed is the message; a forged one is not, and does not become it.
+pub async fn another_body_under_a_failed_id_is_never_its_copy<F: Fixture, B: BrokerFixture>() {
+    for way in ways::<F>() {
+        let stage = Stage::<F, B>::new(way).await;
+        let ids = stage.send(1).await;
+        let script = Script::new(3, false);
+        let process = stage.process(Work::of(script.clone()));
+        stage.until("dead", async || stage.dead().await == (1, 0)).await;
+        let forged = with_body(outgoing(&ids[0], &stage.origin().await, Some("orders")), r#"{"id":666}"#);
+        stage.publish(&[forged]).await;
+        stage.until("both are dead letters", async || stage.dead().await == (2, 0)).await;
+        assert!(stage.store().retry(&ids[0].parse().unwrap()).await.unwrap());
+        stage.until_effects(1).await;
+        stage.until("done", async || stage.count("ichido_mutex").await == 0).await;
+        process.end().await;
+        stage.exactly_once(&ids).await;
+        assert!(script.bodies.lock().unwrap().iter().all(|body| body["id"] == 0), "{way:?}");
     }
 }
 

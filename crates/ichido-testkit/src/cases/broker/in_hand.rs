@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ichido::{
-    Key, MessageId, Operate,
+    Key, Message, MessageId, Operate,
     broker::{Broker as _, Found},
     message::ClaimBy,
     process::Flag,
     store::{Mutexes, Processes},
 };
 
-use super::stage::{Running, Script, Stage, Work, outgoing, ways};
+use super::stage::{Running, Script, Stage, Work, body, outgoing, ways};
 use crate::{
     fixture::{BrokerFixture, Fixture, Player, failed},
     in_time,
@@ -36,7 +36,7 @@ pub async fn suspects_leave_room_for_others<F: Fixture, B: BrokerFixture>() {
     let ids = stage.send(20).await;
     let keys: Vec<Key> = ids.iter().map(|id| id.parse::<MessageId>().unwrap().key).collect();
     let (victim, other) = (player(&stage).await, player(&stage).await);
-    victim.store.claim_these(victim.registration.id, "orders", &keys).await.unwrap();
+    victim.store.claim_these(victim.registration.id, "orders", &handed_out(&keys)).await.unwrap();
     victim.die(&stage.db).await;
     assert_eq!(other.store.rescue(&other.registration).await.unwrap().messages, 20);
     let script = Script::new(0, true);
@@ -51,6 +51,12 @@ pub async fn suspects_leave_room_for_others<F: Fixture, B: BrokerFixture>() {
     stage.ends_empty().await;
     process.end().await;
     stage.exactly_once(&[ids, more].concat()).await;
+}
+
+/// What a broker hands out of what [`Stage::send`] has sent: orders with numbers, in their order.
+fn handed_out(keys: &[Key]) -> Vec<Message> {
+    let all = keys.iter().zip(0..);
+    all.map(|(key, n)| Message::new("orders", key.clone(), body(n).as_bytes())).collect()
 }
 
 async fn player<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>) -> Player<F> {
@@ -136,7 +142,7 @@ pub async fn what_a_dead_process_had_leased_runs_again<F: Fixture, B: BrokerFixt
         let ids = stage.send(1).await;
         let dead = Player::<F>::join_with(stage.store(), &["orders"]).await;
         let key = Key::new([ids[0].rsplit('/').next().unwrap()]);
-        let found = dead.store.claim_these(dead.registration.id, "orders", &[key]).await.unwrap();
+        let found = dead.store.claim_these(dead.registration.id, "orders", &handed_out(&[key])).await.unwrap();
         assert!(matches!(found[0], Found::Free(_)), "{found:?}");
         dead.die(&stage.db).await;
         let process = stage.process(Work::plain());

@@ -84,7 +84,8 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
     /// Sends so many orders in one transaction and commits.
     pub(crate) async fn send(&self, count: u64) -> Vec<String> {
         let store = self.store();
-        let orders: Vec<Value> = (0..count).map(|n| serde_json::json!({ "id": n })).collect();
+        let orders = (0..count).map(|n| serde_json::from_str(&body(n)));
+        let orders: Vec<Value> = orders.collect::<Result<_, _>>().expect("JSON");
         let mut tx = store.begin().await.expect("a transaction");
         let client = Client::new(store.clone());
         let ids = client.queue("orders").send_all(F::Store::connection(&mut tx), &orders).await.expect("sent");
@@ -228,11 +229,11 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
         all
     }
 
-    /// Publishes what is in the outbox again, as a relay would whose note got lost.
+    /// Publishes what [`Stage::send`] has sent again, as a relay would whose note got lost.
     pub(crate) async fn publish_copies(&self, ids: &[String]) {
         let origin = self.origin().await;
-        let copies: Vec<_> = ids.iter().map(|id| outgoing(id, &origin, Some("orders"))).collect();
-        self.publish(&copies).await;
+        let copies = ids.iter().zip(0..).map(|(id, n)| with_body(outgoing(id, &origin, Some("orders")), &body(n)));
+        self.publish(&copies.collect::<Vec<_>>()).await;
     }
 
     /// Publishes messages. A busy node may refuse a declaration that a process makes at the same moment: then nothing was sent.
@@ -273,6 +274,16 @@ pub(crate) fn outgoing(id: &str, origin: &str, queue: Option<&str>) -> ichido::b
     }
 }
 
+/// The same with this body.
+pub(crate) fn with_body(outgoing: ichido::broker::Outgoing, body: &str) -> ichido::broker::Outgoing {
+    ichido::broker::Outgoing { payload: body.as_bytes().to_vec(), ..outgoing }
+}
+
+/// What the order with this number says.
+pub(crate) fn body(number: u64) -> String {
+    format!(r#"{{"id":{number}}}"#)
+}
+
 /// A process that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
@@ -302,6 +313,8 @@ pub(crate) struct Script {
     /// Runs wait here, after their effect, if they are to.
     gate: Option<Gate>,
     pub(crate) runs: Mutex<Vec<(String, u32)>>,
+    /// What the messages of these runs said.
+    pub(crate) bodies: Mutex<Vec<Value>>,
 }
 
 struct Gate {
@@ -322,7 +335,13 @@ impl<F: Fixture> Work<F> {
 impl Script {
     pub(crate) fn new(failures: u32, gated: bool) -> Arc<Self> {
         let gate = gated.then(|| Gate { entered: Semaphore::new(0), open: Semaphore::new(0) });
-        Arc::new(Script { failures: Mutex::new(failures), snoozes: Mutex::new(0), gate, runs: Mutex::default() })
+        Arc::new(Script {
+            failures: Mutex::new(failures),
+            snoozes: Mutex::new(0),
+            gate,
+            runs: Mutex::default(),
+            bodies: Mutex::default(),
+        })
     }
 
     /// So many runs are snoozed.
@@ -351,7 +370,7 @@ impl Script {
 impl<F: Fixture> Action<F::Store> for Work<F> {
     type Message = Value;
 
-    async fn handle(&self, cx: &mut Context<F::Store>, _: Value) -> Result<Outcome> {
+    async fn handle(&self, cx: &mut Context<F::Store>, body: Value) -> Result<Outcome> {
         let message = cx.message()?.clone();
         // Where one transaction at a time writes, who waits at the gate with it would hold up everybody.
         let later = self.script.gate.is_some() && !F::LOCKS;
@@ -359,6 +378,7 @@ impl<F: Fixture> Action<F::Store> for Work<F> {
             effect::<F>(cx.tx().await?, &message).await?;
         }
         self.script.runs.lock().unwrap().push((message.id().to_string(), cx.attempt()));
+        self.script.bodies.lock().unwrap().push(body);
         if let Some(gate) = &self.script.gate {
             gate.entered.add_permits(1);
             gate.open.acquire().await?.forget();

@@ -4,20 +4,22 @@
 use std::time::Duration;
 
 use ichido::{
-    Error, Key, MessageId, Messages, NewMessage, Operate,
+    Error, Key, Message, MessageId, Messages, NewMessage, Operate,
     broker::{Found, Standing},
     store::{Database, Failure, Mutexes, Outbox, ProcessId, Processes, Queues, Rescued, Transactions},
 };
 
 use crate::{
-    cases::broker_rows::{held, join, leased, publish_all, rows, send_all, send_one, unsent},
+    cases::broker_rows::{
+        BODY, all_handed_out, handed_out, held, join, leased, publish_all, rows, send_all, send_one, unsent,
+    },
     fixture::{Fixture, Player, assert_lost, effects, failed_in},
 };
 
 const FREE: Found = Found::Free(Standing { failures: 0, suspect: false, parked: false });
 
 fn some(count: usize) -> Vec<NewMessage> {
-    vec![NewMessage::new("{}"); count]
+    vec![NewMessage::new(BODY); count]
 }
 
 /// A fresh database, a process, and a message that was sent and published.
@@ -102,6 +104,41 @@ pub async fn what_is_found_says_what_becomes_of_a_delivery<F: Fixture>() {
     assert_eq!(process.find("paid", &[]).await, []);
 }
 
+/// A message with an id of ours and a body that nobody has sent.
+fn forged(key: &Key) -> Message {
+    Message::new("paid", key.clone(), *br#"{"id":666}"#)
+}
+
+pub async fn another_body_is_not_to_be_had_and_takes_nothing<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let (process, other) = (join(&fixture).await, join(&fixture).await);
+    let store = &process.store;
+    let keys = send_all(store, "paid", &some(4)).await;
+    let [free, held_by_us, waiting, dead] = &keys[..] else { panic!("four were sent") };
+    process.take("paid", held_by_us).await;
+    let later = Failure::waiting("not yet", 1, Duration::from_hours(1));
+    assert!(store.park(&process.take("paid", waiting).await, &later).await.unwrap());
+    assert!(store.park(&process.take("paid", dead).await, &Failure::dead("never", 3)).await.unwrap());
+    let all: Vec<_> = keys.iter().map(forged).collect();
+    let me = process.registration.id;
+    assert_eq!(store.claim_these(me, "paid", &all).await.unwrap(), [Found::Another; 4]);
+    let owned = "select count(*) from ichido_mutex where owner is not null";
+    assert_eq!(fixture.number(owned).await, 3, "what was free still is");
+    let both = [forged(free), handed_out("paid", free).message];
+    assert_eq!(other.store.claim_these(other.registration.id, "paid", &both).await.unwrap(), [Found::Another, FREE]);
+    let found = [Found::Busy, FREE, Found::Waiting, Found::Failed];
+    assert_eq!(process.find("paid", &keys).await, found, "the genuine ones are as they were");
+}
+
+pub async fn a_row_without_a_hash_is_about_any_body<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let process = join(&fixture).await;
+    let key = send_one(&process.store, "paid").await;
+    fixture.sql("update ichido_mutex set hash = null").await;
+    let found = process.store.claim_these(process.registration.id, "paid", &[forged(&key)]).await.unwrap();
+    assert_eq!(found, [FREE]);
+}
+
 pub async fn what_is_tried_again_is_published_again_with_its_attempts<F: Fixture>() {
     let (fixture, process, key) = one_published::<F>().await;
     let store = &process.store;
@@ -172,7 +209,7 @@ pub async fn what_a_dead_process_had_is_suspect_and_published_if_need_be<F: Fixt
     assert_eq!(rescued, Rescued { processes: 1, messages: 2, parked: 0 });
     assert_eq!(unsent(&other.store, "paid").await, [""; 0], "its delivery comes back by itself");
     assert_eq!(unsent(&other.store, "refund").await, [kept[1].1.to_string()]);
-    let late = other.store.claim_these(old, "paid", &[kept[0].1.clone()]).await;
+    let late = other.store.claim_these(old, "paid", &all_handed_out("paid", &[kept[0].1.clone()])).await;
     assert!(matches!(late, Err(Error::LostClaim)), "the dead claim nothing: {late:?}");
     for (queue, key, before) in &kept {
         assert_lost(&other.finish(before).await);
@@ -190,11 +227,12 @@ pub async fn a_process_that_nobody_knows_is_handed_nothing<F: Fixture>() {
     let process = join(&fixture).await;
     let key = send_one(&process.store, "paid").await;
     let keys = std::slice::from_ref(&key);
-    let claimed = fixture.store_with(leased()).claim_these(ProcessId::random(), "paid", keys).await;
+    let handed_out = all_handed_out("paid", keys);
+    let claimed = fixture.store_with(leased()).claim_these(ProcessId::random(), "paid", &handed_out).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     process.take("paid", &key).await;
     process.store.deregister(process.registration.id).await.unwrap();
-    let claimed = process.store.claim_these(process.registration.id, "paid", keys).await;
+    let claimed = process.store.claim_these(process.registration.id, "paid", &handed_out).await;
     assert!(matches!(claimed, Err(Error::LostClaim)), "{claimed:?}");
     let other = join(&fixture).await;
     assert_eq!(other.find("paid", keys).await, [FREE], "who deregisters frees what it had, and nothing is counted");

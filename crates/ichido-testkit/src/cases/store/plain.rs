@@ -2,8 +2,9 @@
 
 use ichido::{
     Inspect,
+    broker::Found,
     inspect::{SendSql, SendStatement},
-    store::{Outbox, Queues},
+    store::{Mutexes, Outbox, Queues},
 };
 
 use crate::{
@@ -78,6 +79,13 @@ pub async fn what_is_printed_sends_to_a_broker<F: Fixture>() {
     assert_eq!((&*message.id, &*message.exchange, &*message.routing_key), ("a", "shop", "paid.eu"));
     assert_eq!(message.payload, b"{\"id\":1}");
     let key = ichido::Key::new(["a"]);
+    let hashed = fixture.number("select count(*) from ichido_mutex where hash is not null").await;
+    let forged = [ichido::Message::new("paid", key.clone(), *b"{}")];
+    if hashed > 0 {
+        assert_eq!(hashed, 2, "where the database can compute it");
+        let found = player.store.claim_these(player.registration.id, "paid", &forged).await.unwrap();
+        assert_eq!(found, [Found::Another]);
+    }
     player.finish(&player.take("paid", &key).await).await.unwrap();
     fixture.sql("update ichido_parked set due_at = parked_at").await;
     assert_eq!(player.store.return_due(&player.registration).await.unwrap(), 1);

@@ -168,9 +168,15 @@ impl<S: Store> Admitting<S> {
     fn admit(&self, held: Held) {
         let Shared { receiving, .. } = &*self.shared;
         let mut admissions = self.shared.admissions();
-        if admissions.has(&held.message.key) {
+        if let Some(other) = admissions.in_hand(&held.message.key) {
+            // Only one of two bodies can be the one that was sent: which, the row tells when this one comes back.
+            let same = other.message.payload == held.message.payload;
             drop(admissions);
-            self.shared.turn_away(held, Found::Busy);
+            if same {
+                self.shared.turn_away(held, Found::Busy);
+            } else {
+                self.shared.send(held, Settlement::Busy);
+            }
         } else if receiving.guard.locks() && !held.received.redelivered {
             self.put(&mut admissions, held, true, Standing::default());
         } else {
@@ -252,8 +258,9 @@ impl<S: Store> Admitting<S> {
     async fn claim(&self) -> Result<()> {
         let wanted: Vec<Held> = self.shared.admissions().unclaimed.iter().take(MOST_KEYS).cloned().collect();
         let Some(process) = self.shared.life.may_claim().filter(|_| !wanted.is_empty()) else { return Ok(()) };
-        let keys: Vec<_> = wanted.iter().map(|held| held.message.key.clone()).collect();
-        let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &keys).await {
+        let messages: Vec<_> = wanted.iter().map(|held| held.message.clone()).collect();
+        let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &messages).await
+        {
             Ok(found) => found,
             Err(Error::LostClaim) => {
                 self.shared.life.expire(process);
@@ -267,7 +274,7 @@ impl<S: Store> Admitting<S> {
             }
             Err(error) => return Err(error),
         };
-        self.shared.admissions().unclaimed.drain(..wanted.len().min(keys.len()));
+        self.shared.admissions().unclaimed.drain(..wanted.len());
         let mut spare = Vec::new();
         for (held, found) in wanted.into_iter().zip(found) {
             match found {

@@ -108,7 +108,12 @@ impl Admissions {
 
     /// Is this message in hand?
     fn has(&self, key: &Key) -> bool {
-        self.admitted.contains_key(key) || self.unclaimed.iter().any(|held| held.message.key == *key)
+        self.in_hand(key).is_some()
+    }
+
+    /// The delivery of this message that is in hand.
+    fn in_hand(&self, key: &Key) -> Option<&Held> {
+        self.admitted.get(key).or_else(|| self.unclaimed.iter().find(|held| held.message.key == *key))
     }
 
     /// Is it in hand by a connection that is gone?

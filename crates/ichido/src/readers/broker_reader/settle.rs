@@ -13,7 +13,7 @@ use super::{Held, Receiving, Shared};
 use crate::{
     Delivery, Store,
     action::slot::run_to_completion,
-    broker::{Found, RowName, Settlement},
+    broker::{ANOTHER_BODY, Found, RowName, Settlement},
     error::Result,
     message::{GuardBy, Mark, OnBusy},
     store,
@@ -89,7 +89,10 @@ impl<S: Store> Shared<S> {
             // It is done, if it was one of ours; an inbox knows by itself.
             Found::Nothing if inbox || own => self.duplicate(),
             Found::Nothing => Settlement::DeadLetter("no mutex row".into()),
-            Found::Another => Settlement::DeadLetter("another message has this id".into()),
+            Found::Another => {
+                tracing::warn!(%queue, id = %held.message.key, "not run: its body is not the one that was sent with this id");
+                Settlement::DeadLetter(ANOTHER_BODY.into())
+            }
             Found::Waiting => self.duplicate(),
             // In an inbox it may be another message with the same id: only who runs it can tell.
             Found::Failed if inbox && !own => Settlement::DeadLetter("failed".into()),
