@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 
-use ichido::message::MOST_ATTEMPTS;
+use ichido::{message::MOST_ATTEMPTS, store::Cancellable};
 
 use crate::features;
 
@@ -98,6 +98,11 @@ pub(crate) enum Command {
     /// Inspect, retry or discard failed messages
     #[command(subcommand)]
     Failed(Failed),
+    /// Change single messages, in whatever state they are
+    #[command(subcommand)]
+    Messages(Messages),
+    /// List what was changed by hand, by whom and why, the newest first
+    Audit(Audit),
     /// Find stuck messages in brokers and tables and say what to do; changes nothing without --fix
     Doctor(Doctor),
     /// Work with lane sets, which prioritize messages by service level
@@ -291,6 +296,8 @@ pub(crate) struct Doctor {
     /// Repair: retry, publish, delete dead letters of done messages, release rows; rechecks each one first
     #[arg(long)]
     pub(crate) fix: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -300,6 +307,29 @@ pub(crate) struct Doctor {
 pub(crate) struct RequestId {
     /// The request id: what follows the / in `ichido run`, otherwise the action's name
     pub(crate) request_id: String,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+/// Why something is changed.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Why, for `ichido audit`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Only messages of this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -344,6 +374,48 @@ pub(crate) struct Many {
     /// Only print what would be changed
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Messages {
+    /// Cancel messages for good, also while they run: what they have written is rolled back. What is done stays done
+    Cancel(Cancel),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// Message ids, like orders/42
+    #[arg(required_unless_present = "queue", conflicts_with = "queue")]
+    pub(crate) ids: Vec<String>,
+    /// All messages of this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Only messages in this state; repeatable
+    #[arg(long, value_name = "STATE", requires = "queue", conflicts_with = "ids", value_delimiter = ',', value_parser = ["ready", "claimed", "waiting", "failed"])]
+    pub(crate) state: Vec<String>,
+    /// How long to wait for messages that run and whose rows are locked
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::config::parse_duration)]
+    pub(crate) wait: Duration,
+    /// Only print what would be cancelled
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Cancel {
+    /// The states that are meant.
+    pub(crate) fn states(&self) -> Vec<Cancellable> {
+        let names = ["ready", "claimed", "waiting", "failed"];
+        let states = names.into_iter().zip(Cancellable::ALL);
+        let meant = |name: &str| self.state.is_empty() || self.state.iter().any(|state| state == name);
+        states.filter(|(name, _)| meant(name)).map(|(_, state)| state).collect()
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -85,7 +85,7 @@ impl MySql {
             Entry::Made if matches!(known, Found::Free(_)) => known,
             Entry::Made => Found::Free(ichido_sql::Past::standing(None)),
             Entry::Busy => Found::Busy,
-            Entry::Done(there) if there == hash => Found::Nothing,
+            Entry::Done(there) if ichido_sql::is_hash_of(&there, &hash) => Found::Nothing,
             Entry::Done(_) => Found::Another,
         })
     }

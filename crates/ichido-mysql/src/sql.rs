@@ -3,7 +3,7 @@
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{By, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore, padded};
 use sqlx::{AssertSqlSafe, Column as _, MySqlConnection, Row as _, TypeInfo, ValueRef, mysql::MySqlRow};
@@ -87,6 +87,10 @@ impl SqlStore for MySql {
         &self.shared.known
     }
 
+    fn acts_for(&self) -> &By {
+        &self.by
+    }
+
     async fn look_at_queues(&self) -> Result<Vec<Statements>> {
         self.make_statements().await
     }
@@ -149,6 +153,8 @@ impl SqlRows for MySql {
         broken(error)
     }
 }
+
+ichido_sql::cancelling!(MySql);
 
 impl Files for MySql {
     ichido_sql::files!();

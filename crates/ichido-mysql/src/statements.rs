@@ -250,7 +250,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
+    let Conditions { new, failed, done, fail, retry, nobody, .. } = conditions;
     let (table, owner, by_key) = (&rows.table, &rows.owner.quoted, rows.by_key());
     let (mine, waits) = (format!("t.{owner} = ? and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, held) = (rows.key_is(), rows.key_out(), rows.held(new));
@@ -288,6 +288,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
         headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        state: format!(
+            "select cast(t.{owner} as char), {}, cast(coalesce({new}, 0) as signed), cast(coalesce({failed}, 0) as signed), cast(coalesce({done}, 0) as signed) from {by_key} where {key}",
+            rows.group_out()?
+        )
+        .into(),
+        cancel: if rows.kind == Kind::Table {
+            format!("update {by_key} set {fail} where {new} and {key}").into()
+        } else {
+            format!("delete t from {by_key} where {new} and {key}").into()
+        },
+        ready: format!(
+            "select {out} from {table} t where {new} and t.{owner} is null order by {}",
+            order(conditions)
+        )
+        .into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
         drained: ichido_sql::drained::<crate::sql::MySqlDialect>(
             tables,

@@ -106,7 +106,10 @@ impl Postgres {
         let there = format!("select hash from {inbox} where id = $1");
         let there = sqlx::query(AssertSqlSafe(there)).bind(id);
         let there = there.persistent(!self.own.is_pooled()).fetch_optional(tx).await?;
-        let same = there.map(|row| row.try_get::<Vec<u8>, _>(0)).transpose()?.is_none_or(|known| known == hash);
+        let same = there
+            .map(|row| row.try_get::<Vec<u8>, _>(0))
+            .transpose()?
+            .is_none_or(|known| ichido_sql::is_hash_of(&known, &hash));
         Ok(if same { Found::Nothing } else { Found::Another })
     }
 

@@ -3,7 +3,7 @@
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{By, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Known, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
@@ -74,6 +74,10 @@ impl SqlStore for Postgres {
 
     fn known(&self) -> &Known<Statements> {
         &self.shared.known
+    }
+
+    fn acts_for(&self) -> &By {
+        &self.by
     }
 
     async fn look_at_queues(&self) -> Result<Vec<Statements>> {
@@ -149,6 +153,8 @@ impl SqlRows for Postgres {
         }
     }
 }
+
+ichido_sql::cancelling!(Postgres);
 
 impl Files for Postgres {
     ichido_sql::files!();

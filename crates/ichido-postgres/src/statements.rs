@@ -252,7 +252,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
+    let Conditions { new, failed, done, fail, retry, nobody, .. } = conditions;
     let (table, owner) = (&rows.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = {} and {new}", rows.me()), format!("t.{owner} = {nobody} and {new}"));
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
@@ -289,6 +289,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
         headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        state: format!(
+            "select t.{owner}::text, {}, coalesce({new}, false), coalesce({failed}, false), coalesce({done}, false) from {table} t where {key}",
+            rows.group_out()
+        )
+        .into(),
+        cancel: if rows.kind == Kind::Table {
+            format!("update {table} t set {fail} where {key} and {new}").into()
+        } else {
+            format!("delete from {table} t where {key} and {new}").into()
+        },
+        ready: format!(
+            "select {out} from {table} t where {new} and t.{owner} is null order by {}",
+            each_order(conditions, |_, column, down| format!("t.{column}{down}"))
+        )
+        .into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
         drained: ichido_sql::drained::<crate::sql::PostgresDialect>(

@@ -37,6 +37,8 @@ pub struct Conditions {
     pub new: String,
     /// The row has failed for good, as [`Conditions::fail`] left it.
     pub failed: String,
+    /// The row is done. No row is, where they are deleted then.
+    pub done: String,
     /// The assignments that complete a row; none: it is deleted.
     pub complete: Option<String>,
     /// The assignments that make a row failed for good.
@@ -156,6 +158,10 @@ impl Mapping {
             failed: match failed_value {
                 Some((column, failed)) => all(vec![is(column, failed)?, format!("t.{owner} is null")]),
                 None => format!("t.{owner} = {nobody} and {new}"),
+            },
+            done: match (self.on_done, status) {
+                (OnDone::Status, Some((column, Status { done: Some(done), .. }))) => all(vec![is(column, done)?]),
+                _ => "1 = 0".into(),
             },
             complete: match (self.on_done, status) {
                 (OnDone::Status, Some((column, Status { done: Some(done), .. }))) => Some(set(column, done)?),

@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key,
     error::Result,
     message::Claim,
-    store::{Database, ProcessId},
+    store::{By, Database, ProcessId},
 };
 
 use crate::{Dialect, Heads, Known, Mapping, Query, Row, SqlQueue, Start, Tables};
@@ -54,6 +54,9 @@ pub trait SqlStore: Database {
             Ok(changed)
         }
     }
+
+    /// Who changes something by hand through this store.
+    fn acts_for(&self) -> &By;
 
     /// Where ichido's own tables are.
     fn tables(&self) -> &Tables {

@@ -69,7 +69,8 @@ pub(crate) async fn enter(
         return Ok(if matches!(known, Found::Free(_)) { known } else { new });
     }
     let there = sqlx::query("select hash from ichido_inbox where id = ?").bind(id(delivery)).fetch_one(tx).await?;
-    Ok(if there.try_get::<Vec<u8>, _>(0)? == hash { Found::Nothing } else { Found::Another })
+    let same = ichido_sql::is_hash_of(&there.try_get::<Vec<u8>, _>(0)?, &hash);
+    Ok(if same { Found::Nothing } else { Found::Another })
 }
 
 /// The last statements about messages whose ids were put there by this transaction: do all of them pass? What was only marked as

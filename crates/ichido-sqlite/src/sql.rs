@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{By, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Kind, Known, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
@@ -67,6 +67,10 @@ impl SqlStore for Sqlite {
 
     fn known(&self) -> &Known<Statements> {
         &self.shared.known
+    }
+
+    fn acts_for(&self) -> &By {
+        &self.by
     }
 
     async fn look_at_queues(&self) -> Result<Vec<Statements>> {
@@ -171,6 +175,8 @@ impl SqlRows for Sqlite {
         transaction::broken(error)
     }
 }
+
+ichido_sql::cancelling!(Sqlite);
 
 impl Files for Sqlite {
     ichido_sql::files!();

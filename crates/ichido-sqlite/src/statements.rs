@@ -253,7 +253,7 @@ impl Statements {
 
 /// The statements of the verbs that all stores share.
 fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) -> Result<SqlQueue> {
-    let Conditions { new, failed, fail, retry, nobody, .. } = conditions;
+    let Conditions { new, failed, done, fail, retry, nobody, .. } = conditions;
     let (table, owner) = (&rows.table, &rows.owner.quoted);
     let (mine, waits) = (format!("t.{owner} = ?1 and {new}"), format!("t.{owner} = {nobody} and {new}"));
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
@@ -291,6 +291,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         .into(),
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
         headers: ichido_sql::headers_of(rows.kind, tables, table, &key).into(),
+        state: format!(
+            "select cast(t.{owner} as text), {}, coalesce({new}, 0), coalesce({failed}, 0), coalesce({done}, 0) from {table} t where {key}",
+            rows.group_out()
+        )
+        .into(),
+        cancel: if rows.kind == Kind::Table {
+            format!("update {table} as t set {fail} where {key} and {new}").into()
+        } else {
+            format!("delete from {table} as t where {key} and {new}").into()
+        },
+        ready: format!(
+            "select {out} from {table} t where {new} and t.{owner} is null order by {}",
+            order(conditions)
+        )
+        .into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
         drained: ichido_sql::drained::<crate::sql::SqliteDialect>(

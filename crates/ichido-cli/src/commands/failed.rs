@@ -123,7 +123,7 @@ struct Shown {
 }
 
 /// The id of a message in one of the configuration's queues.
-fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
+pub(super) fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
     let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
     if config.queues.contains_key(&*id.queue) { Ok(id) } else { Err(Failure::unknown_queue(&id.queue, config)) }
 }

@@ -63,7 +63,7 @@ impl<S: Store> Shared<S> {
                 self.dead_letter(held, failure.error);
             }
             // What is parked for a while is published again when its time has come.
-            (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
+            (Some(Mark::Done | Mark::Parked | Mark::Cancelled), _) => self.send(held, Settlement::Ack),
             (Some(Mark::Guarded(found)), _) => self.turn_away(held, found),
             _ => self.send(held, Settlement::Release),
         }
