@@ -18,6 +18,13 @@ on_servers!(what_runs_under_a_lock_is_asked_for_and_then_cancelled);
 
 const EFFECTS: &str = "select count(*) from project";
 
+/// Processes look often, and none that is only slow counts as dead.
+fn check_often(env: &Env) {
+    env.reconfigure(|config| {
+        config.replace("[process]", "[process]\ncheck = \"100ms\"").replace("lease = \"1s\"", "lease = \"60s\"")
+    });
+}
+
 /// Tells who did what to what, of `ichido audit --json`.
 async fn audit(env: &Env, args: &[&str]) -> Vec<[String; 4]> {
     let json = env.ok(&[&["audit", "--json"], args].concat()).await;
@@ -99,7 +106,7 @@ async fn what_runs_is_cancelled_and_the_process_goes_on(kind: Kind) {
                 .replace(":process_id)\"", &format!(":process_id)\", \"select case when :id = 1 then {endless} end\""))
         });
     }
-    env.reconfigure(|config| config.replace("[process]", "[process]\ncheck = \"100ms\""));
+    check_often(&env);
     env.send_orders(1..=1).await;
     let mut process = env.start("one", &["run", "ProjectCreation/R1"]);
     env.until("select count(*) from received_order where process_id is not null", 1).await;
@@ -118,10 +125,8 @@ async fn at_a_broker(kind: Kind, way: &str) {
     let world = World::new(kind).await;
     let env = &world.env;
     world.never_end();
-    env.reconfigure(|config| {
-        let config = config.replace("relay_after = \"1s\"", &format!("relay_after = \"1s\", {way}"));
-        config.replace("[process]", "[process]\ncheck = \"100ms\"")
-    });
+    env.reconfigure(|config| config.replace("relay_after = \"1s\"", &format!("relay_after = \"1s\", {way}")));
+    check_often(env);
     let ids = world.send(1..=2).await;
     let [mut process] = world.start(["one"], &[]);
     env.until("select count(*) from ichido_process", 1).await;

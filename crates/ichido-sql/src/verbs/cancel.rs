@@ -283,6 +283,9 @@ async fn take_from_inbox<S: SqlRows>(
     if store.fetch(tx, asked).await?.is_empty() {
         return Ok(Look::Over(Cancelled::Unknown));
     }
+    // Somebody may have made a mutex row since; it is locked by now, and nobody's.
+    let mark = format!("delete from {} where id = ?1 and queue = ?2 and owner is null", store.tables().mutex);
+    store.execute(tx, Query::new(mark).bind(&*key.columns()[0]).bind(id.0)).await?;
     // It ran when it was asked about, and was rolled back. Whatever a copy of it says, it does not pass the inbox.
     inbox::mark_done(store, tx, queue, key, Vec::new()).await?;
     audit::write_by(store, tx, VERB, id, "claimed", by).await?;

@@ -329,7 +329,7 @@ pub async fn what_ends_before_it_is_cancelled_is_done<F: Fixture>() {
     let mut tx = scene.at_work().await;
     let canceller = {
         let (store, id) = (store.clone(), id.clone());
-        tokio::spawn(async move { ichido::message::cancel_within(&store, &id, Duration::from_secs(60)).await })
+        tokio::spawn(async move { ichido::message::cancel_within(&store, &id, Duration::from_mins(1)).await })
     };
     crate::fixture::until(&scene.fixture, "select count(*) from ichido_cancel", 1).await;
     store.complete(&mut tx, &[scene.delivery()]).await.unwrap();

@@ -50,10 +50,10 @@ impl Passes {
         let mut begun = self.begun();
         let number = begun.next;
         begun.next += 1;
-        let begin = Begin { since: now, time, messages, cancelled: CancellationToken::new() };
-        begin.tell(&begun.cancelled);
-        let cancelled = begin.cancelled.clone();
-        begun.passes.insert(number, begin);
+        let pass = Begin { since: now, time, messages, cancelled: CancellationToken::new() };
+        pass.tell(&begun.cancelled);
+        let cancelled = pass.cancelled.clone();
+        begun.passes.insert(number, pass);
         Pass { passes: self.clone(), number, cancelled }
     }
 

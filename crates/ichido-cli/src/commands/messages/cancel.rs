@@ -8,7 +8,7 @@ use std::{
 };
 
 use ichido::{
-    MessageId,
+    Error, MessageId,
     message::cancel_within,
     store::{Cancellable, Cancelled},
 };
@@ -69,32 +69,27 @@ struct Line<'a> {
 impl<S: Backend> Work<'_, S> {
     /// All are asked for before the first is waited for.
     async fn these(&mut self, ids: Vec<MessageId>) -> Result<(), Failure> {
-        let (begun, mut running) = (Instant::now(), Vec::new());
+        let (begun, mut later) = (Instant::now(), Vec::new());
         for id in ids {
-            let looked = if self.dry_run {
-                self.store.would_cancel(&id).await.map_err(|error| Failure::of::<S>(&error))?
-            } else {
-                self.cancel(&id, if self.wait.is_zero() { self.wait } else { Duration::from_millis(1) }).await?
-            };
+            let looked = if self.dry_run { self.store.would_cancel(&id).await } else { self.store.cancel(&id).await };
             match looked {
-                Cancelled::Asked if !self.dry_run && !self.wait.is_zero() => running.push(id),
-                looked => self.tell(&id, looked)?,
+                Ok(Cancelled::Asked) if !self.dry_run => later.push((id, true)),
+                Err(error) if error.is_fault::<S>() && !self.dry_run => later.push((id, false)),
+                looked => self.tell(&id, looked.map_err(|error| Failure::of::<S>(&error))?)?,
             }
         }
-        for id in running {
-            let looked = self.cancel(&id, self.wait.saturating_sub(begun.elapsed())).await?;
-            // It was there when it was asked for.
-            self.tell(&id, if looked == Cancelled::Unknown { Cancelled::Done } else { looked })?;
+        for (id, seen) in later {
+            let wait = self.wait.saturating_sub(begun.elapsed());
+            let looked = match cancel_within(self.store, &id, wait).await.map_err(|error| unsure::<S>(&id, &error))? {
+                // It was not, when this began.
+                Cancelled::Already => Cancelled::Cancelled,
+                // It was there.
+                Cancelled::Unknown if seen => Cancelled::Done,
+                looked => looked,
+            };
+            self.tell(&id, looked)?;
         }
         Ok(())
-    }
-
-    async fn cancel(&self, id: &MessageId, wait: Duration) -> Result<Cancelled, Failure> {
-        cancel_within(self.store, id, wait).await.map_err(|error| {
-            let mut failure = Failure::of::<S>(&error);
-            failure.text = format!("whether {id} is cancelled is not known, run this again: {}", failure.text);
-            failure
-        })
     }
 
     /// Every message of the queue that is in one of these states.
@@ -164,4 +159,11 @@ impl<S: Backend> Work<'_, S> {
         }
         Ok(if self.left > 0 { FOUND } else { 0 })
     }
+}
+
+/// The database failed to the end.
+fn unsure<S: Backend>(id: &MessageId, error: &Error) -> Failure {
+    let failure = Failure::of::<S>(error);
+    let text = format!("whether {id} is cancelled is not known, run this again: {}", failure.text);
+    Failure { text, ..failure }
 }

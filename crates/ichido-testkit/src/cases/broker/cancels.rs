@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Longer than any test machine takes to drop an action.
-const WAIT: Duration = Duration::from_secs(60);
+const WAIT: Duration = Duration::from_mins(1);
 
 async fn cancel<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>, id: &str) -> Cancelled {
     let client = Client::new(stage.store());

@@ -31,7 +31,7 @@ use crate::{
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn id(queue: &str, key: impl ToString) -> MessageId {
+fn id(queue: &str, key: &impl ToString) -> MessageId {
     MessageId { queue: queue.into(), key: key.to_string().parse().expect("a key") }
 }
 
@@ -90,7 +90,7 @@ pub async fn a_message_is_cancelled_in_whatever_state_it_is<F: Fixture>() {
     assert_eq!(fixture.number("select count(*) from ichido_audit where verb = 'cancel'").await, 12);
     process.tidy().await;
     assert_eq!(fixture.number("select count(*) from ichido_parked where state <> 'discarded'").await, 0);
-    assert_eq!(store.cancel(&id("orders", 77)).await.unwrap(), Cancelled::Unknown);
+    assert_eq!(store.cancel(&id("orders", &77)).await.unwrap(), Cancelled::Unknown);
     fixture.sql("update received_order set status = '0' where status = '2'").await;
     assert_eq!(process.claim("orders", 10).await.len(), 4, "an operator's SQL runs a row again");
 }
@@ -268,7 +268,7 @@ pub async fn an_unknown_commit_before_a_cancel_is_not_counted_as_done<F: Fixture
     scene.faults.hold(Verb::Probe);
     let running = Running::start(scene.process().action_fn(orders(), one::<F>));
     scene.faults.has_begun(Verb::Probe, 1).await;
-    let cancelled = ichido::message::cancel_within(&scene.fixture.store(), &id("orders", 1), HOUR).await.unwrap();
+    let cancelled = ichido::message::cancel_within(&scene.fixture.store(), &id("orders", &1), HOUR).await.unwrap();
     assert_eq!(cancelled, Cancelled::Cancelled);
     scene.faults.resume(Verb::Probe);
     crate::fixture::until(&scene.fixture, "select count(*) from ichido_cancel", 0).await;
@@ -301,12 +301,12 @@ pub async fn the_audit_says_who_did_what_and_why<F: Fixture>() {
     }
     store.retry(&id_of(&dead[0])).await.unwrap();
     store.discard(&id_of(&dead[1])).await.unwrap();
-    store.cancel(&id("orders", 4)).await.unwrap();
+    store.cancel(&id("orders", &4)).await.unwrap();
     for (flag, on) in [(Flag::Stop, true), (Flag::Stop, false), (Flag::Pause, true), (Flag::Pause, false)] {
         assert!(store.set_flag("R1", flag, on).await.unwrap());
         assert!(!store.set_flag("R1", flag, on).await.unwrap(), "what changes nothing is not noted");
     }
-    process.store.note("publish", &id("mail", 1), "by a test").await.unwrap();
+    process.store.note("publish", &id("mail", &1), "by a test").await.unwrap();
     let all = store.audit(None, 100).await.unwrap();
     let verbs: Vec<_> = all.iter().map(|entry| (&*entry.verb, &*entry.what)).collect();
     let (first, second) = (id_of(&dead[0]).to_string(), id_of(&dead[1]).to_string());
