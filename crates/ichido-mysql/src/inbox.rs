@@ -33,6 +33,10 @@ impl Guarding for MySql {
         }
     }
 
+    async fn is_alone(&self, tx: &mut MySqlConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
+        self.may_set_aside(tx, queue, delivery).await
+    }
+
     async fn set_aside(
         &self,
         tx: &mut MySqlConnection,

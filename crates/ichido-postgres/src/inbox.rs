@@ -33,6 +33,10 @@ impl Guarding for Postgres {
         }
     }
 
+    async fn is_alone(&self, tx: &mut PgConnection, _: &Statements, delivery: &Delivery) -> Result<bool> {
+        self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
+    }
+
     async fn set_aside(
         &self,
         tx: &mut PgConnection,

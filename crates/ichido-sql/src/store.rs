@@ -195,6 +195,14 @@ pub trait Guarding: SqlStore {
         delivery: &Delivery,
     ) -> impl Future<Output = Result<bool>> + Send;
 
+    /// The id of a message is not in the inbox, and until the transaction ends nobody else can put it there, or make a mutex row for it.
+    fn is_alone(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
     /// The mutex row that a message of an inbox is put aside with; false if somebody else has it, or it is done. Who has only locked
     /// the message may have to make the row.
     fn set_aside(

@@ -16,6 +16,10 @@ impl Guarding for Sqlite {
         Ok(true)
     }
 
+    async fn is_alone(&self, _: &mut SqliteConnection, _: &Statements, _: &Delivery) -> Result<bool> {
+        Ok(true)
+    }
+
     async fn set_aside(
         &self,
         tx: &mut SqliteConnection,

@@ -216,6 +216,15 @@ async fn take<S: SqlRows>(store: &S, tx: &mut S::Connection, queue: &S::Queue, k
         _ if claimed => "claimed",
         _ => "ready",
     };
+    if queue.has_inbox() {
+        if let Some(over) = over_in_inbox(store, tx, queue, key).await? {
+            return Ok(Look::Over(over));
+        }
+        // Who marks a copy of it just now must not find the row gone and make another.
+        if !store.is_alone(tx, queue, &of(queue, key)).await? {
+            return Ok(Look::Locked(owner));
+        }
+    }
     let hash = inbox::kept_hash(store, tx, queue, key).await?;
     let row_stays_failed = was == "failed" && queue.kind == Kind::Table && queue.has_failed_value;
     if !row_stays_failed && store.execute(tx, Query::written(&*queue.cancel).key(key)).await? != 1 {
@@ -267,16 +276,13 @@ async fn take_from_inbox<S: SqlRows>(
     key: &Key,
     by: &By,
 ) -> Result<Look> {
-    let id = (&*queue.queue, &*key.to_string());
-    let done = format!("select 1 from {} where id = ?1 and done_at is not null", store.tables().inbox);
-    if !store.fetch(tx, Query::new(done).exact(&key.columns()[0])).await?.is_empty() {
-        let before = audit::has(store, tx, &[VERB, "discard"], id).await?;
-        return Ok(Look::Over(if before { Cancelled::Already } else { Cancelled::Done }));
+    if let Some(over) = over_in_inbox(store, tx, queue, key).await? {
+        return Ok(Look::Over(over));
     }
-    let message = Message::new(queue.queue.clone(), key.clone(), *b"");
-    if !store.is_free(tx, queue, &Delivery::unclaimed(message)).await? {
+    if !store.is_free(tx, queue, &of(queue, key)).await? {
         return Ok(Look::Locked(None));
     }
+    let id = (&*queue.queue, &*key.to_string());
     let (table, column) = (&store.tables().cancel, S::Dialect::KEY);
     let asked = format!("select 1 from {table} where process = ?1 and queue = ?2 and {column} = ?3 and asked");
     let asked = Query::new(asked).bind(ProcessId::NOBODY).bind(id.0).exact(id.1);
@@ -290,6 +296,26 @@ async fn take_from_inbox<S: SqlRows>(
     inbox::mark_done(store, tx, queue, key, Vec::new()).await?;
     audit::write_by(store, tx, VERB, id, "claimed", by).await?;
     Ok(Look::Taken)
+}
+
+/// Is it done already, or was it cancelled or discarded before? In the inbox both look the same.
+async fn over_in_inbox<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    key: &Key,
+) -> Result<Option<Cancelled>> {
+    let done = format!("select 1 from {} where id = ?1 and done_at is not null", store.tables().inbox);
+    if store.fetch(tx, Query::new(done).exact(&key.columns()[0])).await?.is_empty() {
+        return Ok(None);
+    }
+    let before = audit::has(store, tx, &[VERB, "discard"], (&queue.queue, &key.to_string())).await?;
+    Ok(Some(if before { Cancelled::Already } else { Cancelled::Done }))
+}
+
+/// A delivery of a message of which only the id is known.
+fn of(queue: &SqlQueue, key: &Key) -> Delivery {
+    Delivery::unclaimed(Message::new(queue.queue.clone(), key.clone(), *b""))
 }
 
 /// There is no row: it was cancelled or discarded, or is done, or never was.
