@@ -8,6 +8,10 @@ grant select, insert, update, delete on ichido.ichido_audit to ichido_worker;
 grant select, insert, update, delete on ichido.ichido_audit to ichido_console;
 grant select on ichido.ichido_audit to ichido_reader;
 
+grant select, insert, update, delete on ichido.ichido_cancel to ichido_worker;
+grant select, insert, update, delete on ichido.ichido_cancel to ichido_console;
+grant select on ichido.ichido_cancel to ichido_reader;
+
 grant select, insert, update, delete on ichido.ichido_chore to ichido_worker;
 grant select, insert, update, delete on ichido.ichido_chore to ichido_console;
 grant select on ichido.ichido_chore to ichido_reader;

@@ -9,9 +9,9 @@ create role ichido_migrator;
 grant create, alter, drop, index, references, select, insert, update, delete on ichido.* to ichido_migrator;
 -- Runs `ichido run`, `check`, `relay` and `send`.
 create role ichido_worker;
--- Runs `status`, `health`, `failed list` and `failed show`.
+-- Runs `status`, `health`, `failed list`, `failed show` and `audit`.
 create role ichido_reader;
--- Runs what operators need besides: `failed retry`, `failed discard`, `doctor`, `stop`, `pause`.
+-- Runs what operators need besides: `failed retry`, `failed discard`, `messages cancel`, `doctor`, `stop`, `pause`.
 create role ichido_console;
 grant ichido_reader to ichido_console;
 

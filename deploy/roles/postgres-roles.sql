@@ -8,9 +8,9 @@ create role ichido_owner nologin;
 create role ichido_migrator nologin;
 -- Runs `ichido run`, `check`, `relay` and `send`.
 create role ichido_worker nologin;
--- Runs `status`, `health`, `failed list` and `failed show`.
+-- Runs `status`, `health`, `failed list`, `failed show` and `audit`.
 create role ichido_reader nologin;
--- Runs what operators need besides: `failed retry`, `failed discard`, `doctor`, `stop`, `pause`.
+-- Runs what operators need besides: `failed retry`, `failed discard`, `messages cancel`, `doctor`, `stop`, `pause`.
 create role ichido_console nologin;
 
 grant ichido_owner to ichido_migrator;

@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 use ichido::message::MOST_ATTEMPTS;
 
-pub(crate) use self::messages::{List, Messages, Reschedule};
+pub(crate) use self::messages::{Cancel, List, Messages, Reschedule};
 use crate::features;
 
 /// Exactly-once work from your database tables.
@@ -98,12 +98,14 @@ pub(crate) enum Command {
     Resume(RequestId),
     /// Check that a live process serves a request id; exits with 0 if so, otherwise with 1
     Health(Health),
-    /// List messages, show one, or change when it runs
+    /// List messages, show one, change when it runs, or cancel it
     #[command(subcommand)]
     Messages(Messages),
     /// Inspect, retry or discard failed messages
     #[command(subcommand)]
     Failed(Failed),
+    /// List what was changed by hand, by whom and why, the newest first
+    Audit(Audit),
     /// Find stuck messages in brokers and tables and say what to do; changes nothing without --fix
     Doctor(Doctor),
     /// Work with lane sets, which prioritize messages by service level
@@ -297,6 +299,8 @@ pub(crate) struct Doctor {
     /// Repair: retry, publish, delete dead letters of done messages, release rows; rechecks each one first
     #[arg(long)]
     pub(crate) fix: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
@@ -306,6 +310,29 @@ pub(crate) struct Doctor {
 pub(crate) struct RequestId {
     /// The request id: what follows the / in `ichido run`, otherwise the action's name
     pub(crate) request_id: String,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+/// Why something is changed.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Why, for `ichido audit`
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Only messages of this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -350,6 +377,8 @@ pub(crate) struct Many {
     /// Only print what would be changed
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
 }
 
 #[derive(Debug, Subcommand)]

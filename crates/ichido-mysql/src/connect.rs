@@ -10,7 +10,7 @@ use ichido::{
     Error, Queue,
     error::Result,
     process::WakeUps,
-    store::{ConnectionCounts, Database, Wakeups},
+    store::{By, ConnectionCounts, Database, Wakeups},
 };
 use ichido_sql::{Connections, Deadline, Hosts, Known, Lent, OWN, Plan, Tables};
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, Row, mysql::MySqlConnectOptions, mysql::MySqlRow};
@@ -29,6 +29,8 @@ pub struct MySql {
     pub(crate) business: Connections<Opener>,
     pub(crate) own: Connections<Opener>,
     pub(crate) shared: Arc<Shared>,
+    /// Who changes something by hand through it.
+    pub(crate) by: Arc<By>,
 }
 
 /// What all clones of a store share.
@@ -137,6 +139,7 @@ impl MySql {
             business: connections(business, Use::Business),
             own: connections(own, Use::Own),
             shared: shared.clone(),
+            by: Arc::default(),
         }
     }
 

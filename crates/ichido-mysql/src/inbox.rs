@@ -33,6 +33,10 @@ impl Guarding for MySql {
         }
     }
 
+    async fn is_alone(&self, tx: &mut MySqlConnection, queue: &Statements, delivery: &Delivery) -> Result<bool> {
+        self.may_set_aside(tx, queue, delivery).await
+    }
+
     async fn set_aside(
         &self,
         tx: &mut MySqlConnection,
@@ -85,7 +89,7 @@ impl MySql {
             Entry::Made if matches!(known, Found::Free(_)) => known,
             Entry::Made => Found::Free(ichido_sql::Past::standing(None)),
             Entry::Busy => Found::Busy,
-            Entry::Done(there) if there == hash => Found::Nothing,
+            Entry::Done(there) if ichido_sql::is_hash_of(&there, &hash) => Found::Nothing,
             Entry::Done(_) => Found::Another,
         })
     }

@@ -156,6 +156,8 @@ impl SqlRows for MySql {
     }
 }
 
+ichido_sql::cancelling!(MySql);
+
 impl Files for MySql {
     ichido_sql::files!();
 }

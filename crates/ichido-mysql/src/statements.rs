@@ -251,6 +251,19 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
+        state: format!(
+            "select cast(t.{owner} as char), {}, cast(coalesce({new}, 0) as signed), cast(coalesce({failed}, 0) as signed), cast(coalesce({}, 0) as signed) from {by_key} where {key}",
+            rows.group_out()?,
+            conditions.done.as_deref().unwrap_or("0")
+        )
+        .into(),
+        cancel: if rows.mapping.kind == Kind::Table {
+            format!("update {by_key} set {fail} where {new} and {key}").into()
+        } else {
+            format!("delete t from {by_key} where {new} and {key}").into()
+        },
+        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
         drained: ichido_sql::drained::<MySqlDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions).into(),
         counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),

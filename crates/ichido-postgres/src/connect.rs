@@ -13,7 +13,7 @@ use ichido::{
     Error, Queue,
     error::Result,
     process::WakeUps,
-    store::{ConnectionCounts, Database, SessionId, SessionState, Transactions as _},
+    store::{By, ConnectionCounts, Database, SessionId, SessionState, Transactions as _},
 };
 use ichido_sql::{Connections, Deadline, Known, OWN, Plan, Tables};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
@@ -47,6 +47,8 @@ pub struct Postgres {
     pub(crate) business: Connections<PgConnector>,
     pub(crate) own: Own,
     pub(crate) shared: Arc<Shared>,
+    /// Who changes something by hand through it.
+    pub(crate) by: Arc<By>,
 }
 
 /// What all clones of a store share.
@@ -147,7 +149,8 @@ impl Postgres {
             let (hosts, way, deadline) = (hosts.clone(), way.clone(), deadline.clone());
             Connections::new(size, PgConnector { hosts, settings, way, deadline: deadline.clone() }, deadline)
         };
-        Postgres { business: connections(business, &GUARDED), own: Own(connections(own, &PLAIN)), shared }
+        let (business, own) = (connections(business, &GUARDED), Own(connections(own, &PLAIN)));
+        Postgres { business, own, shared, by: Arc::default() }
     }
 
     /// Waits for what a few statements of ours answer, all together, and no longer than for one.

@@ -33,6 +33,10 @@ impl Guarding for Postgres {
         }
     }
 
+    async fn is_alone(&self, tx: &mut PgConnection, _: &Statements, delivery: &Delivery) -> Result<bool> {
+        self.may_set_aside(tx, &delivery.message.key.columns()[0]).await
+    }
+
     async fn set_aside(
         &self,
         tx: &mut PgConnection,
@@ -106,7 +110,10 @@ impl Postgres {
         let there = format!("select hash from {inbox} where id = $1");
         let there = sqlx::query(AssertSqlSafe(there)).bind(id);
         let there = there.persistent(!self.own.is_pooled()).fetch_optional(tx).await?;
-        let same = there.map(|row| row.try_get::<Vec<u8>, _>(0)).transpose()?.is_none_or(|known| known == hash);
+        let same = there
+            .map(|row| row.try_get::<Vec<u8>, _>(0))
+            .transpose()?
+            .is_none_or(|known| ichido_sql::is_hash_of(&known, &hash));
         Ok(if same { Found::Nothing } else { Found::Another })
     }
 

@@ -164,6 +164,8 @@ impl SqlRows for Postgres {
     }
 }
 
+ichido_sql::cancelling!(Postgres);
+
 impl Files for Postgres {
     ichido_sql::files!();
 }

@@ -243,6 +243,19 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
+        state: format!(
+            "select t.{owner}::text, {}, coalesce({new}, false), coalesce({failed}, false), coalesce({}, false) from {table} t where {key}",
+            rows.group_out(),
+            conditions.done.as_deref().unwrap_or("false")
+        )
+        .into(),
+        cancel: if rows.mapping.kind == Kind::Table {
+            format!("update {table} t set {fail} where {key} and {new}").into()
+        } else {
+            format!("delete from {table} t where {key} and {new}").into()
+        },
+        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
         drained: ichido_sql::drained::<PostgresDialect>(

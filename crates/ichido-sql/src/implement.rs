@@ -351,6 +351,62 @@ macro_rules! operate {
     };
 }
 
+/// All verbs of [`ichido::store::Audit`] and [`ichido::store::Cancelling`], for a store that has a field `by`.
+#[macro_export]
+macro_rules! cancelling {
+    ($store:ty) => {
+        impl ichido::store::Audit for $store {
+            fn by(&self, by: ichido::store::By) -> Self {
+                Self { by: std::sync::Arc::new(by), ..self.clone() }
+            }
+
+            async fn note(&self, verb: &str, id: &ichido::MessageId, detail: &str) -> ichido::error::Result<()> {
+                $crate::verbs::audit::note(self, verb, id, detail).await
+            }
+
+            async fn audit(
+                &self,
+                queue: Option<&str>,
+                limit: u32,
+            ) -> ichido::error::Result<Vec<ichido::store::Audited>> {
+                $crate::verbs::audit::read(self, queue, limit).await
+            }
+        }
+
+        impl ichido::store::Cancelling for $store {
+            async fn cancel(&self, id: &ichido::MessageId) -> ichido::error::Result<ichido::store::Cancelled> {
+                $crate::verbs::cancel::cancel(self, id).await
+            }
+
+            async fn would_cancel(&self, id: &ichido::MessageId) -> ichido::error::Result<ichido::store::Cancelled> {
+                $crate::verbs::cancel::would(self, id).await
+            }
+
+            async fn cancel_some(
+                &self,
+                queue: &str,
+                which: ichido::store::Cancellable,
+                most: usize,
+            ) -> ichido::error::Result<Vec<ichido::MessageId>> {
+                $crate::verbs::cancel::cancel_some(self, queue, which, most).await
+            }
+
+            async fn cancellable(
+                &self,
+                queue: &str,
+                which: ichido::store::Cancellable,
+                most: usize,
+            ) -> ichido::error::Result<Vec<ichido::MessageId>> {
+                $crate::verbs::cancel::cancellable(self, queue, which, most).await
+            }
+
+            async fn finish_cancel(&self, delivery: &ichido::Delivery) -> ichido::error::Result<bool> {
+                $crate::verbs::cancel::finish(self, delivery).await
+            }
+        }
+    };
+}
+
 /// Of [`ichido::store::Mutexes`]: `guard`.
 #[macro_export]
 macro_rules! mutexes {

@@ -52,7 +52,7 @@ pub use self::{
     known::Known,
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step, VERSION},
-    mutex::{broker_queues, found, is_about, new_id, no_broker, payload_hash, refuse_publications},
+    mutex::{broker_queues, found, is_about, is_hash_of, new_id, no_broker, payload_hash, refuse_publications},
     past::{Owned, Past, by_claim, by_owner},
     plain::{PlainDialect, send_sql},
     query::{Bind, Cell, FromCell, Query, Row, padded, padded_len},

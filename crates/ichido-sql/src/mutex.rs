@@ -22,6 +22,12 @@ pub fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
+/// Is this the hash that the inbox has? An empty one is of a message that was cancelled before anybody kept what it says: any is.
+#[must_use]
+pub fn is_hash_of(known: &[u8], hash: &[u8]) -> bool {
+    known.is_empty() || known == hash
+}
+
 /// A verb that is for brokers' queues only.
 #[must_use]
 pub fn no_broker(queue: &str) -> Error {

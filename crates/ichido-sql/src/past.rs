@@ -110,6 +110,12 @@ impl<'a> Note<'a> {
         Note { state: ParkedState::Dead, attempts, suspect: false, snoozes, wait: None, error }
     }
 
+    /// About a message that was cancelled, and whose row stays.
+    pub(crate) fn cancelled(attempts: u32) -> Self {
+        let state = ParkedState::Discarded;
+        Note { state, attempts, suspect: false, snoozes: Snoozes::Kept, wait: None, error: None }
+    }
+
     /// Until it is due, in milliseconds.
     pub(crate) fn wait_ms(&self) -> Option<i64> {
         self.wait.map(wait_ms)

@@ -91,6 +91,14 @@ pub struct SqlQueue {
     pub payload: Arc<str>,
     /// Its headers; empty where rows have none.
     pub headers: Arc<str>,
+    /// Owner and group of a row, and whether it is new, has failed, is done; each its own column.
+    pub state: Arc<str>,
+    /// Takes an unprocessed row out of circulation, whoever owns it; a row of the user's own stays, as a failed one.
+    pub cancel: Arc<str>,
+    /// The keys of claimable rows in claim order, without an end.
+    pub ready_in_order: Arc<str>,
+    /// The keys of rows that processes own, without an end.
+    pub held: Arc<str>,
     /// Is the message still unprocessed and an owner's? Waits for the row.
     pub is_claimed: Arc<str>,
     /// A condition: nothing of the queue is unprocessed.
@@ -148,6 +156,10 @@ impl SqlQueue {
             postpone: none.clone(),
             payload: none.clone(),
             headers: none.clone(),
+            state: none.clone(),
+            cancel: none.clone(),
+            ready_in_order: none.clone(),
+            held: none.clone(),
             is_claimed: none.clone(),
             drained: none.clone(),
             backlog: backlog(mapping, conditions).into(),

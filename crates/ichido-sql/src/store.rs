@@ -7,7 +7,7 @@ use ichido::{
     Delivery, Error, Key, NewMessage,
     error::Result,
     message::Claim,
-    store::{Database, ProcessId},
+    store::{By, Database, ProcessId},
 };
 
 use crate::{Dialect, Known, Mapping, Query, Row, Sent, SqlQueue, Start, Tables};
@@ -54,6 +54,9 @@ pub trait SqlStore: Database {
             Ok(changed)
         }
     }
+
+    /// Who changes something by hand through this store.
+    fn acts_for(&self) -> &By;
 
     /// Where ichido's own tables are.
     fn tables(&self) -> &Tables {
@@ -196,6 +199,14 @@ pub trait Sending: SqlStore {
 pub trait Guarding: SqlStore {
     /// Nobody else is at the row of a message that is only locked, and from now on nobody can be until the transaction ends.
     fn is_free(
+        &self,
+        tx: &mut Self::Connection,
+        queue: &Self::Queue,
+        delivery: &Delivery,
+    ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// The id of a message is not in the inbox, and until the transaction ends nobody else can put it there, or make a mutex row for it.
+    fn is_alone(
         &self,
         tx: &mut Self::Connection,
         queue: &Self::Queue,

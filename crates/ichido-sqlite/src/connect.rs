@@ -11,7 +11,7 @@ use ichido::{
     Error, Queue,
     error::Result,
     process::WakeUps,
-    store::{ConnectionCounts, Database, Wakeups},
+    store::{By, ConnectionCounts, Database, Wakeups},
 };
 use ichido_sql::{Known, Place, Plan, Tables};
 use sqlx::{
@@ -46,6 +46,8 @@ pub struct Sqlite {
     pub(crate) readers: SqlitePool,
     pub(crate) guard: Arc<Guard>,
     pub(crate) shared: Arc<Shared>,
+    /// Who changes something by hand through it.
+    pub(crate) by: Arc<By>,
 }
 
 /// What all clones of a store share.
@@ -166,7 +168,7 @@ impl Sqlite {
             .max_lifetime(None)
             .test_before_acquire(false)
             .connect_lazy_with(options.pragma("query_only", "on"));
-        Sqlite { writer, free: Arc::new(Semaphore::new(1)), readers, guard, shared }
+        Sqlite { writer, free: Arc::new(Semaphore::new(1)), readers, guard, shared, by: Arc::default() }
     }
 
     /// The options of a connection that may create the file.

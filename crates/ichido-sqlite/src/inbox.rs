@@ -16,6 +16,10 @@ impl Guarding for Sqlite {
         Ok(true)
     }
 
+    async fn is_alone(&self, _: &mut SqliteConnection, _: &Statements, _: &Delivery) -> Result<bool> {
+        Ok(true)
+    }
+
     async fn set_aside(
         &self,
         tx: &mut SqliteConnection,
@@ -69,7 +73,8 @@ pub(crate) async fn enter(
         return Ok(if matches!(known, Found::Free(_)) { known } else { new });
     }
     let there = sqlx::query("select hash from ichido_inbox where id = ?").bind(id(delivery)).fetch_one(tx).await?;
-    Ok(if there.try_get::<Vec<u8>, _>(0)? == hash { Found::Nothing } else { Found::Another })
+    let same = ichido_sql::is_hash_of(&there.try_get::<Vec<u8>, _>(0)?, &hash);
+    Ok(if same { Found::Nothing } else { Found::Another })
 }
 
 /// The last statements about messages whose ids were put there by this transaction: do all of them pass? What was only marked as

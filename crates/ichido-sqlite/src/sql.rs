@@ -190,6 +190,8 @@ impl SqlRows for Sqlite {
     }
 }
 
+ichido_sql::cancelling!(Sqlite);
+
 impl Files for Sqlite {
     ichido_sql::files!();
 }

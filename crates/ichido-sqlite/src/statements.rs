@@ -257,6 +257,19 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
         headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
+        state: format!(
+            "select cast(t.{owner} as text), {}, coalesce({new}, 0), coalesce({failed}, 0), coalesce({}, 0) from {table} t where {key}",
+            rows.group_out(),
+            conditions.done.as_deref().unwrap_or("0")
+        )
+        .into(),
+        cancel: if rows.mapping.kind == Kind::Table {
+            format!("update {table} as t set {fail} where {key} and {new}").into()
+        } else {
+            format!("delete from {table} as t where {key} and {new}").into()
+        },
+        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
+        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
         drained: ichido_sql::drained::<SqliteDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions)

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use ichido::inspect::Cursor;
+use ichido::{inspect::Cursor, store::Cancellable};
+
+use super::Why;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Messages {
@@ -27,7 +29,11 @@ pub(crate) enum Messages {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        why: Why,
     },
+    /// Cancel messages for good, also while they run: what they have written is rolled back. What is done stays done
+    Cancel(Cancel),
 }
 
 #[derive(Debug, Args)]
@@ -62,4 +68,40 @@ pub(crate) struct Reschedule {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// Message ids, like orders/42
+    #[arg(required_unless_present = "queue", conflicts_with = "queue")]
+    pub(crate) ids: Vec<String>,
+    /// All messages of this queue
+    #[arg(long)]
+    pub(crate) queue: Option<String>,
+    /// Only messages in this state; repeatable
+    #[arg(long, value_name = "STATE", requires = "queue", conflicts_with = "ids", value_delimiter = ',', value_parser = ["ready", "claimed", "waiting", "failed"])]
+    pub(crate) state: Vec<String>,
+    /// How long to wait for messages that run and whose rows are locked
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = crate::config::parse_duration)]
+    pub(crate) wait: Duration,
+    /// Only print what would be cancelled
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) why: Why,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Cancel {
+    /// The states that are meant.
+    pub(crate) fn states(&self) -> Vec<Cancellable> {
+        let names = ["ready", "claimed", "waiting", "failed"];
+        let states = names.into_iter().zip(Cancellable::ALL);
+        let meant = |name: &str| self.state.is_empty() || self.state.iter().any(|state| state == name);
+        states.filter(|(name, _)| meant(name)).map(|(_, state)| state).collect()
+    }
 }

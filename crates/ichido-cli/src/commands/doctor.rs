@@ -25,7 +25,7 @@ use self::{
     exam::Exam,
     report::{Done, Finding, Report},
 };
-use super::publishing::Publishing;
+use super::{by, publishing::Publishing};
 use crate::{
     args::Doctor,
     brokers::Brokers,
@@ -36,6 +36,7 @@ use crate::{
 
 impl OnStore for Doctor {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
+        let store = by(&store, self.why.reason.clone());
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut report = Report::new(self.json);
         let brokers = Brokers::of(config)?;

@@ -3,6 +3,7 @@
 
 use ichido::process::{Flag, RequestState};
 
+use super::by;
 use crate::{
     args::RequestId,
     config::Config,
@@ -16,11 +17,12 @@ pub(super) struct SetFlag {
     request_id: String,
     flag: Flag,
     on: bool,
+    reason: Option<String>,
 }
 
 impl SetFlag {
     pub(super) fn new(request: RequestId, flag: Flag, on: bool) -> Self {
-        SetFlag { request_id: request.request_id, flag, on }
+        SetFlag { request_id: request.request_id, flag, on, reason: request.why.reason }
     }
 
     /// What is so now, and what follows for those who serve the id.
@@ -41,7 +43,7 @@ impl SetFlag {
 
 impl OnStore for SetFlag {
     async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
-        let of = |error| Failure::of::<S>(&error);
+        let (of, store) = (|error| Failure::of::<S>(&error), by(&store, self.reason.clone()));
         let changed = store.set_flag(&self.request_id, self.flag, self.on).await.map_err(of)?;
         let state = find(&store, &self.request_id).await?;
         output::talk(&self.told(changed, state.processes));

@@ -1,11 +1,16 @@
-//! `ichido messages`: single messages of any queue. `list` and `show` only look; `reschedule` and `run-now` move one in time (`moved`).
+//! `ichido messages`: single messages of any queue. `list` and `show` only look; `reschedule` and `run-now` move one in time (`moved`), `cancel`
+//! takes it out of circulation.
 
+mod cancel;
 mod moved;
 
 use ichido::inspect::{Listed, MessageInfo, MessagePage, PastFailure};
 use serde::Serialize;
 
-use super::failed::{hide, known_id};
+use super::{
+    by,
+    failed::{hide, known_id},
+};
 use crate::{
     args::{List, Messages},
     config::Config,
@@ -19,8 +24,11 @@ impl OnStore for Messages {
         match self {
             Messages::List(asked) => list(&store, config, asked).await,
             Messages::Show { id, json } => show(&store, config, &id, json).await,
-            Messages::Reschedule(asked) => moved::reschedule(&store, config, asked).await,
-            Messages::RunNow { ids, json } => moved::run_now(&store, config, &ids, json).await,
+            Messages::Reschedule(asked) => {
+                moved::reschedule(&by(&store, asked.why.reason.clone()), config, asked).await
+            }
+            Messages::Cancel(asked) => cancel::run(&store, config, asked).await,
+            Messages::RunNow { ids, json, why } => moved::run_now(&by(&store, why.reason), config, &ids, json).await,
         }
     }
 }

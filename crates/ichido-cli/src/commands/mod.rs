@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod adopt;
+mod audit;
 mod check;
 #[cfg(feature = "sqlite")]
 mod demo;
@@ -22,7 +23,7 @@ mod run;
 mod send;
 mod status;
 
-use ichido::process::Flag;
+use ichido::{process::Flag, store::By};
 
 use self::flags::SetFlag;
 pub(crate) use self::status::fail_if::Limit;
@@ -32,7 +33,7 @@ use crate::{
     failure::Failure,
     lanes::only_level,
     logging,
-    open::on_store,
+    open::{Backend, on_store},
     own::Parts,
 };
 
@@ -40,6 +41,11 @@ use crate::{
 pub(crate) struct With<A> {
     pub(crate) args: A,
     pub(crate) parts: Parts,
+}
+
+/// The store, where whoever runs this program changes things for this reason.
+fn by<S: Backend>(store: &S, reason: Option<String>) -> S {
+    store.by(By::here().because(reason))
 }
 
 /// Runs a command and returns the exit code.
@@ -87,6 +93,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Health(health) => on_store(&config, health).await,
         Command::Messages(messages) => on_store(&config, messages).await,
         Command::Failed(failed) => on_store(&config, failed).await,
+        Command::Audit(audit) => on_store(&config, audit).await,
         Command::Doctor(doctor) => on_store(&config, doctor).await,
         Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),
     }

@@ -99,6 +99,8 @@ async fn every_key_of_json_output_is_promised_and_printed() {
     let shown = env.ok(&["failed", "show", id, "--json"]).await;
     assert!(shown.contains("\"payload\":"), "{shown}");
     assert_promised("failed list", &shown);
+    assert_promised("messages cancel", &env.ok(&["messages", "cancel", id, "--json", "--reason", "no"]).await);
+    assert_promised("audit", &env.ok(&["audit", "--json"]).await);
     assert_promised("send --sql", &env.ok(&["send", "--sql", "mail", "--json"]).await);
     assert_promised("check", &env.ok(&["check", "--sql", "--json"]).await);
     assert_promised("adopt", &env.ok(&["adopt", "--table", "received_order", "--queue", "orders", "--json"]).await);

@@ -12,6 +12,8 @@ mod adopt_refusals;
 mod axum_service;
 mod bad_input;
 mod batching;
+mod cancel_storm;
+mod cancelling;
 mod clients;
 mod commands;
 mod containers;

@@ -98,7 +98,7 @@ async fn each_role_can_do_its_work_and_no_more(kind: Kind) {
     }
 
     let reader = be("viewer");
-    for command in [&["status"][..], &["failed", "list"]] {
+    for command in [&["status"][..], &["failed", "list"], &["audit"]] {
         env.ok(command).await;
     }
     for statement in ["delete from ichido.ichido_parked", "update received_order set status = '0'"] {

@@ -35,16 +35,16 @@ on_servers!(
     what_is_snoozed_from_an_inbox_survives_cuts_at_commit,
 );
 
-const DATABASE: &str = "ICHIDO_TEST_DATABASE";
-const BROKER: &str = "ICHIDO_TEST_BROKER";
-const WAY: &str = "ICHIDO_TEST_WAY";
+pub(crate) const DATABASE: &str = "ICHIDO_TEST_DATABASE";
+pub(crate) const BROKER: &str = "ICHIDO_TEST_BROKER";
+pub(crate) const WAY: &str = "ICHIDO_TEST_WAY";
 const ATTEMPTS: &str = "ICHIDO_TEST_ATTEMPTS";
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
-struct Order {
-    id: u32,
+pub(crate) struct Order {
+    pub(crate) id: u32,
 }
 
 /// Three times of four it is too early.
@@ -68,7 +68,8 @@ async fn child() {
     }
 }
 
-fn queue(way: &str) -> Queue {
+/// The queue, however its messages are kept.
+pub(crate) fn queue(way: &str) -> Queue {
     if way == "table" {
         let status = Status::new("status", "0", "1").failed("2");
         return Queue::table("orders", Table::new("received_order", "process_id", status).key(["id"]));
@@ -89,23 +90,28 @@ async fn serve<S: Written + Store>(store: S) {
     // Where no attempt may be spent, a process that a busy machine keeps from its heartbeat must not count as dead.
     let lease = if attempts == 1 { SECOND * 60 } else { SECOND };
     let mut process = Process::new(store).poll(Duration::from_millis(50)).lease(lease).retry(patient);
-    if let Ok(broker) = std::env::var(BROKER) {
-        let mut topology = Topology::new(QUEUE);
-        topology.busy_delay = Duration::from_millis(200);
-        let broker = RabbitMq::new(Server::new([broker]).unwrap(), topology, PublisherSettings::default());
+    if let Some(broker) = broker() {
         process = process.broker("orders", broker);
     }
     process.action_fn(pool, early::<S>).run().await.unwrap();
 }
 
+/// The broker of a process that the tests start.
+pub(crate) fn broker() -> Option<RabbitMq> {
+    let broker = std::env::var(BROKER).ok()?;
+    let mut topology = Topology::new(QUEUE);
+    topology.busy_delay = Duration::from_millis(200);
+    Some(RabbitMq::new(Server::new([broker]).unwrap(), topology, PublisherSettings::default()))
+}
+
 /// Where the orders are.
-enum Scene {
+pub(crate) enum Scene {
     Table(Env),
     Broker(Box<World<'static>>, &'static str),
 }
 
 impl Scene {
-    async fn new(kind: Kind, way: &'static str, orders: u32) -> Self {
+    pub(crate) async fn new(kind: Kind, way: &'static str, orders: u32) -> Self {
         if way == "table" {
             let env = Env::new(kind).await;
             env.send_orders(1..=orders).await;
@@ -120,14 +126,14 @@ impl Scene {
         Scene::Broker(Box::new(world), way)
     }
 
-    fn env(&self) -> &Env {
+    pub(crate) fn env(&self) -> &Env {
         match self {
             Scene::Table(env) => env,
             Scene::Broker(world, _) => &world.env,
         }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self.env().kind {
             Kind::Sqlite => format!("sqlite://{}", self.env().folder().join("test.db").display()),
             _ => self.env().url.clone(),
@@ -135,8 +141,13 @@ impl Scene {
     }
 
     fn start(&self, url: &str, attempts: u32) -> Child {
+        self.start_child("snoozing::child", url, attempts)
+    }
+
+    /// Starts a process of this binary's own, which runs this ignored test.
+    pub(crate) fn start_child(&self, name: &str, url: &str, attempts: u32) -> Child {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--ignored", "--exact", "snoozing::child"]);
+        child.args(["--ignored", "--exact", name]);
         child.env(DATABASE, url).env(ATTEMPTS, attempts.to_string()).env(WAY, "table");
         if let Scene::Broker(world, way) = self {
             child.env(BROKER, &world.url).env(WAY, way);

@@ -13,7 +13,7 @@ use ichido::{
 
 use crate::{
     Bind, Dialect, Query, Row, SqlQueue, SqlRows, SqlStore,
-    verbs::{groups, outbox, parked::texts},
+    verbs::{audit, groups, outbox, parked::texts},
 };
 
 /// The mutex rows of a broker's queue.
@@ -151,6 +151,7 @@ pub async fn release_orphan<S: SqlRows>(store: &S, queue: &str, orphan: &Orphan)
         groups::free_all(store, &mut own, queue, owner).await?;
     }
     outbox::republish(store, &mut own, queue, key).await?;
+    audit::write(store, &mut own, "release", (&queue.queue, &orphan.key.to_string()), &orphan.owner).await?;
     S::commit_own(own).await?;
     Ok(true)
 }

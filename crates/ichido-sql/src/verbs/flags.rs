@@ -8,7 +8,7 @@ use ichido::{
     store::{ProcessId, Registration, refuse_request_id},
 };
 
-use crate::{Dialect, Liveness, Other, Query, Row, SqlStore, Tables};
+use crate::{Dialect, Liveness, Other, Query, Row, SqlStore, Tables, verbs::audit};
 
 /// Writes down which request ids a process serves, unless another live process serves one that it must serve alone.
 pub(crate) async fn serve<S: Liveness>(store: &S, tx: &mut S::Connection, process: &Registration) -> Result<()> {
@@ -70,9 +70,9 @@ async fn other<S: Liveness>(
 /// # Errors
 /// The request id cannot be one, or the database failed.
 pub async fn set<S: SqlStore>(store: &S, request_id: &str, flag: Flag, on: bool) -> Result<bool> {
-    let column = match flag {
-        Flag::Stop => "stopped",
-        Flag::Pause => "paused",
+    let (column, verb) = match flag {
+        Flag::Stop => ("stopped", if on { "stop" } else { "unstop" }),
+        Flag::Pause => ("paused", if on { "pause" } else { "resume" }),
     };
     refuse_request_id(request_id)?;
     let mut own = store.begin_own().await?;
@@ -80,9 +80,12 @@ pub async fn set<S: SqlStore>(store: &S, request_id: &str, flag: Flag, on: bool)
     let (request, now) = (&store.tables().request, S::Dialect::NOW);
     let write =
         format!("update {request} set {column} = ?2, changed_at = {now} where request_id = ?1 and {column} <> ?2");
-    let written = store.execute(&mut own, Query::new(write).exact(request_id).bind(on)).await?;
+    let changed = store.execute(&mut own, Query::new(write).exact(request_id).bind(on)).await? == 1;
+    if changed {
+        audit::write(store, &mut own, verb, (audit::NO_QUEUE, request_id), "").await?;
+    }
     S::commit_own(own).await?;
-    Ok(written == 1)
+    Ok(changed)
 }
 
 /// How every request id is doing that is served, or of which operators ask something.

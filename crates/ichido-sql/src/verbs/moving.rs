@@ -9,7 +9,7 @@ use ichido::{
 
 use crate::{
     Dialect, Kind, Query, SqlQueue, SqlRows, SqlStore,
-    verbs::{messages, outbox, parked},
+    verbs::{audit, messages, outbox, parked},
 };
 
 /// The message becomes due at another time.
@@ -33,7 +33,7 @@ pub async fn reschedule<S: SqlRows>(store: &S, id: &MessageId, due: Due) -> Resu
         return left::<S>(store, own, id).await;
     }
     let due = due_text(store, &mut own, queue, &id.key).await?;
-    parked::audit(store, &mut own, "reschedule", id, due).await?;
+    audit::write(store, &mut own, "reschedule", (&id.queue, &id.key.to_string()), &due).await?;
     S::commit_own(own).await?;
     Ok(Changed::Yes)
 }
@@ -51,7 +51,7 @@ pub async fn run_now<S: SqlRows>(store: &S, id: &MessageId) -> Result<Changed> {
     if !is_waiting(past.as_ref()) || parked::return_these(store, &mut own, queue, key).await?.is_empty() {
         return left::<S>(store, own, id).await;
     }
-    parked::audit(store, &mut own, "run-now", id, "{}".into()).await?;
+    audit::write(store, &mut own, "run-now", (&id.queue, &id.key.to_string()), "").await?;
     S::commit_own(own).await?;
     Ok(Changed::Yes)
 }

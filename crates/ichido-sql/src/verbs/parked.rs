@@ -13,7 +13,7 @@ use ichido::{
 use crate::{
     Bind, Dialect, Kind, Query, SqlQueue, SqlRows, SqlStore,
     past::Note,
-    verbs::{groups, inbox, outbox},
+    verbs::{audit, groups, inbox, outbox},
 };
 
 /// So many parked messages are looked at together.
@@ -159,7 +159,7 @@ pub(crate) fn texts(keys: &[Key]) -> Bind {
     Bind::Exacts(keys.iter().map(ToString::to_string).collect())
 }
 
-/// A dead row that is not dead any more, or a released one that is done or gone, has nothing to be known about. Looks at some rows after this
+/// A dead or discarded row that is not failed any more, or a released one that is done or gone, has nothing to be known about. Looks at some rows after this
 /// key; the last of them, or none if there are no more. However many rows wait between them, no more are read.
 pub(crate) async fn tidy_some<S: SqlRows>(store: &S, queue: &S::Queue, after: &str) -> Result<Option<String>> {
     let (parked, column, stamp) = (&store.tables().parked, S::Dialect::KEY, S::Dialect::stamp("parked_at"));
@@ -171,7 +171,7 @@ pub(crate) async fn tidy_some<S: SqlRows>(store: &S, queue: &S::Queue, after: &s
     let mut settled = Vec::new();
     for row in &page {
         let (key, state, stamp): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if state == "dead" || state == "released" {
+        if state == "dead" || state == "released" || state == "discarded" {
             settled.push((key, state, stamp));
         }
     }
@@ -208,7 +208,8 @@ async fn fitting<S: SqlRows>(store: &S, queue: &S::Queue, keys: &[Key]) -> Resul
     }
     for row in store.look(S::of_keys(queue, &queue.dead_or_new, None, keys, "")).await? {
         let key = row.key(queue.key_columns)?.to_string();
-        for (at, state) in [(queue.key_columns, "dead"), (queue.key_columns + 1, "released")] {
+        let (failed, new) = (queue.key_columns, queue.key_columns + 1);
+        for (at, state) in [(failed, "dead"), (failed, "discarded"), (new, "released")] {
             if row.get(at)? {
                 fits.insert((key.clone(), state.to_owned()));
             }
@@ -244,7 +245,7 @@ pub async fn retry<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
         S::rollback_own(own).await?;
         return Err(crate::nothing_kept(&queue.queue, &id.key));
     }
-    audit(store, &mut own, "retry", id, history).await?;
+    audit::write(store, &mut own, "retry", (&id.queue, &id.key.to_string()), &history).await?;
     S::commit_own(own).await?;
     Ok(true)
 }
@@ -262,19 +263,19 @@ pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
     if store.execute(&mut own, Query::written(&*queue.discard).key(&id.key)).await? != 1 {
         return give_up::<S>(own).await;
     }
-    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
-    let past = if queue.kind == Kind::Table && !queue.has_failed_value {
-        format!("update {parked} set state = 'discarded' where queue = ?1 and {column} = ?2")
+    if queue.kind == Kind::Table && !queue.has_failed_value {
+        let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+        let past = format!("update {parked} set state = 'discarded' where queue = ?1 and {column} = ?2");
+        store.execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
     } else {
-        format!("delete from {parked} where queue = ?1 and {column} = ?2")
-    };
-    store.execute(&mut own, Query::new(past).bind(&*queue.queue).exact(id.key.to_string())).await?;
+        forget_past(store, &mut own, queue, &id.key).await?;
+    }
     groups::free_failed(store, &mut own, queue, &id.key.to_string()).await?;
     outbox::republish(store, &mut own, queue, std::slice::from_ref(&id.key)).await?;
     if let Some(hash) = hash {
         inbox::mark_done(store, &mut own, queue, &id.key, hash).await?;
     }
-    audit(store, &mut own, "discard", id, history).await?;
+    audit::write(store, &mut own, "discard", (&id.queue, &id.key.to_string()), &history).await?;
     S::commit_own(own).await?;
     Ok(true)
 }
@@ -297,21 +298,15 @@ async fn give_up<S: SqlStore>(own: S::Own) -> Result<bool> {
     Ok(false)
 }
 
-/// Notes what an operator did by hand.
-pub(crate) async fn audit<S: SqlStore>(
+/// Nothing is known about a message any more.
+pub(crate) async fn forget_past<S: SqlStore>(
     store: &S,
     tx: &mut S::Connection,
-    verb: &str,
-    id: &MessageId,
-    history: String,
+    queue: &SqlQueue,
+    key: &Key,
 ) -> Result<()> {
-    let audit = format!(
-        "insert into {} (verb, queue, {}, detail) values (?1, ?2, ?3, ?4)",
-        store.tables().audit,
-        S::Dialect::KEY
-    );
-    let audit = Query::new(audit).bind(verb).bind(&*id.queue).exact(id.key.to_string());
-    store.execute(tx, audit.bind(history)).await?;
+    let forget = format!("delete from {} where queue = ?1 and {} = ?2", store.tables().parked, S::Dialect::KEY);
+    store.execute(tx, Query::new(forget).bind(&*queue.queue).exact(key.to_string())).await?;
     Ok(())
 }
 

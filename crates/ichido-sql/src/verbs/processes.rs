@@ -8,7 +8,7 @@ use ichido::{
 
 use crate::{
     Bind, Dialect, Liveness, Owned, Query, SqlRows, SqlStore,
-    verbs::{flags, groups, leases, queues},
+    verbs::{cancel, flags, groups, leases, queues},
 };
 
 /// Makes a process known, with its queues and request ids.
@@ -101,23 +101,27 @@ pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
         "select exists (select 1 from {} p where not ({}) and p.id <> ?1 \
          and (exists ({served} and q.queue in ?2) or not exists ({served}))), \
          (select count(*) from {} where queue in ?2 and until > {now}), \
-         {}, r.request_id, r.stopped, r.paused \
-         from (select 1 as one) one left join {} r on (r.stopped or r.paused) and r.request_id in ?3",
+         {}, exists (select 1 from {} c where c.process = ?1 or (c.process = ?4 and c.queue in ?2)), \
+         r.request_id, r.stopped, r.paused from (select 1 as one) one left join {} r on (r.stopped or r.paused) and r.request_id in ?3",
         tables.process,
         S::Dialect::ALIVE,
         tables.chore,
         S::Dialect::MINUTE,
+        tables.cancel,
         tables.request
     );
     let mut names: Vec<_> = by.queues.keys().map(ToString::to_string).collect();
     names.push(WHOLE_DATABASE.to_owned());
     let chores = names.len();
     let requests = Bind::Exacts(by.request_ids.iter().map(ToString::to_string).collect());
-    let rows = store.look(Query::new(look).bind(by.id).bind(Bind::Texts(names)).bind(requests)).await?;
+    let look = Query::new(look).bind(by.id).bind(Bind::Texts(names.clone())).bind(requests);
+    let rows = store.look(look.bind(ProcessId::NOBODY)).await?;
     let Some(row) = rows.first() else { return Ok(Polled::default()) };
     let taken: i64 = row.get(1)?;
     let free = usize::try_from(taken).is_ok_and(|taken| taken < chores);
-    Ok(Polled { dead: row.get(0)?, free, minute: row.get(2)?, flags: flags::read_flags(&rows, 3)? })
+    let cancelled = if row.get(3)? { cancel::told(store, by.id, names).await? } else { Vec::new() };
+    let (dead, minute, flags) = (row.get(0)?, row.get(2)?, flags::read_flags(&rows, 4)?);
+    Ok(Polled { dead, free, minute, flags, cancelled: cancelled.into_iter().collect() })
 }
 
 /// The queues that a process has registered and that we know as the same rows, and how many messages of each it may have begun at
@@ -168,6 +172,7 @@ pub(super) async fn forget_queue<S: SqlStore>(
 
 /// Forgets a process that serves no queue any more.
 pub(super) async fn forget<S: SqlStore>(store: &S, tx: &mut S::Connection, process: ProcessId) -> Result<bool> {
+    cancel::forget_process(store, tx, process).await?;
     let forget = format!(
         "delete from {} where id = ?1 and not exists (select 1 from {} where process = ?1)",
         store.tables().process,

@@ -13,7 +13,7 @@ use ichido::{
 use crate::{
     Dialect, Query, Row, SqlStore,
     stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
-    verbs::{files, inbox},
+    verbs::{cancel, files, inbox},
 };
 
 /// More rows than this are not read: the newest are.
@@ -87,6 +87,7 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
         store.write(forget.bind(first.saturating_add(NOTES_AT_A_TIME)).bind(audit_ms)).await?;
     }
     files::prune(store).await?;
+    cancel::prune(store).await?;
     inbox::prune(store, wait_ms(retention.inbox)).await
 }
 

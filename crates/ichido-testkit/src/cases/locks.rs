@@ -7,7 +7,9 @@ use ichido::{
     action::Terms,
     broker::{Found, Standing},
     inspect::{Changed, Listed, MessageFilter, MessageState},
-    store::{Database, Failure, Mutexes, Outbox, Processes, Queues, Running, Transactions},
+    store::{
+        Audit, By, Cancelled, Cancelling, Database, Failure, Mutexes, Outbox, Processes, Queues, Running, Transactions,
+    },
 };
 
 use crate::{
@@ -330,4 +332,95 @@ pub async fn a_message_that_is_locked_is_not_moved<F: Fixture>() {
     store.complete(&mut tx, &[scene.delivery()]).await.unwrap();
     store.commit(tx).await.unwrap();
     assert_eq!((rows(&scene.fixture).await, effects(&scene.fixture).await), ((0, 0), 1));
+}
+
+fn id(key: &Key) -> MessageId {
+    MessageId { queue: "paid".into(), key: key.clone() }
+}
+
+/// The row is locked while the action runs: it is asked for, and who drops it carries it out, or who asked.
+pub async fn what_runs_under_a_lock_is_asked_for_and_cancelled_by_who_drops_it<F: Fixture>() {
+    for by_process in [true, false] {
+        let scene = Scene::<F>::new().await;
+        let (store, id) = (&scene.process.store, id(&scene.key));
+        let operator = store.by(By::user("anna"));
+        let tx = scene.at_work().await;
+        assert_eq!(in_time("nobody waits", operator.cancel(&id)).await.unwrap(), Cancelled::Asked);
+        assert_eq!(operator.cancel(&id).await.unwrap(), Cancelled::Asked);
+        assert_eq!(store.poll(&scene.process.registration).await.unwrap().cancelled, [id.clone()].into());
+        assert!(!store.finish_cancel(&scene.delivery()).await.unwrap(), "it is not free yet");
+        store.rollback(tx).await.unwrap();
+        if by_process {
+            assert!(store.finish_cancel(&scene.delivery()).await.unwrap());
+            assert_eq!(operator.cancel(&id).await.unwrap(), Cancelled::Already);
+        } else {
+            assert_eq!(operator.cancel(&id).await.unwrap(), Cancelled::Cancelled);
+            assert!(store.finish_cancel(&scene.delivery()).await.unwrap(), "it is cancelled, and not done");
+        }
+        assert!(!store.is_claimed(&scene.delivery()).await.unwrap());
+        assert_eq!(scene.find(&scene.key).await, Found::Nothing);
+        assert_eq!((rows(&scene.fixture).await, effects(&scene.fixture).await), ((0, 0), 0));
+        let audit = store.audit(None, 10).await.unwrap();
+        assert!(audit.len() == 1 && audit[0].by.user.as_deref() == Some("anna"), "{audit:?}");
+        assert_eq!(scene.fixture.number("select count(*) from ichido_cancel").await, 0);
+    }
+}
+
+pub async fn what_ends_before_it_is_cancelled_is_done<F: Fixture>() {
+    let scene = Scene::<F>::new().await;
+    let (store, id) = (&scene.process.store, id(&scene.key));
+    let mut tx = scene.at_work().await;
+    let canceller = {
+        let (store, id) = (store.clone(), id.clone());
+        tokio::spawn(async move { ichido::message::cancel_within(&store, &id, Duration::from_mins(1)).await })
+    };
+    crate::fixture::until(&scene.fixture, "select count(*) from ichido_cancel", 1).await;
+    store.complete(&mut tx, &[scene.delivery()]).await.unwrap();
+    store.commit(tx).await.unwrap();
+    assert_eq!(in_time("it is over", canceller).await.unwrap().unwrap(), Cancelled::Done);
+    assert_eq!(effects(&scene.fixture).await, 1);
+    assert_eq!(scene.fixture.number("select count(*) from ichido_cancel").await, 0, "nobody is asked any more");
+}
+
+/// An id that has only entered the inbox: nothing but its transaction knows of it.
+pub async fn what_runs_from_an_inbox_is_asked_for_and_cancelled<F: Fixture>() {
+    for by_process in [true, false] {
+        let fixture = F::fresh().await;
+        let queues = vec![Queue::broker("paid", Guarded::new("", "paid").inbox())];
+        let process = Player::<F>::join_with(fixture.store_with(queues), &["paid"]).await;
+        let (store, key) = (&process.store, Key::new(["paid:shop:a:4"]));
+        let delivery = held("paid", &key, process.registration.id, Standing::default(), true);
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(store.lock(&mut tx, &delivery).await.unwrap(), FREE);
+        effect::<F>(F::Store::connection(&mut tx), &delivery.message).await.unwrap();
+        assert_eq!(in_time("nobody waits", store.cancel(&id(&key))).await.unwrap(), Cancelled::Asked);
+        store.rollback(tx).await.unwrap();
+        if by_process {
+            assert!(store.finish_cancel(&delivery).await.unwrap());
+        } else {
+            assert_eq!(store.cancel(&id(&key)).await.unwrap(), Cancelled::Cancelled);
+        }
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(store.lock(&mut tx, &delivery).await.unwrap(), Found::Nothing, "no copy of it runs");
+        store.rollback(tx).await.unwrap();
+        assert!(!store.is_claimed(&delivery).await.unwrap() && store.finish_cancel(&delivery).await.unwrap());
+        assert_eq!(effects(&fixture).await, 0);
+        assert_eq!(fixture.number("select count(*) from ichido_cancel").await, 0);
+    }
+}
+
+/// A table's row, which the action has locked itself.
+pub async fn a_row_that_its_action_has_locked_is_asked_for<F: Fixture>() {
+    let (fixture, process, delivery) = crate::fixture::one_claimed::<F>().await;
+    let (store, id) = (&process.store, delivery.message.id());
+    let mut tx = store.begin().await.unwrap();
+    F::through(F::Store::connection(&mut tx), "update received_order set name = 'mine' where id = 1".into())
+        .await
+        .unwrap();
+    assert_eq!(in_time("nobody waits", store.cancel(&id)).await.unwrap(), Cancelled::Asked);
+    assert_eq!(store.poll(&process.registration).await.unwrap().cancelled, [id.clone()].into());
+    store.rollback(tx).await.unwrap();
+    assert!(store.finish_cancel(&delivery).await.unwrap(), "its process cancels it");
+    assert_eq!(store.cancel(&id).await.unwrap(), Cancelled::Already);
+    assert_eq!(fixture.number("select count(*) from received_order where status = '2' and name <> 'mine'").await, 1);
 }

@@ -10,8 +10,9 @@ use ichido::{
     process::{Retention, WakeUps},
     stat::Stat,
     store::{
-        ConnectionCounts, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues,
-        Registration, Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
+        Audit, Audited, By, Cancellable, Cancelled, Cancelling, ConnectionCounts, Database, Failure, FileSetId, Files,
+        Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration, Rescued, Running, SessionId, SessionState,
+        Stats, Transactions, Wakeups,
     },
 };
 
@@ -271,6 +272,42 @@ impl<S: Store> Outbox for FaultyStore<S> {
 
     async fn publish_again(&self, queue: &str, keys: &[Key], most: usize) -> Result<u64> {
         self.inner.publish_again(queue, keys, most).await
+    }
+}
+
+impl<S: Store> Audit for FaultyStore<S> {
+    fn by(&self, by: By) -> Self {
+        FaultyStore { inner: self.inner.by(by), faults: self.faults.clone() }
+    }
+
+    async fn note(&self, verb: &str, id: &MessageId, detail: &str) -> Result<()> {
+        self.inner.note(verb, id, detail).await
+    }
+
+    async fn audit(&self, queue: Option<&str>, limit: u32) -> Result<Vec<Audited>> {
+        self.inner.audit(queue, limit).await
+    }
+}
+
+impl<S: Store> Cancelling for FaultyStore<S> {
+    async fn cancel(&self, id: &MessageId) -> Result<Cancelled> {
+        self.inner.cancel(id).await
+    }
+
+    async fn would_cancel(&self, id: &MessageId) -> Result<Cancelled> {
+        self.inner.would_cancel(id).await
+    }
+
+    async fn cancel_some(&self, queue: &str, which: Cancellable, most: usize) -> Result<Vec<MessageId>> {
+        self.inner.cancel_some(queue, which, most).await
+    }
+
+    async fn cancellable(&self, queue: &str, which: Cancellable, most: usize) -> Result<Vec<MessageId>> {
+        self.inner.cancellable(queue, which, most).await
+    }
+
+    async fn finish_cancel(&self, delivery: &Delivery) -> Result<bool> {
+        self.inner.finish_cancel(delivery).await
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     action::{
         Identity, Request, Terms,
         batch::Batch,
+        cancellation::Cancellation,
         deadline::Waited,
         files::{FileSet, Stage},
         slot::{Slot, run_to_completion},
@@ -62,6 +63,8 @@ pub struct Context<S: Store> {
     pub(crate) slot: Slot<S>,
     pub(crate) waited: Waited,
     pub(crate) watched: Watched,
+    /// Tells that a message of the pass is cancelled.
+    pub(crate) cancelled: CancellationToken,
     /// The queues that were sent to in the open transaction.
     pub(crate) sent: BTreeSet<Arc<str>>,
     /// The lane sets that can be sent to.
@@ -103,6 +106,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             watched: Watched::default(),
+            cancelled: CancellationToken::new(),
             sent: BTreeSet::new(),
             routes: Routes::default(),
             noted: None,
@@ -234,6 +238,26 @@ impl<S: Store> Context<S> {
         self.stop.is_cancelled()
     }
 
+    /// Resolves when an operator cancels the message ([`crate::Client::message`], `ichido messages cancel`), within `check` of it. The
+    /// action is dropped then, where it waits next, and what it has written is rolled back; so this is for what does not wait with it: a
+    /// task of its own, a thread, a loop that computes. Where a transaction has several messages, it is one of them.
+    ///
+    /// ```
+    /// # use ichido::{Context, Outcome, Result, Store};
+    /// async fn resize<S: Store>(cx: &mut Context<S>, picture: u64) -> Result<Outcome> {
+    ///     let cancelled = cx.cancelled();
+    ///     let resized = tokio::task::spawn_blocking(move || {
+    ///         (0..100).take_while(|_| !cancelled.is_cancelled()).map(|part| picture + part).sum::<u64>()
+    ///     });
+    ///     cx.send("resized", &resized.await?).await?;
+    ///     Ok(Outcome::Done)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn cancelled(&self) -> Cancellation {
+        Cancellation(self.cancelled.clone())
+    }
+
     /// Waits this long and returns true; returns false at once when the process is asked to stop.
     pub async fn pause(&mut self, time: Duration) -> bool {
         if time.is_zero() {
@@ -328,6 +352,7 @@ impl<S: Store> Context<S> {
         if let Some(files) = self.files.take() {
             files.remove().await;
         }
+        // What the action left running is not waited for.
         let lost = self.watched.take_lost();
         self.watched.note(None);
         if let Some(tx) = self.slot.take().await {

@@ -5,6 +5,7 @@
 pub(crate) mod batch;
 pub(crate) mod batch_action;
 pub(crate) mod callbacks;
+pub(crate) mod cancellation;
 pub(crate) mod context;
 pub(crate) mod deadline;
 pub(crate) mod files;
@@ -21,6 +22,7 @@ pub(crate) mod watch;
 
 pub use self::{
     batch_action::BatchAction,
+    cancellation::Cancellation,
     context::Context,
     into_action::{ByFunction, ByType, IntoAction},
     kinds::{KindName, Kinds, OfAnyKind},

@@ -61,6 +61,11 @@ impl Watched {
         Waits(self.clone())
     }
 
+    /// Its connection is given up: a statement that was left running on it is not waited for. Only where a session could be ended.
+    pub(crate) fn give_up(&self) {
+        self.0.lost.store(self.session().is_some(), Ordering::Relaxed);
+    }
+
     /// Has its connection been given up? Nobody must wait for it then. Asked once.
     pub(crate) fn take_lost(&self) -> bool {
         self.0.lost.swap(false, Ordering::Relaxed)

@@ -36,6 +36,8 @@ pub enum Error {
     Failed(Cause),
     /// The claim is lost: the message was rescued, changed or deleted in the meantime. Nothing was committed.
     LostClaim,
+    /// The message was cancelled while it ran. Nothing was committed.
+    Cancelled,
     /// The business transaction ended before its completion: an error was swallowed, or the action ended it. Nothing was committed.
     BrokenTransaction(Cow<'static, str>),
     /// The message cannot be decoded as the action's type.
@@ -130,7 +132,7 @@ impl Error {
     /// Will trying again later help, without anybody changing anything?
     #[must_use]
     pub fn is_transient<S: Store>(&self) -> bool {
-        matches!(self, Error::LostClaim) || self.is_fault::<S>()
+        matches!(self, Error::LostClaim | Error::Cancelled) || self.is_fault::<S>()
     }
 
     /// How long the message must wait, if the failure says so ([`RetryAfter`]).
@@ -166,6 +168,7 @@ impl Error {
         Some(Said::Error(Box::new(match self {
             Error::Failed(_) => return None,
             Error::LostClaim => Error::LostClaim,
+            Error::Cancelled => Error::Cancelled,
             Error::BrokenTransaction(how) => Error::BrokenTransaction(how.clone()),
             Error::Undecodable(why) => Error::Undecodable(why.clone()),
             Error::Refused(text) => Error::Refused(text.clone()),
@@ -190,6 +193,7 @@ impl fmt::Display for Error {
         match self {
             Error::Failed(cause) => f.write_str(&text::of(cause.as_ref(), "")),
             Error::LostClaim => f.write_str("claim lost: the message was rescued, changed or deleted in the meantime"),
+            Error::Cancelled => f.write_str("cancelled while it ran"),
             Error::BrokenTransaction(how) => write!(f, "transaction broken: {how}"),
             Error::Undecodable(why) => write!(f, "cannot read the message: {why}"),
             Error::Panic(text) => write!(f, "panic: {text}"),

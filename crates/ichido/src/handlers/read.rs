@@ -149,6 +149,7 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
     let span = message_span(cx)?;
     let limit = cx.work()?.pool.timeout;
     let running = cx.life.as_ref().map(|life| life.passes.begin(cx.batch.window(), limit, begun));
+    cx.cancelled = running.as_ref().map(|running| running.cancelled.clone()).unwrap_or_default();
     let result = run(cx, next).instrument(span).await;
     drop(running);
     let time = cx.clock.now() - begun;

@@ -7,10 +7,12 @@
 //! roll back; in a worker the failure is recorded in its own transaction. It comes after `connection` of its scope, in a worker
 //! also after `read`. Options: those of the action.
 
+mod cancelled;
 mod commit;
 mod failed;
 
 use self::{
+    cancelled::{dropped, ended, unless_cancelled},
     commit::complete_and_commit,
     failed::{record, record_failed_run},
 };
@@ -67,12 +69,14 @@ async fn around_messages<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Re
         Ok(false) => return Ok(Outcome::Done), // its mark says why it did not run
         Err(error) => return record(cx, Err(error)).await,
     }
-    let (store, watched) = (cx.store.clone(), cx.watched.clone());
-    match watch(&store, &watched, caught(Box::pin(run(cx, next)))).await {
+    let (store, watched, cancel) = (cx.store.clone(), cx.watched.clone(), cx.cancelled.clone());
+    let ran = watch(&store, &watched, caught(Box::pin(run(cx, next))));
+    match unless_cancelled(&cancel, &watched, ran).await {
         Ok(Outcome::Done) => {
             let committed = complete_and_commit(cx, None).await;
-            record(cx, committed.map(|()| Outcome::Done)).await
+            ended(cx, committed).await
         }
+        Err(Error::Cancelled) => dropped(cx).await,
         not_done => record_failed_run(cx, not_done).await,
     }
 }

@@ -57,10 +57,10 @@ impl<S: Store> Client<S> {
 }
 
 impl<S: Messages> Client<S> {
-    /// One message, to look at or to move in time.
+    /// One message, to look at, to move in time or to cancel.
     #[must_use]
-    pub fn message<'a>(&'a self, id: &'a MessageId) -> OneMessage<'a, S> {
-        OneMessage::new(&self.store, id)
+    pub fn message(&self, id: &MessageId) -> OneMessage<S> {
+        OneMessage::new(self.store.clone(), id.clone())
     }
 }
 

@@ -72,6 +72,8 @@ pub enum Mark {
     Parked,
     /// The claim was lost.
     Lost,
+    /// It was cancelled while it ran, or before it began.
+    Cancelled,
     /// The database failed; the message did not, and is still claimed.
     Faulted,
     /// COMMIT was sent, and its outcome is unknown.

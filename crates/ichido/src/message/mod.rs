@@ -3,6 +3,7 @@
 //! deliveries and the client that sends. Knows nothing of who runs them.
 
 pub(crate) mod alone;
+pub(crate) mod cancel;
 pub(crate) mod client;
 pub(crate) mod delivery;
 pub(crate) mod headers;
@@ -16,6 +17,7 @@ pub(crate) mod whole;
 
 pub use self::{
     alone::UnknownCommit,
+    cancel::{CANCEL_WAIT, cancel_within},
     client::{Anything, Client, Only, Sender},
     delivery::{Claim, Delivery, Mark},
     headers::{ATTEMPTS, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},

@@ -38,12 +38,14 @@ pub(crate) struct Journal {
     pub(crate) snoozed: AtomicU64,
     /// Rolled back because the claim was gone.
     pub(crate) lost: AtomicU64,
+    /// Rolled back because an operator cancelled the message.
+    pub(crate) cancelled: AtomicU64,
 }
 
 impl Journal {
     pub(crate) fn new(masks: Masks, settings: String, begun: Instant) -> Self {
-        let [done, failed, retried, snoozed, lost] = [const { AtomicU64::new(0) }; 5];
-        Journal { masks, settings, begun, started: OnceLock::new(), done, failed, retried, snoozed, lost }
+        let [done, failed, retried, snoozed, lost, cancelled] = [const { AtomicU64::new(0) }; 6];
+        Journal { masks, settings, begun, started: OnceLock::new(), done, failed, retried, snoozed, lost, cancelled }
     }
 
     /// The lines at the start; once, however often the process begins anew.
@@ -72,8 +74,19 @@ impl Journal {
         let (done, failed) = (count(&self.done), count(&self.failed));
         let (retried, snoozed, lost) = (count(&self.retried), count(&self.snoozed), count(&self.lost));
         let elapsed_seconds = (now.saturating_duration_since(self.begun).as_secs_f64() * 1000.0).round() / 1000.0;
-        let request_id = named(request_id);
-        tracing::info!(exit_code, elapsed_seconds, done, failed, retried, snoozed, lost, request_id, "ichido ends");
+        let (cancelled, request_id) = (count(&self.cancelled), named(request_id));
+        tracing::info!(
+            exit_code,
+            elapsed_seconds,
+            done,
+            failed,
+            retried,
+            snoozed,
+            lost,
+            cancelled,
+            request_id,
+            "ichido ends"
+        );
     }
 
     /// A message has failed, or is only snoozed.

@@ -48,6 +48,8 @@ pub(crate) fn verdict<S: Store>(cx: &mut Context<S>, result: &Result<Outcome>) -
             count(cx, 1, |journal| &journal.lost);
             return Ok(None);
         }
+        // `transaction` has asked the database about it.
+        Err(Error::Cancelled) => return Ok(None),
         // A database that does not let us begin says nothing about this message, however often.
         Err(Error::Unreachable { .. }) => {
             delivery.mark = Some(Mark::Faulted);
@@ -190,7 +192,7 @@ fn code<S: Store>(result: &Result<Outcome>) -> &'static str {
     }
 }
 
-fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Journal) -> &AtomicU64) {
+pub(crate) fn count<S: Store>(cx: &Context<S>, messages: usize, what: impl Fn(&Journal) -> &AtomicU64) {
     what(&cx.journal).fetch_add(messages as u64, Ordering::Relaxed);
 }
 

@@ -1,11 +1,13 @@
 //! What runs now in this process, and since when. `read` says when a pass begins and ends; the heartbeat takes the list along, so that
-//! nothing is written per message.
+//! nothing is written per message. It also knows which messages were cancelled, as of the last poll: a pass about one of them is told.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::{Delivery, MessageId, store::Running};
 
@@ -17,7 +19,27 @@ pub(crate) struct Passes(Mutex<Begun>);
 struct Begun {
     next: u64,
     /// In the order in which they began.
-    passes: BTreeMap<u64, (Instant, Option<Duration>, Vec<MessageId>)>,
+    passes: BTreeMap<u64, Begin>,
+    /// What is cancelled, or to be, as of the last poll.
+    cancelled: BTreeSet<MessageId>,
+}
+
+/// The beginning of a pass.
+struct Begin {
+    since: Instant,
+    /// As much time as it has.
+    time: Option<Duration>,
+    messages: Vec<MessageId>,
+    /// Tells that one of its messages is cancelled.
+    cancelled: CancellationToken,
+}
+
+impl Begin {
+    fn tell(&self, cancelled: &BTreeSet<MessageId>) {
+        if self.messages.iter().any(|id| cancelled.contains(id)) {
+            self.cancelled.cancel();
+        }
+    }
 }
 
 impl Passes {
@@ -28,14 +50,17 @@ impl Passes {
         let mut begun = self.begun();
         let number = begun.next;
         begun.next += 1;
-        begun.passes.insert(number, (now, time, messages));
-        Pass { passes: self.clone(), number }
+        let pass = Begin { since: now, time, messages, cancelled: CancellationToken::new() };
+        pass.tell(&begun.cancelled);
+        let cancelled = pass.cancelled.clone();
+        begun.passes.insert(number, pass);
+        Pass { passes: self.clone(), number, cancelled }
     }
 
     /// What runs now, the longest first.
     pub(crate) fn list(&self, now: Instant) -> Vec<Running> {
         let begun = self.begun();
-        let each = begun.passes.values().flat_map(|(since, _, messages)| {
+        let each = begun.passes.values().flat_map(|Begin { since, messages, .. }| {
             let time = now.saturating_duration_since(*since);
             messages.iter().map(move |id| Running::new(id, time))
         });
@@ -46,10 +71,22 @@ impl Passes {
     pub(crate) fn overdue(&self, now: Instant, by: Duration) -> Option<MessageId> {
         let begun = self.begun();
         let mut passes = begun.passes.values();
-        let (_, _, messages) = passes.find(|(since, time, _)| {
+        let overdue = passes.find(|Begin { since, time, .. }| {
             time.is_some_and(|time| now.saturating_duration_since(*since) > time.saturating_add(by))
         })?;
-        messages.first().cloned()
+        overdue.messages.first().cloned()
+    }
+
+    /// These messages are cancelled, or whoever runs them is asked to drop them: as of now, these and no others.
+    pub(crate) fn see_cancelled(&self, cancelled: BTreeSet<MessageId>) {
+        let mut begun = self.begun();
+        begun.passes.values().for_each(|pass| pass.tell(&cancelled));
+        begun.cancelled = cancelled;
+    }
+
+    /// A message's cancellation has been dealt with.
+    pub(crate) fn forget_cancelled(&self, id: &MessageId) {
+        self.begun().cancelled.remove(id);
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -61,6 +98,8 @@ impl Passes {
 pub(crate) struct Pass {
     passes: Arc<Passes>,
     number: u64,
+    /// Tells that one of its messages is cancelled.
+    pub(crate) cancelled: CancellationToken,
 }
 
 impl Drop for Pass {
@@ -91,5 +130,19 @@ mod tests {
         assert_eq!((overdue(1999).as_deref(), overdue(2000)), (Some("orders/1"), None));
         drop(first);
         assert_eq!(list(&passes), later);
+    }
+
+    #[test]
+    fn a_pass_is_told_that_its_message_is_cancelled_before_or_after_it_began() {
+        let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
+        let id = |key: &str| MessageId { queue: "orders".into(), key: Key::new([key]) };
+        let passes = Arc::new(Passes::default());
+        let begin = |key: &str| passes.begin(&[delivery(key)], None, Instant::now());
+        let (first, other) = (begin("1"), begin("2"));
+        passes.see_cancelled([id("1"), id("3")].into());
+        let late = begin("3");
+        assert!(first.cancelled.is_cancelled() && late.cancelled.is_cancelled() && !other.cancelled.is_cancelled());
+        passes.forget_cancelled(&id("3"));
+        assert!(!begin("3").cancelled.is_cancelled() && begin("1").cancelled.is_cancelled());
     }
 }

@@ -1,9 +1,11 @@
-//! The seam for databases. A store is the sum of nine small traits, one per thing that a database keeps; one method is one verb of
+//! The seam for databases. A store is the sum of small traits, one per thing that a database keeps; one method is one verb of
 //! ARCHITECTURE.md (Words), guarded by claim and state, and obeys the row count. `ichido-sqlite`, `ichido-postgres` and
 //! `ichido-mysql` implement them; `ichido-testkit` says what an implementation must do. Nothing here knows SQL, and nothing outside
 //! this seam talks to a database.
 
 pub mod adopt;
+mod audit;
+mod cancelling;
 mod database;
 mod failure;
 mod files;
@@ -25,6 +27,8 @@ mod verbs;
 mod wakeups;
 
 pub use self::{
+    audit::{Audit, Audited, By},
+    cancelling::{Cancellable, Cancelled, Cancelling},
     database::{ConnectionCounts, Database},
     failure::Failure,
     files::{FileSetId, Files},
@@ -44,11 +48,11 @@ pub use self::{
 
 pub(crate) use self::verbs::*;
 
-/// A database that holds the business tables and ichido's own: whatever implements the nine traits.
+/// A database that holds the business tables and ichido's own: whatever implements these traits.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store",
     note = "the stores are `Sqlite`, `Postgres` and `MySql`"
 )]
-pub trait Store: Transactions + Queues + Processes + Mutexes + Outbox + Files + Stats + Wakeups {}
+pub trait Store: Transactions + Queues + Processes + Mutexes + Outbox + Cancelling + Files + Stats + Wakeups {}
 
-impl<S: Transactions + Queues + Processes + Mutexes + Outbox + Files + Stats + Wakeups> Store for S {}
+impl<S: Transactions + Queues + Processes + Mutexes + Outbox + Cancelling + Files + Stats + Wakeups> Store for S {}

@@ -1,8 +1,10 @@
 //! Processes: how one becomes known, shows that it is alive, polls, and how what a dead one had is rescued; and which of them
 //! does a queue's chores. `life` and `upkeep` call it.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use crate::MessageId;
 use crate::error::Result;
@@ -37,7 +39,7 @@ pub trait Processes: Database {
     /// The process no longer serves this request id.
     fn quit(&self, process: ProcessId, request_id: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// Is there anybody to rescue, are chores nobody's, and what do operators ask of its request ids? One look for all, for a
+    /// Is there anybody to rescue, are chores nobody's, and what do operators ask of its request ids and messages? One look for all, for a
     /// process that has nothing else to do. It comes with the heartbeat, so it reads only what does not grow with the queues.
     fn poll(&self, by: &Registration) -> impl Future<Output = Result<Polled>> + Send;
 
@@ -86,6 +88,8 @@ pub struct Polled {
     pub minute: i64,
     /// What operators ask of the process's request ids; those of which they ask nothing may be missing.
     pub flags: BTreeMap<String, Flags>,
+    /// Messages that were cancelled while this process had them claimed, or that whoever runs them is asked to drop.
+    pub cancelled: BTreeSet<MessageId>,
 }
 
 /// What a rescue did.

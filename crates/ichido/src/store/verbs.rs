@@ -13,8 +13,8 @@ use crate::{
     process::Retention,
     stat::Stat,
     store::{
-        Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration,
-        Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
+        Cancelled, Cancelling, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes,
+        Queues, Registration, Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
     },
 };
 
@@ -85,6 +85,8 @@ verbs! {
     Outbox: keep(message: &Message) -> bool;
     Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
+    Cancelling: cancel(id: &MessageId) -> Cancelled;
+    Cancelling: finish_cancel(delivery: &Delivery) -> bool;
     Files: decide_files(set: FileSetId) -> bool;
     Files: delete_file_sets(stage: ProcessId, number: Option<i64>) -> ();
     Stats: note_longest(queue: &str, time: Duration) -> ();

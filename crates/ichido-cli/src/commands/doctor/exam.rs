@@ -156,7 +156,8 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.dead.insert(key.clone());
         if self.again.contains(&key) {
             let meaning = "another copy of a message that is published again".to_owned();
-            let done = if named.is_copy() { deleted(reading.delete(dead_letter).await) } else { Done::left_alone() };
+            let done =
+                if named.is_copy() { self.delete(reading, dead_letter, &key).await? } else { Done::left_alone() };
             let finding = self.finding(&key, meaning);
             return self.tell(Finding { dead: true, verdict: Verdict::Delete, done: Some(done), ..finding }, None);
         }
@@ -171,8 +172,23 @@ impl<'a, S: Backend> Exam<'a, S> {
             return self.tell(finding, due);
         }
         let over = self.dead_letters.is_over(&key, &named).await?;
-        let done = if over { deleted(reading.delete(dead_letter).await) } else { Done::left_alone() };
+        let done = if over { self.delete(reading, dead_letter, &key).await? } else { Done::left_alone() };
         self.tell(Finding { done: Some(done), ..finding }, None)
+    }
+
+    /// Deletes a dead letter, and notes that it did.
+    async fn delete(
+        &self,
+        reading: &mut rabbitmq::DeadLetters,
+        dead_letter: &Delivery,
+        key: &Key,
+    ) -> Result<Done, Failure> {
+        if reading.delete(dead_letter).await != Settled::Told {
+            return Ok(Done::left_alone());
+        }
+        let noted = self.dead_letters.store.note("delete", &self.id(key), "its dead letter").await;
+        noted.map_err(|error| Failure::of::<S>(&error))?;
+        Ok(Done::did("deleted"))
     }
 
     /// What is done about a dead letter that has a row.
@@ -214,7 +230,11 @@ impl<'a, S: Backend> Exam<'a, S> {
             store.retry(&self.id(&row.key)).await.map_err(failure)?
         } else {
             let keys = std::slice::from_ref(&row.key);
-            store.publish_again(kept.name(), keys, 1).await.map_err(failure)? == 1
+            let published = store.publish_again(kept.name(), keys, 1).await.map_err(failure)? == 1;
+            if published {
+                store.note("publish", &self.id(&row.key), "").await.map_err(failure)?;
+            }
+            published
         };
         if done {
             self.again.insert(row.key.clone());
@@ -292,8 +312,4 @@ impl<'a, S: Backend> Exam<'a, S> {
     fn id(&self, key: &Key) -> MessageId {
         MessageId { queue: self.dead_letters.kept.name().into(), key: key.clone() }
     }
-}
-
-fn deleted(settled: Settled) -> Done {
-    if settled == Settled::Told { Done::did("deleted") } else { Done::left_alone() }
 }

@@ -13,7 +13,10 @@ use ichido::{
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::{super::doctor, filter, known_id, tell_elsewhere};
+use super::{
+    super::{by, doctor},
+    filter, known_id, tell_elsewhere,
+};
 use crate::{
     args::Many,
     config::Config,
@@ -42,6 +45,7 @@ impl Verb {
 }
 
 pub(super) async fn by_hand<S: Backend>(store: &S, config: &Config, verb: Verb, many: Many) -> Result<u8, Failure> {
+    let store = &by(store, many.why.reason.clone());
     let mut work = Work::new(store, config, verb, &many);
     if many.ids.is_empty() {
         let (limit, one_queue) = (many.which.limit.unwrap_or(u32::MAX), many.which.queue.is_some());

@@ -1,6 +1,7 @@
 //! What a broker must do together with a store: messages from send to settlement.
 
 pub mod attempts;
+pub mod cancels;
 pub mod deliveries;
 pub mod in_hand;
 pub mod inbox;

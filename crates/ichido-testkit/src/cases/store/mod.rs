@@ -3,6 +3,7 @@
 pub mod attempts;
 pub mod batches;
 pub mod callbacks;
+pub mod cancels;
 pub mod chores;
 pub mod claims;
 pub mod completion;

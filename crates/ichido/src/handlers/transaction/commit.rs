@@ -86,19 +86,28 @@ async fn complete<S: Store>(
     }
 }
 
-/// The rows tell: whoever still has one claim of a transaction has not committed it. Nothing is written on a guess.
+/// The rows tell: whoever still has one claim of a transaction has not committed it. A row that is gone was completed, unless an operator has
+/// taken it away since. Nothing is written on a guess.
 async fn look<S: Store>(store: &S, deliveries: &[Delivery], error: Error) -> Ending {
     if deliveries.iter().any(|delivery| delivery.claim.is_none()) {
         return Ending::Unknown(error);
     }
+    let unknown = |probe: Error, delivery: &Delivery, error| {
+        tracing::warn!(error = %probe.in_full(), "commit outcome of {} unknown", delivery.message.id());
+        Ending::Unknown(error)
+    };
     for delivery in deliveries {
         match store::is_claimed(store, delivery).await {
             Ok(true) => return Ending::RolledBack(error),
             Ok(false) => {}
-            Err(probe) => {
-                tracing::warn!(error = %probe.in_full(), "commit outcome of {} unknown", delivery.message.id());
-                return Ending::Unknown(error);
-            }
+            Err(probe) => return unknown(probe, delivery, error),
+        }
+    }
+    for delivery in deliveries {
+        match store::finish_cancel(store, delivery).await {
+            Ok(true) => return Ending::RolledBack(Error::Cancelled),
+            Ok(false) => {}
+            Err(probe) => return unknown(probe, delivery, error),
         }
     }
     Ending::Committed

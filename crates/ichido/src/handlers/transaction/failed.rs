@@ -1,7 +1,7 @@
 //! A failure is recorded: in a transaction of its own after what the action wrote is rolled back, or, where the pool says `commit_on`,
 //! together with it. The action has its say in the same transaction. What is written about a message, `process/record.rs` decides.
 
-use super::commit::complete_and_commit;
+use super::{cancelled::finish, commit::complete_and_commit};
 use crate::{
     Context, Error, Outcome, Store,
     action::callbacks,
@@ -25,7 +25,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
     cx.roll_back().await;
     let Some(mut failure) = verdict(cx, &result)? else { return result };
     if failure.is_snooze() {
-        return park(cx, failure).await.and(result);
+        return put_aside(cx, failure).await.and(result);
     }
     match tell_action(cx, &failure, &result).await {
         Ok(true) => return result,
@@ -33,8 +33,17 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
         Err(error) if spares_the_message(cx, &error) => return record::record(cx, Err(error)).await,
         Err(error) => failure.error = format!("{}; then `transaction_failure` failed: {error:#}", failure.error),
     }
-    park(cx, failure).await?;
+    put_aside(cx, failure).await?;
     result
+}
+
+/// Records a failure. If the claim was gone, a note that the message was cancelled is not needed any more.
+async fn put_aside<S: Store>(cx: &mut Context<S>, failure: Failure) -> Result<()> {
+    park(cx, failure).await?;
+    if cx.batch.only().is_some_and(|delivery| delivery.mark == Some(Mark::Lost)) {
+        let _ = finish(cx).await;
+    }
+    Ok(())
 }
 
 /// Commits what the action has written together with its failure. What cannot be committed, because the error was the
@@ -42,7 +51,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
 async fn commit_failure<S: Store>(cx: &mut Context<S>, failure: Failure, result: Result<Outcome>) -> Result<Outcome> {
     match tell_action(cx, &failure, &result).await {
         Ok(true) => result,
-        Ok(false) => park(cx, failure).await.and(result),
+        Ok(false) => put_aside(cx, failure).await.and(result),
         Err(error) if spares_the_message(cx, &error) => record::record(cx, Err(error)).await,
         Err(error) => {
             tracing::debug!(error = %cx.masked(&format!("{error:#}")), "cannot commit what was written before the failure");

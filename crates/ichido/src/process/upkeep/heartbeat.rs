@@ -86,6 +86,7 @@ impl<S: Store> Heartbeat<S> {
         match self.within(self.common.settings.lease / 2, store::poll(&store, &by)).await {
             Ok(polled) => {
                 self.common.life.see(&polled.flags);
+                self.common.life.passes.see_cancelled(polled.cancelled.clone());
                 self.tell.send_replace(Pulse { polled, beats: self.beats });
             }
             Err(error) => {

@@ -32,7 +32,7 @@ impl<S: Store> Shared<S> {
         drop(delivery.alone.take());
         let freed = match mark {
             // Only if the row is still ours: what is being committed just now is waited for, and then gone.
-            None | Some(Mark::Unknown) => self.free(vec![delivery.copy()]).await,
+            None | Some(Mark::Unknown | Mark::Cancelled) => self.free(vec![delivery.copy()]).await,
             _ => Ok(()),
         };
         let mut admissions = self.admissions();
@@ -64,6 +64,10 @@ impl<S: Store> Shared<S> {
             }
             // What is parked for a while is published again when its time has come.
             (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
+            // With an inbox it comes once more: whoever marked its row while it was being cancelled has left that behind.
+            (Some(Mark::Cancelled), _) if self.receiving.guard.rules.by == GuardBy::Mutex => {
+                self.send(held, Settlement::Ack);
+            }
             (Some(Mark::Guarded(found)), _) => self.turn_away(held, found),
             _ => self.send(held, Settlement::Release),
         }

@@ -217,7 +217,7 @@ impl<S: Store> Reader for QueueReader<S> {
         let mark = delivery.mark.take();
         let grouped = delivery.claim.as_ref().is_some_and(|claim| claim.group.is_some());
         // A claim that is lost because somebody changed the row by hand still holds its group.
-        let release = mark.is_none() || (grouped && mark == Some(Mark::Lost));
+        let release = matches!(mark, None | Some(Mark::Cancelled)) || (grouped && mark == Some(Mark::Lost));
         let released = if release { self.shared.release(vec![delivery.copy()]).await } else { Ok(()) };
         drop(delivery.alone.take());
         let mut claims = self.shared.claims();
