@@ -75,7 +75,7 @@ pub async fn messages_are_listed_by_state_page_by_page<F: Fixture>() {
     is_listed(store, "orders", Listed::Ready, &["orders/7", "orders/8", "orders/9"]).await;
     is_listed(store, "orders", Listed::Waiting, &["orders/2", "orders/1"]).await;
     is_listed(store, "orders", Listed::Failed, &["orders/4", "orders/3"]).await;
-    let mut both = vec![(one.registration.id.to_string(), "orders/5"), (other.registration.id.to_string(), "orders/6")];
+    let mut both = [(one.registration.id.to_string(), "orders/5"), (other.registration.id.to_string(), "orders/6")];
     both.sort_unstable();
     is_listed(store, "orders", Listed::Claimed, &both.iter().map(|(_, id)| *id).collect::<Vec<_>>()).await;
     other.finish(&sixth).await.unwrap();
