@@ -19,6 +19,11 @@ mod features;
 mod in_force;
 mod lanes;
 mod logging;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_metrics.rs"]
+mod metrics;
 mod open;
 mod output;
 mod own;

@@ -28,6 +28,7 @@ mod log_programs;
 mod logs;
 mod lost_host;
 mod measuring;
+mod metrics;
 mod migrating;
 mod outage;
 mod papers;

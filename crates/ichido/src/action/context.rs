@@ -3,7 +3,7 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -60,8 +60,8 @@ pub struct Context<S: Store> {
     pub(crate) slot: Slot<S>,
     pub(crate) waited: Waited,
     pub(crate) watched: Watched,
-    /// The queues that were sent to in the open transaction.
-    pub(crate) sent: BTreeSet<Arc<str>>,
+    /// The queues that were sent to in the open transaction, and how many messages.
+    pub(crate) sent: BTreeMap<Arc<str>, u32>,
     /// The lane sets that can be sent to.
     pub(crate) routes: Routes,
     /// What was sent, where a test wants to know.
@@ -101,7 +101,7 @@ impl<S: Store> Context<S> {
             slot: Slot::Closed,
             waited: Waited::default(),
             watched: Watched::default(),
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
             routes: Routes::default(),
             noted: None,
             stage: None,
@@ -177,7 +177,7 @@ impl<S: Store> Context<S> {
         let sent = routes.send(&store, tx, queue, std::slice::from_ref(&message)).await?;
         drop(waits);
         let id = sent.ids.into_iter().next().ok_or("the store returned no message id")?;
-        self.sent.extend(sent.queues);
+        sent.queues.into_iter().for_each(|queue| *self.sent.entry(queue).or_default() += 1);
         if let Some(noted) = &mut self.noted {
             noted.push(Sent::new(&id.queue, id.clone(), message));
         }
@@ -413,7 +413,11 @@ impl<S: Store> Context<S> {
 
     /// What was sent is there for all to see.
     pub(crate) fn wake(&mut self) {
-        for queue in std::mem::take(&mut self.sent) {
+        for (queue, count) in std::mem::take(&mut self.sent) {
+            if let Some(life) = &self.life {
+                let level = self.routes.level_of(&queue);
+                (0..count).for_each(|_| life.meters.sent(queue.clone(), level.clone()));
+            }
             self.store.wake_ups().sent(&self.store, &queue, true);
         }
     }

@@ -254,7 +254,10 @@ impl<S: Store> Admitting<S> {
         let Some(process) = self.shared.life.may_claim().filter(|_| !wanted.is_empty()) else { return Ok(()) };
         let keys: Vec<_> = wanted.iter().map(|held| held.message.key.clone()).collect();
         let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &keys).await {
-            Ok(found) => found,
+            Ok(found) => {
+                self.shared.meter().claimed();
+                found
+            }
             Err(Error::LostClaim) => {
                 self.shared.life.expire(process);
                 return Ok(());

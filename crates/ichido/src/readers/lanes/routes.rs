@@ -86,6 +86,12 @@ impl Routes {
         Ok(level.queue.clone())
     }
 
+    /// The level that a queue is, if it is in a lane set.
+    pub(crate) fn level_of(&self, queue: &str) -> Option<Arc<str>> {
+        let mut levels = self.0.values().flat_map(|set| &set.levels);
+        levels.find(|level| &*level.queue == queue).map(|level| level.name.clone())
+    }
+
     /// Sends messages in the caller's transaction, each to the queue of its level.
     ///
     /// # Errors

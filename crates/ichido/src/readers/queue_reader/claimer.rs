@@ -145,6 +145,9 @@ impl<S: Store> Claimer<S> {
         }
         let (number, began) = (self.shared.claims().next_claim(), clock.now());
         let found = store::claim(store, process, &reading.queue, wanted).await?;
+        if let Some(meter) = self.shared.life.meters.find(&reading.queue) {
+            meter.claimed();
+        }
         let count = found.len();
         let mut claims = self.shared.claims();
         claims.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
