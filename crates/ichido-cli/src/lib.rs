@@ -30,6 +30,11 @@ mod own;
 mod probes;
 mod program;
 mod reaper;
+#[cfg(feature = "telemetry")]
+mod telemetry;
+#[cfg(not(feature = "telemetry"))]
+#[path = "no_telemetry.rs"]
+mod telemetry;
 mod terminal;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;
@@ -89,6 +94,7 @@ fn start(args: &[OsString], parts: Parts) -> u8 {
         }
     };
     let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
+    telemetry::end();
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
     code

@@ -35,7 +35,9 @@ impl Collector for Process {
         self.times(&mut to, "running_seconds", "Time that a run took", |queue| (&queue.tally.running, queue.ran))?;
         self.waiting(&mut to, "backlog", "Messages that can be claimed", |backlog| Some(backlog.ready))?;
         self.oldest(&mut to)?;
-        self.waiting(&mut to, "outbox_unpublished", "Messages that are to be published", |backlog| backlog.unpublished)?;
+        self.waiting(&mut to, "outbox_unpublished", "Messages that are to be published", |backlog| {
+            backlog.unpublished
+        })?;
         self.claims(&mut to)?;
         self.slots(&mut to)?;
         let mut age = to.encode_descriptor(
@@ -177,7 +179,9 @@ mod tests {
     fn buckets_add_up_to_what_was_counted() {
         let mut tally = Tally::default();
         let times = [0, 1_023, 1_024, 50_000, 3_600_000_000, 5_000_000_000];
-        times.iter().for_each(|micros| tally.running.add(Duration::from_micros(*micros)));
+        for micros in times {
+            tally.running.add(Duration::from_micros(micros));
+        }
         let buckets = buckets(&tally.running);
         assert_eq!(buckets.len(), 24);
         assert_eq!(buckets[0], (0.001_024, 2), "below a millisecond");

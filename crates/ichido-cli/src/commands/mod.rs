@@ -66,7 +66,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     {
         only_level(&mut config, level, run.path.as_deref().or(run.request_path.as_deref()))?;
     }
-    logging::start(&config.log, cli.verbose, cli.quiet)?;
+    logging::start(&config.log, &config.telemetry, cli.verbose, cli.quiet)?;
     match cli.command {
         Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("done above")

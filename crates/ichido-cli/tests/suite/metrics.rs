@@ -82,9 +82,15 @@ async fn a_process_tells_what_it_did(kind: Kind) {
     process.stop().await;
 }
 
-/// The families with their types, and the labels of those that have a sample.
-fn told(text: &str) -> (BTreeSet<(String, String)>, BTreeMap<String, BTreeSet<String>>) {
-    let (mut families, mut labels) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<String>>::new());
+/// The families with their types.
+type Families = BTreeSet<(String, String)>;
+
+/// The labels of each family.
+type Labels = BTreeMap<String, BTreeSet<String>>;
+
+/// What is scraped; the labels are of those that have a sample.
+fn told(text: &str) -> (Families, Labels) {
+    let (mut families, mut labels) = (BTreeSet::new(), Labels::new());
     for line in text.lines() {
         if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
             let total = if kind == "counter" { "_total" } else { "" };
@@ -100,7 +106,7 @@ fn told(text: &str) -> (BTreeSet<(String, String)>, BTreeMap<String, BTreeSet<St
 }
 
 /// The same from the tables of the documentation; and the events.
-fn documented() -> (BTreeSet<(String, String)>, BTreeMap<String, BTreeSet<String>>, BTreeSet<String>) {
+fn documented() -> (Families, Labels, BTreeSet<String>) {
     let (mut families, mut labels, mut events) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
     let page = read("docs/observing.md");
     let metrics = page.split("## Traces").next().unwrap();

@@ -28,7 +28,10 @@ pub(crate) async fn address(process: &Process) -> String {
 /// Status and body.
 pub(crate) async fn ask(address: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(format!("{request} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{request} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));

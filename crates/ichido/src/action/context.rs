@@ -30,9 +30,10 @@ use crate::{
     handlers::Rest,
     lanes::Routes,
     observe::journal::Journal,
-    process::{Clock, life::Life, pool::Work},
+    process::{Clock, life::Life, pool::Work, record::failure_code},
     store::{self, ProcessId},
     testing::Sent,
+    trace::{self, TRACEPARENT},
 };
 
 /// What one pass through the handler queue knows.
@@ -61,7 +62,7 @@ pub struct Context<S: Store> {
     pub(crate) waited: Waited,
     pub(crate) watched: Watched,
     /// The queues that were sent to in the open transaction, and how many messages.
-    pub(crate) sent: BTreeMap<Arc<str>, u32>,
+    pub(crate) sent: BTreeMap<Arc<str>, u64>,
     /// The lane sets that can be sent to.
     pub(crate) routes: Routes,
     /// What was sent, where a test wants to know.
@@ -168,7 +169,12 @@ impl<S: Store> Context<S> {
     ///
     /// # Errors
     /// When the message is refused, or the database fails.
-    pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
+    pub async fn send_new(&mut self, queue: &str, mut message: NewMessage) -> Result<MessageId> {
+        // What this message sends belongs to its trace, also where nobody collects traces.
+        let own = self.delivery().ok().and_then(|delivery| delivery.message.headers.get(TRACEPARENT));
+        if !message.headers.contains_key(TRACEPARENT) && message.traceparent.is_none() {
+            message.traceparent = own.cloned();
+        }
         let store = self.store.clone();
         let routes = self.routes.clone();
         let watched = self.watched.clone();
@@ -406,7 +412,12 @@ impl<S: Store> Context<S> {
 
     pub(crate) fn run_action(&mut self) -> BoxFuture<'_, crate::Result<Outcome>> {
         match self.work() {
-            Ok(work) => Box::pin(async move { Ok(work.run_action(self).await?) }),
+            Ok(work) => Box::pin(async move {
+                let span = trace::span!("action", action = &*work.pool.name);
+                let ran = work.run_action(self).instrument(span.clone()).await;
+                trace::fail(&span, failure_code::<S>(&ran));
+                Ok(ran?)
+            }),
             Err(error) => Box::pin(async move { Err(error.into()) }),
         }
     }
@@ -415,8 +426,7 @@ impl<S: Store> Context<S> {
     pub(crate) fn wake(&mut self) {
         for (queue, count) in std::mem::take(&mut self.sent) {
             if let Some(life) = &self.life {
-                let level = self.routes.level_of(&queue);
-                (0..count).for_each(|_| life.meters.sent(queue.clone(), level.clone()));
+                life.meters.sent(queue.clone(), self.routes.level_of(&queue), count);
             }
             self.store.wake_ups().sent(&self.store, &queue, true);
         }

@@ -17,10 +17,11 @@ use crate::{
     observe::span::message_span,
     process::{
         life::Life,
-        record::{caught, record},
+        record::{caught, failure_code, record},
     },
     readers::{DynReader, Turn},
     store::{self, inspect::DIED_RUNNING},
+    trace,
 };
 
 /// Reads deliveries and settles them.
@@ -151,9 +152,10 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
     let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
     let span = message_span(cx)?;
     let (work, window) = (cx.work()?, cx.batch.window());
-    let begin = |life: &Arc<Life>| life.passes.begin(&work.pool.name, window, work.pool.timeout, begun);
-    let running = cx.life.as_ref().map(begin);
-    let result = run(cx, next).instrument(span).await;
+    let told = |life: &Arc<Life>| life.passes.begin(&work.pool.name, window, work.pool.timeout, begun);
+    let running = cx.life.as_ref().map(told);
+    let result = run(cx, next).instrument(span.clone()).await;
+    trace::fail(&span, failure_code::<S>(&result));
     drop(running);
     let time = cx.clock.now() - begun;
     count_time(cx, time);

@@ -119,7 +119,12 @@ struct Thread(AtomicU64);
 
 impl Signs {
     pub(crate) fn new() -> Self {
-        Signs { begun: Instant::now(), heartbeat: AtomicU64::new(1), beaten: AtomicU64::new(1), workers: Mutex::default() }
+        Signs {
+            begun: Instant::now(),
+            heartbeat: AtomicU64::new(1),
+            beaten: AtomicU64::new(1),
+            workers: Mutex::default(),
+        }
     }
 
     /// The heartbeat's loop begins a turn.

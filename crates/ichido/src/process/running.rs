@@ -98,7 +98,8 @@ mod tests {
         let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
         let (passes, start) = (Arc::new(Passes::default()), Instant::now());
         let first = passes.begin(&"Ship".into(), &[delivery("1")], Some(Duration::from_secs(1)), start);
-        let _second = passes.begin(&"Bill".into(), &[delivery("2"), delivery("3")], None, start + Duration::from_secs(1));
+        let _second =
+            passes.begin(&"Bill".into(), &[delivery("2"), delivery("3")], None, start + Duration::from_secs(1));
         let list = |passes: &Passes| {
             let list = passes.list(start + Duration::from_secs(3));
             list.into_iter().map(|running| (running.id, running.ms)).collect::<Vec<_>>()

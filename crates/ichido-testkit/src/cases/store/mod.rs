@@ -39,6 +39,7 @@ pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;
+pub mod traces;
 pub mod transactions;
 pub mod typed;
 pub mod unfit;

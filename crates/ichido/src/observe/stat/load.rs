@@ -279,7 +279,8 @@ mod tests {
             row(dead, MINUTE * 2, &[], 4, Duration::ZERO),
         ];
         let alive = [(one, MINUTE * 60), (two, MINUTE)].into();
-        let backlog = Backlog { ready: 7, claimed: 0, recent: Some(5), oldest: Some(Duration::from_secs(9)), unpublished: None };
+        let backlog =
+            Backlog { ready: 7, claimed: 0, recent: Some(5), oldest: Some(Duration::from_secs(9)), unpublished: None };
         let found = loads(&rows, &[("orders".into(), backlog)], &alive, MINUTE * 5);
         let [load] = &found[..] else { panic!("one queue") };
         assert_eq!((load.span, load.slots, load.tally.done), (MINUTE * 5, 4, 10));

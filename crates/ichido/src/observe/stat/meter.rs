@@ -26,8 +26,14 @@ pub(crate) struct Meters {
     /// Sent times are counted from here, in microseconds.
     epoch: Instant,
     queues: RwLock<BTreeMap<Arc<str>, Arc<Meter>>>,
-    /// What actions have sent and committed, by queue and level: also queues that others serve.
-    sent: Mutex<BTreeMap<(Arc<str>, Option<Arc<str>>), u64>>,
+    /// What actions have sent and committed, by queue: also queues that others serve.
+    sent: Mutex<BTreeMap<Arc<str>, Sent>>,
+}
+
+/// How many messages were sent to a queue, and the level that it is.
+struct Sent {
+    level: Option<Arc<str>>,
+    count: u64,
 }
 
 /// The counters of a queue.
@@ -115,9 +121,10 @@ impl Meters {
         }
     }
 
-    /// A message to this queue, and level, was sent and committed by an action.
-    pub(crate) fn sent(&self, queue: Arc<str>, level: Option<Arc<str>>) {
-        *self.sent.lock().unwrap_or_else(PoisonError::into_inner).entry((queue, level)).or_default() += 1;
+    /// So many messages to this queue, and level, were sent and committed by an action.
+    pub(crate) fn sent(&self, queue: Arc<str>, level: Option<Arc<str>>, count: u64) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.entry(queue).or_insert(Sent { level, count: 0 }).count += count;
     }
 
     /// What was counted so far, for monitors.
@@ -132,15 +139,11 @@ impl Meters {
             ..QueueMeasures::new(queue.clone())
         };
         let mut all: Vec<_> = queues.iter().map(measures).collect();
-        for ((queue, level), count) in &*self.sent.lock().unwrap_or_else(PoisonError::into_inner) {
+        for (queue, Sent { level, count }) in &*self.sent.lock().unwrap_or_else(PoisonError::into_inner) {
             match all.iter_mut().find(|known| known.queue == *queue) {
                 Some(known) => known.sent += count,
                 None => {
-                    all.push(QueueMeasures {
-                        level: level.clone(),
-                        sent: *count,
-                        ..QueueMeasures::new(queue.clone())
-                    });
+                    all.push(QueueMeasures { level: level.clone(), sent: *count, ..QueueMeasures::new(queue.clone()) });
                 }
             }
         }
@@ -312,7 +315,7 @@ mod tests {
         assert_eq!((tally.snoozed, tally.duplicates, tally.found_busy), (4, 1, 2));
         assert_eq!((tally.busy, tally.waiting.count(), tally.running.count()), (SECOND * 2, 1, 1));
         meter.claimed();
-        (0..2).for_each(|_| meters.sent("mail".into(), Some("free".into())));
+        meters.sent("mail".into(), Some("free".into()), 2);
         let [orders, mail] = &meters.measure()[..] else { panic!("two queues") };
         assert_eq!((orders.claims, orders.waited, orders.ran, orders.sent), (Some(1), SECOND, SECOND, 0));
         assert_eq!((mail.claims, mail.level.as_deref(), mail.sent), (None, Some("free"), 2));

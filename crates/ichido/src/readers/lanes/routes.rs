@@ -7,9 +7,10 @@ use std::{
 };
 
 use serde_json::Value;
+use tracing::Instrument;
 
 use super::{LaneSet, Level};
-use crate::{Error, MessageId, NewMessage, Store, error::Result, handlers::suggestion, store};
+use crate::{Error, MessageId, NewMessage, Store, error::Result, handlers::suggestion, store, trace};
 
 /// How the level of a message is read from the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +98,19 @@ impl Routes {
     /// # Errors
     /// When a message is refused, or the database fails; the caller rolls back then.
     pub async fn send<S: Store>(
+        &self,
+        store: &S,
+        connection: &mut S::Connection,
+        to: &str,
+        messages: &[NewMessage],
+    ) -> Result<Sent> {
+        let (span, messages) = trace::sending(to, messages);
+        let sent = self.send_traced(store, connection, to, &messages).instrument(span.clone()).await;
+        trace::fail(&span, sent.is_err().then_some("error"));
+        sent
+    }
+
+    async fn send_traced<S: Store>(
         &self,
         store: &S,
         connection: &mut S::Connection,
