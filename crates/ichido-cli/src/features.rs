@@ -1,8 +1,8 @@
-//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq` and `tls-rustls-ring` of the crate, all of them by
+//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq`, `metrics`, `telemetry` and `tls-rustls-ring` of the crate, all of them by
 //! default, or `tls-rustls-aws-lc`.
 //! `open` asks it about the configuration before anything is opened, `--version` tells it.
 //!
-//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs`, `tls.rs` …); where it must be there without the feature too, a
+//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs`, `metrics.rs`, `tls.rs` …); where it must be there without the feature too, a
 //! file beside it stands in (`no_brokers.rs` …). Nothing else in this crate may depend on a feature.
 
 use crate::{
@@ -31,6 +31,8 @@ const SQLITE: Feature = Feature { name: "sqlite", of: "SQLite", built: cfg!(feat
 const POSTGRES: Feature = Feature { name: "postgres", of: "PostgreSQL", built: cfg!(feature = "postgres") };
 const MYSQL: Feature = Feature { name: "mysql", of: "MariaDB and MySQL", built: cfg!(feature = "mysql") };
 const RABBITMQ: Feature = Feature { name: "rabbitmq", of: "RabbitMQ", built: cfg!(feature = "rabbitmq") };
+const METRICS: Feature = Feature { name: "metrics", of: "metrics", built: cfg!(feature = "metrics") };
+const TELEMETRY: Feature = Feature { name: "telemetry", of: "traces", built: cfg!(feature = "telemetry") };
 const RING: Feature = Feature { name: "tls-rustls-ring", of: "TLS", built: cfg!(feature = "tls-rustls-ring") };
 const AWS_LC: Feature = Feature { name: "tls-rustls-aws-lc", of: "TLS", built: cfg!(feature = "tls-rustls-aws-lc") };
 
@@ -50,7 +52,7 @@ impl Feature {
 
 /// The features of this binary, by name.
 pub(crate) fn built() -> Vec<&'static str> {
-    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, RING, AWS_LC];
+    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, METRICS, TELEMETRY, RING, AWS_LC];
     let built: Vec<_> = all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect();
     if built.is_empty() { vec!["no features"] } else { built }
 }
@@ -64,6 +66,9 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
         _ => POSTGRES,
     };
     database.for_key("database.url")?;
+    if config.telemetry.otlp.is_some() {
+        TELEMETRY.for_key("telemetry.otlp")?;
+    }
     config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))?;
     config.actions.iter().filter(|(_, action)| encrypts(&action.kind)).try_for_each(|(name, _)| {
         let key = format!("actions.{name}.http");

@@ -47,6 +47,9 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
         format!("log.progress={}", spelled(log.progress)),
         format!("log.mask=[{}]", log.mask.join(", ")),
     ];
+    if let Some(otlp) = &config.telemetry.otlp {
+        told.push(format!("telemetry.otlp={otlp} telemetry.service={}", config.telemetry.service));
+    }
     told.extend(config.rabbitmq().map(|(name, queue)| at_broker(name, queue, config)));
     if let Some(handlers) = &process.handlers {
         told.push(format!("process.handlers=[{}]", entries(handlers, masks)));

@@ -28,6 +28,11 @@ mod features;
 mod in_force;
 mod lanes;
 mod logging;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "no_metrics.rs"]
+mod metrics;
 mod open;
 mod output;
 mod own;
@@ -35,6 +40,11 @@ mod probes;
 mod program;
 mod reaper;
 mod screen;
+#[cfg(feature = "telemetry")]
+mod telemetry;
+#[cfg(not(feature = "telemetry"))]
+#[path = "no_telemetry.rs"]
+mod telemetry;
 mod terminal;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;
@@ -94,6 +104,7 @@ fn start(args: &[OsString], parts: Parts) -> u8 {
         }
     };
     let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
+    telemetry::end();
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();
     code

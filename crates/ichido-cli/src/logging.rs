@@ -5,18 +5,25 @@ mod lines;
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::{filter::Targets, fmt::format::JsonFields, layer::SubscriberExt, util::SubscriberInitExt};
+use ichido::trace::TARGET as TRACES;
+use tracing_subscriber::{
+    Layer, filter::Targets, fmt::format::JsonFields, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
 use self::lines::Lines;
-use crate::{config::Log, failure::Failure, output};
+use crate::{
+    config::{Log, Telemetry},
+    failure::Failure,
+    output, telemetry,
+};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// Starts the log.
 ///
 /// # Errors
-/// If `ICHIDO_LOG` is not what a log can be told.
-pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> {
+/// If `ICHIDO_LOG` is not what a log can be told, or `telemetry.otlp` is not a collector's address.
+pub(crate) fn start(log: &Log, traces: &Telemetry, verbose: u8, quiet: bool) -> Result<(), Failure> {
     output::be_quiet(quiet);
     ichido::process::quiet_panics();
     let wanted = match (quiet, verbose) {
@@ -31,11 +38,12 @@ pub(crate) fn start(log: &Log, verbose: u8, quiet: bool) -> Result<(), Failure> 
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(false);
     let layer = layer.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
-    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
+    let traces = telemetry::layer(traces)?;
+    let _ = tracing_subscriber::registry().with(traces).with(layer.with_filter(filter)).try_init();
     Ok(())
 }
 
-/// The broker's driver tells URLs, with their passwords, and whole frames where it tells everything. Otherwise it is silent, unless
+/// Spans for traces are no part of a line. The broker's driver tells URLs, with their passwords, and whole frames where it tells everything. Otherwise it is silent, unless
 /// somebody asks for it: what happens at the broker ichido tells in its own words.
 fn without_secrets(wanted: &str) -> String {
     let lower = wanted.to_ascii_lowercase();
@@ -46,7 +54,7 @@ fn without_secrets(wanted: &str) -> String {
     } else {
         ",lapin=off"
     };
-    format!("{wanted}{driver},amq_protocol_tcp=off")
+    format!("{wanted}{driver},amq_protocol_tcp=off,{TRACES}=off")
 }
 
 /// A word that is no level would be the name of a target, and everything else would be silent. Spans cannot be chosen.
@@ -71,12 +79,15 @@ mod tests {
     #[test]
     fn the_brokers_driver_is_silent_about_passwords() {
         for ours in ["info", "error", "debug,sqlx=warn"] {
-            assert_eq!(without_secrets(ours), format!("{ours},lapin=off,amq_protocol_tcp=off"));
+            assert_eq!(without_secrets(ours), format!("{ours},lapin=off,amq_protocol_tcp=off,ichido::trace=off"));
         }
-        assert_eq!(without_secrets("info,lapin=warn"), "info,lapin=warn,amq_protocol_tcp=off");
+        assert_eq!(without_secrets("info,lapin=warn"), "info,lapin=warn,amq_protocol_tcp=off,ichido::trace=off");
         for all in ["trace", "TRACE", "lapin=trace,amq_protocol_tcp=trace"] {
             let told = without_secrets(all);
-            assert!(told.ends_with(",lapin=debug,amq_protocol_tcp=off") && filter(&told).is_ok(), "{told}");
+            assert!(
+                told.ends_with(",lapin=debug,amq_protocol_tcp=off,ichido::trace=off") && filter(&told).is_ok(),
+                "{told}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! A process's own probes: `/livez` and `/readyz` over HTTP for `ichido run --health`, and the notifications that systemd waits for. They
+//! A process's own probes: `/livez`, `/readyz` and `/metrics` over HTTP for `ichido run --health`, and the notifications that systemd waits for. They
 //! run on a thread and a runtime of their own, so that workers that block every thread are told of instead of keeping the answer back.
 //! They ask [`Probe`] and the process's runtime, never the database.
 
@@ -17,7 +17,7 @@ use ichido::process::Probe;
 use sd_notify::NotifyState;
 use tokio::{net::TcpListener, runtime::Handle, sync::Semaphore, time::Instant};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, metrics};
 
 /// A runtime whose threads are all blocked does not start a task within this time.
 const SCHEDULED: Duration = Duration::from_secs(5);
@@ -92,11 +92,23 @@ impl Asked {
         let state = match request.uri().path() {
             "/livez" => self.live().await,
             "/readyz" => self.probe.ready().map_err(str::to_owned),
-            _ => return text(StatusCode::NOT_FOUND, "there are /livez and /readyz\n"),
+            "/metrics" => return self.scraped(),
+            _ => return text(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
         };
         match state {
             Ok(()) => text(StatusCode::OK, "ok\n"),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, &format!("{why}\n")),
+        }
+    }
+
+    fn scraped(&self) -> Response<Full<Bytes>> {
+        match metrics::scraped(&self.probe) {
+            Ok((kind, metrics)) => {
+                let mut scraped = text(StatusCode::OK, &metrics);
+                scraped.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+                scraped
+            }
+            Err(why) => text(StatusCode::NOT_FOUND, why),
         }
     }
 }

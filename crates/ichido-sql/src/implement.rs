@@ -40,6 +40,10 @@ macro_rules! stats {
             $crate::verbs::stats::note(self, process, minute, stats).await
         }
 
+        async fn count(&self, queue: &str) -> ichido::error::Result<Option<ichido::stat::Backlog>> {
+            $crate::verbs::inspect::backlog(self, queue).await.map(Some)
+        }
+
         async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<()> {
             $crate::verbs::stats::prune(self, retention).await
         }

@@ -48,7 +48,7 @@ pub use self::{
         Client, Delivery, Due, Guarded, Headers, Key, KindOf, Message, MessageId, NewMessage, Outcome, Queue, QueueOf,
         Sender, Status, Table,
     },
-    observe::{Masks, stat},
+    observe::{Masks, stat, trace},
     process::{Pool, Process},
     readers::{Reader, lanes},
     store::{

@@ -35,7 +35,7 @@ pub(crate) async fn run(
     if let Some(url) = url {
         config.override_url(url, "--database-url")?;
     }
-    logging::start(&config.log, verbose, quiet)?;
+    logging::start(&config.log, &config.telemetry, verbose, quiet)?;
     Box::pin(on_store(&config, Adoption { adopt, table, queue, draft })).await
 }
 

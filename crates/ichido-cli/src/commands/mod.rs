@@ -75,7 +75,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     }
     // Lines between those of a screen would only spoil it; what they say, the screen says.
     let has_screen = matches!(&cli.command, Command::Status(status) if status.has_screen());
-    logging::start(&config.log, cli.verbose, cli.quiet || has_screen)?;
+    logging::start(&config.log, &config.telemetry, cli.verbose, cli.quiet || has_screen)?;
     match cli.command {
         Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("done above")

@@ -18,10 +18,11 @@ use super::log::{self, Log};
 use super::process::Process;
 use super::queue::Queue;
 use super::section::Section;
+use super::telemetry::Telemetry;
 use super::url::Url;
 
-pub(super) const KEYS: [&str; 8] =
-    ["database", "process", "log", "retention", "queues", "lanes", "actions", "dispatch"];
+pub(super) const KEYS: [&str; 9] =
+    ["database", "process", "log", "telemetry", "retention", "queues", "lanes", "actions", "dispatch"];
 
 pub(super) const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
 const MOST_CONNECTIONS: u32 = 16;
@@ -37,6 +38,8 @@ pub struct Config {
     pub process: Process,
     /// What a process says.
     pub log: Log,
+    /// Where traces go.
+    pub telemetry: Telemetry,
     /// How long records of finished work are kept.
     pub retention: Retention,
     /// The queues by name, with those that only lanes mention.
@@ -91,6 +94,7 @@ impl Config {
             database: Database::read(root)?,
             process: Process::read(root)?,
             log: Log::read(root)?,
+            telemetry: Telemetry::read(root)?,
             retention: log::retention(root)?,
             queues,
             lanes,

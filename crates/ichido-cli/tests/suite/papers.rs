@@ -53,7 +53,9 @@ async fn the_version_names_the_schema() {
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         env.ok(&["--version"]).await,
-        format!("ichido {version} (schema {schema}) with sqlite, postgres, mysql, rabbitmq, tls-rustls-ring\n")
+        format!(
+            "ichido {version} (schema {schema}) with sqlite, postgres, mysql, rabbitmq, metrics, telemetry, tls-rustls-ring\n"
+        )
     );
 }
 

@@ -15,10 +15,10 @@ use tokio::{
 };
 
 const ARGUMENTS: &str = "ICHIDO_TEST_BLOCKING";
-const HEALTH: [&str; 3] = ["run", "--health", "127.0.0.1:0"];
+pub(crate) const HEALTH: [&str; 3] = ["run", "--health", "127.0.0.1:0"];
 
 /// Where a process answers probes.
-async fn address(process: &Process) -> String {
+pub(crate) async fn address(process: &Process) -> String {
     process.until_logged("answering probes").await;
     let log = process.log();
     let (_, rest) = log.split_once("127.0.0.1:").unwrap();
@@ -26,9 +26,12 @@ async fn address(process: &Process) -> String {
 }
 
 /// Status and body.
-async fn ask(address: &str, request: &str) -> (u16, String) {
+pub(crate) async fn ask(address: &str, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(format!("{request} HTTP/1.1\r\nhost: probe\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{request} HTTP/1.1\r\nhost: probe\r\nconnection: close\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
@@ -76,6 +79,16 @@ async fn a_database_that_is_away_is_no_reason_to_restart(kind: Kind) {
     server.end(true);
     until(&address, "/readyz", (503, "")).await;
     assert_eq!(ask(&address, "GET /livez").await, (200, "ok".into()));
+    // A scrape asks no database either; it tells how old the last heartbeat is.
+    eventually("the heartbeat grows old", async || {
+        let (status, text) = ask(&address, "GET /metrics").await;
+        let age = text.lines().find_map(|line| line.strip_prefix("ichido_heartbeat_age_seconds "));
+        match age.and_then(|age| age.parse::<f64>().ok()) {
+            Some(age) if age > 1.0 => Ok(()),
+            _ => Err(format!("{status} {text}")),
+        }
+    })
+    .await;
     server.start_again();
     until(&address, "/readyz", (200, "ok")).await;
     process.stop().await;

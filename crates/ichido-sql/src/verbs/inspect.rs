@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ichido::{
     error::Result,
     inspect::{MOST_COUNTED, Overview, ProcessState, QueueCounts, RunningState, Statement},
+    stat::Backlog,
     store::{ProcessId, Running},
 };
 
@@ -36,19 +37,34 @@ async fn counts<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<QueueCounts>
         store.tables().parked
     );
     let parked = Query::new(parked).bind(&*queue.queue).bind(ProcessId::NOBODY);
-    let (rows, parked) = (store.look(Query::written(&*queue.counts)).await?, store.look(parked).await?);
-    let (rows, parked) = (first(&rows)?, first(&parked)?);
+    let (unparked, parked) = (unparked(store, queue).await?, store.look(parked).await?);
+    let parked = first(&parked)?;
+    Ok(QueueCounts { waiting: parked.get(0)?, failed: parked.get(1)?, held_groups: parked.get(2)?, ..unparked })
+}
+
+/// What can be counted up to a bound: everything but what is parked.
+async fn unparked<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<QueueCounts> {
+    let rows = store.look(Query::written(&*queue.counts)).await?;
+    let rows = first(&rows)?;
     Ok(QueueCounts {
         queue: queue.queue.to_string(),
         ready: rows.get(0)?,
         claimed: rows.get(1)?,
-        waiting: parked.get(0)?,
-        failed: parked.get(1)?,
+        waiting: 0,
+        failed: 0,
         oldest_seconds: rows.get(2)?,
         recent: rows.get(3)?,
-        held_groups: parked.get(2)?,
+        held_groups: 0,
         outbox: outbox::state(store, queue).await?,
     })
+}
+
+/// What waits in a queue, and for how long; bounded, and without a look at what is parked.
+///
+/// # Errors
+/// The database failed.
+pub async fn backlog<S: SqlStore>(store: &S, queue: &str) -> Result<Backlog> {
+    Ok(Backlog::of(&unparked(store, store.queue(queue).await?).await?))
 }
 
 /// The row of a count, which always has one.

@@ -8,7 +8,7 @@ use ichido::{
     broker::{Circulating, Found, Guard, Publication, Unsent},
     error::Result,
     process::{Retention, WakeUps},
-    stat::Stat,
+    stat::{Backlog, Stat},
     store::{
         Audit, Audited, By, Cancellable, Cancelled, Cancelling, ConnectionCounts, Database, Failure, FileSetId, Files,
         Mutexes, Outbox, Polled, ProcessId, Processes, Queues, Registration, Rescued, Running, SessionId, SessionState,
@@ -332,6 +332,10 @@ impl<S: Store> Stats for FaultyStore<S> {
 
     async fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> Result<()> {
         self.faults.apply(Verb::Stats, None, self.inner.note_stats(process, minute, stats)).await
+    }
+
+    async fn count(&self, queue: &str) -> Result<Option<Backlog>> {
+        self.inner.count(queue).await
     }
 
     async fn prune(&self, retention: Retention) -> Result<()> {

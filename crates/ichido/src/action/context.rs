@@ -5,7 +5,7 @@ mod asked;
 
 use std::{
     any::{Any, TypeId},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::Path,
     sync::Arc,
     time::Duration,
@@ -33,9 +33,10 @@ use crate::{
     handlers::Rest,
     lanes::Routes,
     observe::journal::Journal,
-    process::{Clock, life::Life, pool::Work},
+    process::{Clock, life::Life, pool::Work, record::failure_code},
     store::{self, ProcessId},
     testing::Sent,
+    trace::{self, TRACEPARENT},
 };
 
 /// What one pass through the handler queue knows.
@@ -65,8 +66,8 @@ pub struct Context<S: Store> {
     pub(crate) watched: Watched,
     /// Tells that a message of the pass is cancelled.
     pub(crate) cancelled: CancellationToken,
-    /// The queues that were sent to in the open transaction.
-    pub(crate) sent: BTreeSet<Arc<str>>,
+    /// The queues that were sent to in the open transaction, and how many messages.
+    pub(crate) sent: BTreeMap<Arc<str>, u64>,
     /// The lane sets that can be sent to.
     pub(crate) routes: Routes,
     /// What was sent, where a test wants to know.
@@ -107,7 +108,7 @@ impl<S: Store> Context<S> {
             waited: Waited::default(),
             watched: Watched::default(),
             cancelled: CancellationToken::new(),
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
             routes: Routes::default(),
             noted: None,
             stage: None,
@@ -174,7 +175,12 @@ impl<S: Store> Context<S> {
     ///
     /// # Errors
     /// When the message is refused, or the database fails.
-    pub async fn send_new(&mut self, queue: &str, message: NewMessage) -> Result<MessageId> {
+    pub async fn send_new(&mut self, queue: &str, mut message: NewMessage) -> Result<MessageId> {
+        // What this message sends belongs to its trace, also where nobody collects traces.
+        let own = self.delivery().ok().and_then(|delivery| delivery.message.headers.get(TRACEPARENT));
+        if !message.headers.contains_key(TRACEPARENT) && message.traceparent.is_none() {
+            message.traceparent = own.cloned();
+        }
         let store = self.store.clone();
         let routes = self.routes.clone();
         let watched = self.watched.clone();
@@ -183,7 +189,7 @@ impl<S: Store> Context<S> {
         let sent = routes.send(&store, tx, queue, std::slice::from_ref(&message)).await?;
         drop(waits);
         let id = sent.ids.into_iter().next().ok_or("the store returned no message id")?;
-        self.sent.extend(sent.queues);
+        sent.queues.into_iter().for_each(|queue| *self.sent.entry(queue).or_default() += 1);
         if let Some(noted) = &mut self.noted {
             noted.push(Sent::new(&id.queue, id.clone(), message));
         }
@@ -318,14 +324,22 @@ impl<S: Store> Context<S> {
 
     pub(crate) fn run_action(&mut self) -> BoxFuture<'_, crate::Result<Outcome>> {
         match self.work() {
-            Ok(work) => Box::pin(async move { Ok(work.run_action(self).await?) }),
+            Ok(work) => Box::pin(async move {
+                let span = trace::span!("action", action = &*work.pool.name);
+                let ran = work.run_action(self).instrument(span.clone()).await;
+                trace::fail(&span, failure_code::<S>(&ran));
+                Ok(ran?)
+            }),
             Err(error) => Box::pin(async move { Err(error.into()) }),
         }
     }
 
     /// What was sent is there for all to see.
     pub(crate) fn wake(&mut self) {
-        for queue in std::mem::take(&mut self.sent) {
+        for (queue, count) in std::mem::take(&mut self.sent) {
+            if let Some(life) = &self.life {
+                life.meters.sent(queue.clone(), self.routes.level_of(&queue), count);
+            }
             self.store.wake_ups().sent(&self.store, &queue, true);
         }
     }

@@ -94,7 +94,7 @@ impl<S: Store> Context<S> {
             let id = MessageId { queue: queue.clone(), key: Key::new([id.clone()]) };
             noted.push(Sent::new(&to, id, message));
         }
-        self.sent.insert(queue);
+        self.sent.entry(queue).or_default();
         Ok(id)
     }
 }

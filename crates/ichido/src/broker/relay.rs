@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::{
     Store,
@@ -19,6 +19,7 @@ use crate::{
     error::Result,
     process::{Clock, SystemClock, life::Life},
     store::{ProcessId, Registration},
+    trace::{self, TRACEPARENT},
 };
 
 /// So many messages are taken at a time: their payloads are what a relay has in memory.
@@ -292,8 +293,12 @@ impl<S: Store> QueueRelay<S> {
     }
 
     async fn publish(&mut self, unsent: Vec<Unsent>) -> Result<Round> {
-        let messages: Vec<Outgoing> = unsent.iter().map(dated).collect();
+        let (spans, messages): (Vec<Span>, Vec<Outgoing>) = unsent.iter().map(|unsent| traced(dated(unsent))).unzip();
         let fates = self.keeping_the_turn(&messages).await;
+        for (span, fate) in spans.iter().zip(&fates) {
+            trace::fail(span, fate.is_err().then_some("not published"));
+        }
+        drop(spans);
         let pairs = || unsent.iter().zip(&fates);
         let arrived: Vec<&Unsent> = pairs().filter(|(_, fate)| fate.is_ok()).map(|(unsent, _)| unsent).collect();
         if !arrived.is_empty() {
@@ -367,6 +372,16 @@ impl<S: Store> QueueRelay<S> {
         let pause = Duration::from_millis(100).saturating_mul(1 << self.troubled.min(6));
         pause.min(self.poll.max(Duration::from_millis(100)))
     }
+}
+
+/// The message goes out in a span of its own, which it carries: whoever gets it goes on there.
+fn traced(mut message: Outgoing) -> (Span, Outgoing) {
+    let span = trace::span!(parent: None, "publish", otel.kind = "producer");
+    trace::follow(&span, &message.headers);
+    if let Some(traceparent) = trace::traceparent(&span) {
+        message.headers.insert(TRACEPARENT.into(), traceparent);
+    }
+    (span, message)
 }
 
 /// How long a message that the broker does not take waits until it is tried again.

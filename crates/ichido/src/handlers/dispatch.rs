@@ -72,7 +72,12 @@ impl<S: Store> Dispatch<S> {
         let request_id = registration.title();
         tracing::info!(process_id = %registration.id, request_id, user_id = named(cx.user_id()), "process starts");
         let following = served.iter().map(|(_, following)| following.clone()).collect();
-        let life = Life::new(registration, following, cx.identity.user_id.clone(), cx.journal.clone(), cx.clock.now());
+        let user_id = cx.identity.user_id.clone();
+        let mut life = Life::new(registration, following, user_id, cx.journal.clone(), cx.clock.now());
+        life.slots = served.iter().map(|((pool, _), _)| (pool.name.clone(), pool.workers())).collect();
+        for ((pool, _), _) in served {
+            pool.queues().iter().for_each(|queue| drop(life.meters.of(queue, || pool.place(queue))));
+        }
         let life = Arc::new(life);
         cx.life = Some(life.clone());
         match Upkeep::start(&cx.store, life.clone(), cx.clock.clone(), &self.settings).await {

@@ -1,13 +1,14 @@
 //! `each`: runs the rest once for each message of the transaction. The action at the end of the queue is run like that
 //! anyway; put it before handlers of your own that are to see every message inside the transaction that they share.
 
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::{
     Context, Handler, Next, Outcome, Store,
     action::batch::OnlyOne,
     handlers::{About, Scope},
     observe::span::message_span,
+    trace,
 };
 
 /// Runs the rest for each message of the transaction.
@@ -25,10 +26,14 @@ impl<S: Store> Handler<S> for Each {
             if count > 1 {
                 only.0.next_execution();
             }
-            let span = message_span(only.0)?;
-            match next.run(&mut *only.0).instrument(span).await {
+            // One alone is in its span already.
+            let span = if count > 1 { message_span(only.0)? } else { Span::current() };
+            match next.run(&mut *only.0).instrument(span.clone()).await {
                 Ok(Outcome::Done) => {}
-                other => return other,
+                other => {
+                    trace::fail(&span, other.is_err().then_some("error").filter(|_| count > 1));
+                    return other;
+                }
             }
         }
         Ok(Outcome::Done)

@@ -4,7 +4,7 @@
 //! Scope: worker. In: waits for a delivery, new execution id. Out: settled. On error: a failure that has no mark is recorded, then
 //! it passes. It comes after `loop` and `process stop`, and `transaction` after it. Options: `[process] poll` = 1s, `read_ahead`.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -15,9 +15,13 @@ use crate::{
     handlers::{About, Scope},
     message::Mark,
     observe::span::message_span,
-    process::record::{caught, record},
+    process::{
+        life::Life,
+        record::{caught, failure_code, record},
+    },
     readers::{DynReader, Turn},
     store::{self, inspect::DIED_RUNNING},
+    trace,
 };
 
 /// Reads deliveries and settles them.
@@ -147,10 +151,12 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
     cx.next_execution();
     let (queue, begun) = (cx.message()?.queue.clone(), cx.clock.now());
     let span = message_span(cx)?;
-    let limit = cx.work()?.pool.timeout;
-    let running = cx.life.as_ref().map(|life| life.passes.begin(cx.batch.window(), limit, begun));
+    let (work, window) = (cx.work()?, cx.batch.window());
+    let told = |life: &Arc<Life>| life.passes.begin(&work.pool.name, window, work.pool.timeout, begun);
+    let running = cx.life.as_ref().map(told);
     cx.cancelled = running.as_ref().map(|running| running.cancelled.clone()).unwrap_or_default();
-    let result = run(cx, next).instrument(span).await;
+    let result = run(cx, next).instrument(span.clone()).await;
+    trace::fail(&span, failure_code::<S>(&result));
     drop(running);
     let time = cx.clock.now() - begun;
     count_time(cx, time);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Message, NewMessage, error::Result};
+use crate::{Error, Message, NewMessage, error::Result, trace::TRACEPARENT};
 
 /// Small texts sent along with the payload.
 pub type Headers = BTreeMap<String, String>;
@@ -57,7 +57,10 @@ impl NewMessage {
     /// # Errors
     /// They cannot be written.
     pub fn written_headers(&self) -> Result<String> {
-        write(&self.headers, self.attempts)
+        let Some(traceparent) = &self.traceparent else { return write(&self.headers, self.attempts) };
+        let mut headers = self.headers.clone();
+        headers.insert(TRACEPARENT.into(), traceparent.clone());
+        write(&headers, self.attempts)
     }
 
     /// Refuses headers that are ichido's own, or more than brokers can carry, and numbers of attempts that are none.

@@ -30,6 +30,8 @@ pub struct NewMessage {
     pub level: Option<String>,
     /// How many attempts it gets, in place of its action's `retry`; a table queue has no place for it.
     pub attempts: Option<u32>,
+    /// The trace that it belongs to, in place of what its headers say; a table queue has no place for it.
+    pub traceparent: Option<String>,
 }
 
 /// When a message may run.

@@ -6,6 +6,7 @@ pub(crate) mod masks;
 pub(crate) mod progress;
 pub(crate) mod span;
 pub mod stat;
+pub mod trace;
 
 pub use self::{
     journal::{ANALYSIS, MONITOR},

@@ -17,7 +17,7 @@ use crate::{
     Error,
     observe::journal::{Journal, named},
     process::{Flags, flags::Following, probe::Signs, running::Passes},
-    stat::{Flush, Meters},
+    stat::{ActionSlots, Backlogs, Flush, Measures, Meters},
     store::{ProcessId, Registration},
 };
 
@@ -52,6 +52,10 @@ pub(crate) struct Life {
     pub(crate) meters: Meters,
     /// What of that is in the store.
     pub(crate) flush: tokio::sync::Mutex<Flush>,
+    /// What waits in the queues whose chores it does.
+    pub(crate) backlogs: Backlogs,
+    /// Its actions and their workers.
+    pub(crate) slots: Vec<(Arc<str>, usize)>,
 }
 
 impl Life {
@@ -81,6 +85,8 @@ impl Life {
             longest: Mutex::default(),
             meters: Meters::new(now),
             flush: tokio::sync::Mutex::default(),
+            backlogs: Backlogs::default(),
+            slots: Vec::new(),
         }
     }
 
@@ -230,6 +236,17 @@ impl Life {
         if let Some(known) = longest.get_mut(queue).filter(|(known, _)| *known == time) {
             known.1 = true;
         }
+    }
+
+    /// What this process knows now, for monitors.
+    pub(crate) fn measures(&self) -> Measures {
+        let (mut queues, now) = (self.meters.measure(), Instant::now());
+        for measured in &mut queues {
+            measured.backlog = self.backlogs.of(&measured.queue, now);
+        }
+        let slots = self.slots.iter();
+        let slots = slots.map(|(action, slots)| ActionSlots::new(action.clone(), *slots, self.passes.busy(action)));
+        Measures { queues, slots: slots.collect(), heartbeat_age: self.signs.heartbeat_age() }
     }
 
     pub(crate) fn next_execution(&self) -> u64 {

@@ -1,5 +1,5 @@
-//! What probes ask of a process that runs in this program: is it live (its own loops move), and is it ready (it claims)? The answers come
-//! from memory and cost no query, so a database that is away is no reason to restart. `dispatch` says when a process begins and
+//! What probes and monitors ask of a process that runs in this program: is it live (its own loops move), is it ready (it claims), what has it
+//! measured? The answers come from memory and cost no query, so a database that is away is no reason to restart. `dispatch` says when a process begins and
 //! ends; the heartbeat, the workers and their passes leave their signs in [`Signs`].
 
 use std::{
@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::life::Life;
+use crate::stat::Measures;
 
 /// Answers a program's own probes about the [`Process`](crate::Process) that it came from. Clones are of the same process.
 ///
@@ -27,12 +28,17 @@ use super::life::Life;
 #[derive(Clone, Default)]
 pub struct Probe(Arc<Mutex<Stage>>);
 
-#[derive(Default)]
 enum Stage {
-    #[default]
-    Starting,
+    /// For the first time, or again after an outage that ended this life.
+    Starting(Option<Arc<Life>>),
     Running(Arc<Life>, Duration),
     Ended,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Stage::Starting(None)
+    }
 }
 
 impl Probe {
@@ -43,7 +49,7 @@ impl Probe {
     pub fn live(&self) -> Result<(), String> {
         match &*self.stage() {
             Stage::Running(life, lease) => life.signs.live(life, *lease),
-            Stage::Starting | Stage::Ended => Ok(()),
+            Stage::Starting(_) | Stage::Ended => Ok(()),
         }
     }
 
@@ -53,12 +59,21 @@ impl Probe {
     /// Why not: it is starting, paused, stopping, or not sure of its heartbeat.
     pub fn ready(&self) -> Result<(), &'static str> {
         match &*self.stage() {
-            Stage::Starting => Err("starting"),
+            Stage::Starting(_) => Err("starting"),
             Stage::Running(life, _) if life.is_stopping() => Err("stopping"),
             Stage::Running(life, _) if life.is_paused() => Err("paused"),
             Stage::Running(life, _) if life.may_claim().is_none() => Err("its heartbeat is in doubt"),
             Stage::Running(..) => Ok(()),
             Stage::Ended => Err("ended"),
+        }
+    }
+
+    /// What the process has measured so far, without a query; none before it has started and after it has ended.
+    #[must_use]
+    pub fn measures(&self) -> Option<Measures> {
+        match &*self.stage() {
+            Stage::Starting(Some(life)) | Stage::Running(life, _) => Some(life.measures()),
+            Stage::Starting(None) | Stage::Ended => None,
         }
     }
 
@@ -82,8 +97,9 @@ pub(crate) struct Began(Probe);
 impl Drop for Began {
     fn drop(&mut self) {
         let mut stage = self.0.stage();
-        let stops = matches!(&*stage, Stage::Running(life, _) if life.is_stopping());
-        *stage = if stops { Stage::Ended } else { Stage::Starting };
+        if let Stage::Running(life, _) = &*stage {
+            *stage = if life.is_stopping() { Stage::Ended } else { Stage::Starting(Some(life.clone())) };
+        }
     }
 }
 
@@ -92,6 +108,8 @@ pub(crate) struct Signs {
     begun: Instant,
     /// When the heartbeat's loop last began a turn, whether or not the database answered.
     heartbeat: AtomicU64,
+    /// When the last heartbeat was written; registering is the first.
+    beaten: AtomicU64,
     workers: Mutex<Vec<Weak<Thread>>>,
 }
 
@@ -101,12 +119,27 @@ struct Thread(AtomicU64);
 
 impl Signs {
     pub(crate) fn new() -> Self {
-        Signs { begun: Instant::now(), heartbeat: AtomicU64::new(1), workers: Mutex::default() }
+        Signs {
+            begun: Instant::now(),
+            heartbeat: AtomicU64::new(1),
+            beaten: AtomicU64::new(1),
+            workers: Mutex::default(),
+        }
     }
 
     /// The heartbeat's loop begins a turn.
     pub(crate) fn heartbeat_moves(&self) {
         self.heartbeat.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// A heartbeat was written.
+    pub(crate) fn beat(&self) {
+        self.beaten.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// How long ago the last heartbeat was written.
+    pub(crate) fn heartbeat_age(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.beaten.load(Ordering::Relaxed)))
     }
 
     /// A worker, watched.

@@ -177,6 +177,12 @@ fn masked(masks: &Masks, delivery: &Delivery, text: &str) -> String {
     masks.text(text, &delivery.message.payload, &delivery.message.headers)
 }
 
+/// The kind of a failure, for traces; none if nothing has failed.
+pub(crate) fn failure_code<S: Store>(result: &Result<Outcome>) -> Option<&'static str> {
+    let fine = matches!(result, Ok(Outcome::Done | Outcome::Snooze(_) | Outcome::Stop | Outcome::Ended(_)));
+    (!fine).then(|| code::<S>(result))
+}
+
 /// The kind of a failure, for the monitor.
 fn code<S: Store>(result: &Result<Outcome>) -> &'static str {
     match result {

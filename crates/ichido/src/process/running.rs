@@ -26,6 +26,7 @@ struct Begun {
 
 /// The beginning of a pass.
 struct Begin {
+    action: Arc<str>,
     since: Instant,
     /// As much time as it has.
     time: Option<Duration>,
@@ -43,14 +44,20 @@ impl Begin {
 }
 
 impl Passes {
-    /// A pass about these messages begins, with as much time for each; it ends when the answer is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, window: &[Delivery], each: Option<Duration>, now: Instant) -> Pass {
+    /// A pass of an action about these messages begins, with as much time for each; it ends when the answer is dropped.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        action: &Arc<str>,
+        window: &[Delivery],
+        each: Option<Duration>,
+        now: Instant,
+    ) -> Pass {
         let time = each.map(|each| each.saturating_mul(u32::try_from(window.len()).unwrap_or(u32::MAX)));
         let messages = window.iter().map(|delivery| delivery.message.id()).collect();
         let mut begun = self.begun();
         let number = begun.next;
         begun.next += 1;
-        let pass = Begin { since: now, time, messages, cancelled: CancellationToken::new() };
+        let pass = Begin { action: action.clone(), since: now, time, messages, cancelled: CancellationToken::new() };
         pass.tell(&begun.cancelled);
         let cancelled = pass.cancelled.clone();
         begun.passes.insert(number, pass);
@@ -60,9 +67,9 @@ impl Passes {
     /// What runs now, the longest first.
     pub(crate) fn list(&self, now: Instant) -> Vec<Running> {
         let begun = self.begun();
-        let each = begun.passes.values().flat_map(|Begin { since, messages, .. }| {
-            let time = now.saturating_duration_since(*since);
-            messages.iter().map(move |id| Running::new(id, time))
+        let each = begun.passes.values().flat_map(|pass| {
+            let time = now.saturating_duration_since(pass.since);
+            pass.messages.iter().map(move |id| Running::new(id, time))
         });
         each.collect()
     }
@@ -71,8 +78,8 @@ impl Passes {
     pub(crate) fn overdue(&self, now: Instant, by: Duration) -> Option<MessageId> {
         let begun = self.begun();
         let mut passes = begun.passes.values();
-        let overdue = passes.find(|Begin { since, time, .. }| {
-            time.is_some_and(|time| now.saturating_duration_since(*since) > time.saturating_add(by))
+        let overdue = passes.find(|pass| {
+            pass.time.is_some_and(|time| now.saturating_duration_since(pass.since) > time.saturating_add(by))
         })?;
         overdue.messages.first().cloned()
     }
@@ -87,6 +94,11 @@ impl Passes {
     /// A message's cancellation has been dealt with.
     pub(crate) fn forget_cancelled(&self, id: &MessageId) {
         self.begun().cancelled.remove(id);
+    }
+
+    /// How many workers of an action are at a message.
+    pub(crate) fn busy(&self, action: &str) -> usize {
+        self.begun().passes.values().filter(|pass| *pass.action == *action).count()
     }
 
     fn begun(&self) -> MutexGuard<'_, Begun> {
@@ -117,8 +129,9 @@ mod tests {
     fn what_has_run_longest_comes_first_and_what_has_ended_is_gone() {
         let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
         let (passes, start) = (Arc::new(Passes::default()), Instant::now());
-        let first = passes.begin(&[delivery("1")], Some(Duration::from_secs(1)), start);
-        let _second = passes.begin(&[delivery("2"), delivery("3")], None, start + Duration::from_secs(1));
+        let first = passes.begin(&"Ship".into(), &[delivery("1")], Some(Duration::from_secs(1)), start);
+        let _second =
+            passes.begin(&"Bill".into(), &[delivery("2"), delivery("3")], None, start + Duration::from_secs(1));
         let list = |passes: &Passes| {
             let list = passes.list(start + Duration::from_secs(3));
             list.into_iter().map(|running| (running.id, running.ms)).collect::<Vec<_>>()
@@ -128,7 +141,9 @@ mod tests {
         let overdue =
             |by| passes.overdue(start + Duration::from_secs(3), Duration::from_millis(by)).map(|id| id.to_string());
         assert_eq!((overdue(1999).as_deref(), overdue(2000)), (Some("orders/1"), None));
+        assert_eq!((passes.busy("Ship"), passes.busy("Bill")), (1, 1));
         drop(first);
+        assert_eq!((passes.busy("Ship"), passes.busy("Bill")), (0, 1));
         assert_eq!(list(&passes), later);
     }
 
@@ -137,7 +152,7 @@ mod tests {
         let delivery = |key: &str| Delivery::unclaimed(Message::new("orders", Key::new([key]), *b"{}"));
         let id = |key: &str| MessageId { queue: "orders".into(), key: Key::new([key]) };
         let passes = Arc::new(Passes::default());
-        let begin = |key: &str| passes.begin(&[delivery(key)], None, Instant::now());
+        let begin = |key: &str| passes.begin(&"Ship".into(), &[delivery(key)], None, Instant::now());
         let (first, other) = (begin("1"), begin("2"));
         passes.see_cancelled([id("1"), id("3")].into());
         let late = begin("3");

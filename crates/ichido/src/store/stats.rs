@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::process::Retention;
+use crate::stat::Backlog;
 use crate::stat::Stat;
 use crate::store::Database;
 use crate::store::ProcessId;
@@ -19,6 +20,12 @@ pub trait Stats: Database {
 
     /// Writes what a process has counted in a minute, as a whole: rows that are there already are replaced. One statement.
     fn note_stats(&self, process: ProcessId, minute: i64, stats: &[Stat]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Counts what waits in a queue, and for how long: at most [`crate::inspect::MOST_COUNTED`] messages. None if that would cost too much.
+    fn count(&self, queue: &str) -> impl Future<Output = Result<Option<Backlog>>> + Send {
+        let _ = queue;
+        async { Ok(None) }
+    }
 
     /// Prunes what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
     fn prune(&self, retention: Retention) -> impl Future<Output = Result<()>> + Send;

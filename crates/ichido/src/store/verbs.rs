@@ -11,7 +11,7 @@ use crate::{
     broker::{Circulating, Found, Guard, Publication, Unsent},
     error::Result,
     process::Retention,
-    stat::Stat,
+    stat::{Backlog, Stat},
     store::{
         Cancelled, Cancelling, Database, Failure, FileSetId, Files, Mutexes, Outbox, Polled, ProcessId, Processes,
         Queues, Registration, Rescued, Running, SessionId, SessionState, Stats, Transactions, Wakeups,
@@ -91,6 +91,7 @@ verbs! {
     Files: delete_file_sets(stage: ProcessId, number: Option<i64>) -> ();
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
+    Stats: count(queue: &str) -> Option<Backlog>;
     Stats: prune(retention: Retention) -> ();
     Wakeups: notify(queue: &str) -> ();
 }

@@ -43,7 +43,7 @@ impl Sent {
 
 impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NewMessage { payload, headers, due, unique, group, level, attempts } = &self.message;
+        let NewMessage { payload, headers, due, unique, group, level, attempts, traceparent: _ } = &self.message;
         write!(f, "{}: {}", self.queue, String::from_utf8_lossy(payload))?;
         match due {
             Some(Due::After(delay)) => write!(f, ", delay {delay:?}")?,

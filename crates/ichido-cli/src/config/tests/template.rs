@@ -2,7 +2,7 @@
 
 use super::super::{
     Config, TEMPLATE, action, action_kind, broker, built, database, dispatch, lanes, log, process, queue, table,
-    with_url,
+    telemetry, with_url,
 };
 use super::parse;
 
@@ -76,10 +76,11 @@ fn mentions(text: &str, key: &str) -> bool {
 
 #[test]
 fn no_key_is_forgotten() {
-    let sections: [(&str, Vec<&str>); 8] = [
+    let sections: [(&str, Vec<&str>); 9] = [
         ("database", database::KEYS.to_vec()),
         ("process", [&process::KEYS[..], &process::RETRY_KEYS[..]].concat()),
         ("log", log::KEYS.to_vec()),
+        ("telemetry", telemetry::KEYS.to_vec()),
         ("dispatch", dispatch::KEYS.to_vec()),
         ("queues", [&table::KEYS[..], &queue::KEYS[..]].concat()),
         ("queues", [&broker::RABBITMQ_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),

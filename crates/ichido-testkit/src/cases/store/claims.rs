@@ -2,7 +2,7 @@
 
 use ichido::{
     Error,
-    store::{ProcessId, Processes, Queues},
+    store::{ProcessId, Processes, Queues, Stats},
 };
 
 use crate::fixture::{Fixture, Player, forged, send, with_orders};
@@ -27,6 +27,10 @@ pub async fn what_is_left_is_what_can_be_claimed<F: Fixture>() {
     process.claim("mail", 1).await;
     assert_eq!(process.store.backlog("orders").await.unwrap(), Some(7));
     assert_eq!(process.store.backlog("mail").await.unwrap(), Some(1));
+    let counted = process.store.count("orders").await.unwrap().unwrap();
+    assert_eq!((counted.ready, counted.claimed, counted.oldest, counted.unpublished), (7, 5, None, None));
+    let counted = process.store.count("mail").await.unwrap().unwrap();
+    assert_eq!((counted.ready, counted.claimed, counted.oldest.is_some()), (1, 1, true));
 }
 
 pub async fn a_claimed_message_is_not_claimed_again<F: Fixture>() {

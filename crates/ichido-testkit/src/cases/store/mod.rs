@@ -42,6 +42,7 @@ pub mod state;
 pub mod stats;
 pub mod stop;
 pub mod testing;
+pub mod traces;
 pub mod transactions;
 pub mod typed;
 pub mod unfit;

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ichido::{
     Error, Guarded, Inspect, NewMessage, Queue,
     broker::{OutboxState, Outgoing, Publication},
-    store::{Database, Failure, Mutexes, Outbox, ProcessId, Queues, Transactions},
+    store::{Database, Failure, Mutexes, Outbox, ProcessId, Queues, Stats, Transactions},
 };
 
 use crate::{
@@ -196,6 +196,7 @@ pub async fn what_did_not_arrive_is_put_off_and_operators_see_it<F: Fixture>() {
     assert_eq!(outbox::<F>(&store, "paid").await, Some(OutboxState::default()));
     send_one(&store, "paid").await;
     assert_eq!(outbox::<F>(&store, "paid").await.unwrap().unpublished, 1);
+    assert_eq!(store.count("paid").await.unwrap().unwrap().unpublished, Some(1));
     let first = store.unsent("paid", 1).await.unwrap().remove(0);
     store.note_unpublished("paid", &first, "nobody is bound to 'it'", Duration::ZERO).await.unwrap();
     let again = store.unsent("paid", 1).await.unwrap().remove(0);

@@ -1,6 +1,8 @@
 //! The end of a business transaction: its messages are completed, or the failure of one is written, and it is committed. Where the
 //! answer to COMMIT is lost, the rows tell what is known. All of it runs in a task of its own: whoever waits for it may be dropped.
 
+use tracing::{Instrument, Span};
+
 use crate::{
     Context, Delivery, Error, Store,
     action::{
@@ -10,6 +12,7 @@ use crate::{
     error::Result,
     message::Mark,
     store::{self, Failure},
+    trace,
 };
 
 /// How a business transaction ended.
@@ -49,7 +52,7 @@ async fn end<S: Store>(
     mut files: Option<FileSet>,
 ) -> Ending {
     let (ending, fate) = match complete(store, &mut tx, &deliveries, failure, files.as_mut()).await {
-        Ok(()) => match store::commit(store, tx).await {
+        Ok(()) => match traced(trace::span!("commit"), store::commit(store, tx)).await {
             Ok(()) => (Ending::Committed, Fate::Committed),
             // A message may be out of our hands for another reason; files have a row of their own.
             Err(error) => (look(store, &deliveries, error).await, Fate::Unknown),
@@ -81,9 +84,16 @@ async fn complete<S: Store>(
     }
     // Without a claim there is nothing to complete, but the transaction must still prove that it is the one we began.
     match failure {
-        None => store::complete(store, tx, deliveries).await,
+        None => traced(trace::span!("complete"), store::complete(store, tx, deliveries)).await,
         Some(failure) => store::fail(store, tx, &deliveries[0], &failure).await,
     }
+}
+
+/// As a step of the message's trace.
+async fn traced<T>(span: Span, step: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = step.instrument(span.clone()).await;
+    trace::fail(&span, done.is_err().then_some("database"));
+    done
 }
 
 /// The rows tell: whoever still has one claim of a transaction has not committed it. A row that is gone was completed, unless an operator has

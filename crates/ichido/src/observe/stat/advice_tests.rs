@@ -18,7 +18,13 @@ fn load(queue: &str, slots: u32, arrived: u64, done: u64, took: Duration) -> Loa
         tally,
         arrived: Some(arrived),
         arrived_in: SPAN,
-        backlog: Backlog { ready: arrived.saturating_sub(done), claimed: 0, recent: Some(0), oldest: Some(SECOND) },
+        backlog: Backlog {
+            ready: arrived.saturating_sub(done),
+            claimed: 0,
+            recent: Some(0),
+            oldest: Some(SECOND),
+            unpublished: None,
+        },
         own_slots: false,
         target: None,
     }

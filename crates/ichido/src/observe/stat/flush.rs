@@ -31,7 +31,7 @@ impl Flush {
         meters: &Meters,
     ) -> Result<()> {
         let mut counted = meters.read();
-        counted.retain(|stat| has_room(&stat.queue));
+        counted.retain(|stat| has_room(&stat.queue) && stat.tally != Tally::default());
         let Some((row, stats)) = self.news(process, minute, &counted) else { return Ok(()) };
         self.unsure = true;
         store::note_stats(store, row.1, row.0, &stats).await?;

@@ -83,6 +83,12 @@ impl Histogram {
         self.0.range(..=bucket(micros(time))).map(|(_, count)| count).sum()
     }
 
+    /// How many of them are below this bound; exact for each of [`bounds`], where a bucket begins.
+    #[must_use]
+    pub fn below(&self, bound: Duration) -> u64 {
+        self.0.range(..bucket(micros(bound))).map(|(_, count)| count).sum()
+    }
+
     /// So many of a thousand are no longer than this, up to [`ERROR`]; none if nothing was counted.
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> Option<Duration> {
@@ -94,6 +100,12 @@ impl Histogram {
         });
         found.map(|(bucket, _)| Duration::from_micros(middle(*bucket)))
     }
+}
+
+/// The bounds for monitors that cannot take every bucket: one per doubling, from a millisecond to more than an hour. A bucket begins at
+/// each of them, so that what is told is exact.
+pub fn bounds() -> impl Iterator<Item = Duration> {
+    (10..=32).map(|doublings| Duration::from_micros(1 << doublings))
 }
 
 pub(crate) fn micros(time: Duration) -> u64 {
@@ -184,6 +196,17 @@ mod tests {
         assert_eq!(both, of([5, 500, 50_000, 5, 7_000_000]));
         assert_eq!(both.since(&one), two);
         assert_eq!((both.count(), both.up_to(Duration::from_micros(500))), (5, 3));
+    }
+
+    #[test]
+    fn a_bucket_begins_at_each_bound() {
+        for bound in bounds() {
+            let micros = micros(bound);
+            assert!(bucket(micros - 1) < bucket(micros), "{bound:?}");
+            let histogram = of([micros - 1, micros]);
+            assert_eq!(histogram.below(bound), 1, "{bound:?}");
+        }
+        assert_eq!(bounds().count(), 23);
     }
 
     #[test]

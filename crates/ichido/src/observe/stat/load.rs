@@ -25,6 +25,8 @@ pub struct Backlog {
     pub recent: Option<u64>,
     /// For how long the oldest has waited.
     pub oldest: Option<Duration>,
+    /// Messages that wait to be published; none where no broker keeps the queue.
+    pub unpublished: Option<u64>,
 }
 
 impl Backlog {
@@ -37,6 +39,7 @@ impl Backlog {
             claimed: number(counts.claimed),
             recent: counts.recent.map(number),
             oldest: counts.oldest_seconds.map(|seconds| Duration::from_secs(number(seconds))),
+            unpublished: counts.outbox.as_ref().map(|outbox| outbox.unpublished),
         }
     }
 
@@ -276,7 +279,8 @@ mod tests {
             row(dead, MINUTE * 2, &[], 4, Duration::ZERO),
         ];
         let alive = [(one, MINUTE * 60), (two, MINUTE)].into();
-        let backlog = Backlog { ready: 7, claimed: 0, recent: Some(5), oldest: Some(Duration::from_secs(9)) };
+        let backlog =
+            Backlog { ready: 7, claimed: 0, recent: Some(5), oldest: Some(Duration::from_secs(9)), unpublished: None };
         let found = loads(&rows, &[("orders".into(), backlog)], &alive, MINUTE * 5);
         let [load] = &found[..] else { panic!("one queue") };
         assert_eq!((load.span, load.slots, load.tally.done), (MINUTE * 5, 4, 10));

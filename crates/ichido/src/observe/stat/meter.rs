@@ -4,14 +4,14 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
 
 use super::{
-    Histogram, Lane, Stat, Tally,
+    Histogram, Lane, QueueMeasures, Stat, Tally,
     histogram::{BUCKETS, bucket, micros},
 };
 
@@ -26,6 +26,14 @@ pub(crate) struct Meters {
     /// Sent times are counted from here, in microseconds.
     epoch: Instant,
     queues: RwLock<BTreeMap<Arc<str>, Arc<Meter>>>,
+    /// What actions have sent and committed, by queue: also queues that others serve.
+    sent: Mutex<BTreeMap<Arc<str>, Sent>>,
+}
+
+/// How many messages were sent to a queue, and the level that it is.
+struct Sent {
+    level: Option<Arc<str>>,
+    count: u64,
 }
 
 /// The counters of a queue.
@@ -40,6 +48,7 @@ pub(crate) struct Meter {
     overtaken: AtomicU64,
     duplicates: AtomicU64,
     found_busy: AtomicU64,
+    claims: AtomicU64,
     busy: AtomicU64,
     waiting: Buckets,
     running: Buckets,
@@ -48,25 +57,34 @@ pub(crate) struct Meter {
 /// For each level of a lane set, when the newest of its messages that has started was sent.
 struct Newest([AtomicI64; LEVELS]);
 
-struct Buckets(Box<[AtomicU64]>);
+struct Buckets {
+    counts: Box<[AtomicU64]>,
+    /// All times together, in microseconds.
+    sum: AtomicU64,
+}
 
 impl Buckets {
     fn new() -> Self {
-        Buckets((0..BUCKETS).map(|_| AtomicU64::new(0)).collect())
+        Buckets { counts: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), sum: AtomicU64::new(0) }
     }
 
-    fn add(&self, time: Duration, count: u64) {
-        self.0[bucket(micros(time))].fetch_add(count, Relaxed);
+    fn add(&self, time: Duration) {
+        self.counts[bucket(micros(time))].fetch_add(1, Relaxed);
+        self.sum.fetch_add(micros(time), Relaxed);
     }
 
     fn read(&self) -> Histogram {
-        Histogram::of_buckets(self.0.iter().map(|count| count.load(Relaxed)))
+        Histogram::of_buckets(self.counts.iter().map(|count| count.load(Relaxed)))
+    }
+
+    fn sum(&self) -> Duration {
+        Duration::from_micros(self.sum.load(Relaxed))
     }
 }
 
 impl Meters {
     pub(crate) fn new(now: Instant) -> Self {
-        Meters { epoch: now, queues: RwLock::default() }
+        Meters { epoch: now, queues: RwLock::default(), sent: Mutex::default() }
     }
 
     /// The counters of a queue; at its first message, `place` says who runs it and where it is in a lane set.
@@ -93,7 +111,7 @@ impl Meters {
     pub(crate) fn start(&self, meter: &Meter, now: Instant, waited: Option<Duration>) {
         meter.started.fetch_add(1, Relaxed);
         let Some(waited) = waited else { return };
-        meter.waiting.add(waited, 1);
+        meter.waiting.add(waited);
         if let Some((lane, newest)) = &meter.lane {
             let since = i64::try_from(now.saturating_duration_since(self.epoch).as_micros()).unwrap_or(i64::MAX);
             let sent = since.saturating_sub(i64::try_from(waited.as_micros()).unwrap_or(i64::MAX));
@@ -101,6 +119,35 @@ impl Meters {
                 meter.overtaken.fetch_add(1, Relaxed);
             }
         }
+    }
+
+    /// So many messages to this queue, and level, were sent and committed by an action.
+    pub(crate) fn sent(&self, queue: Arc<str>, level: Option<Arc<str>>, count: u64) {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.entry(queue).or_insert(Sent { level, count: 0 }).count += count;
+    }
+
+    /// What was counted so far, for monitors.
+    pub(crate) fn measure(&self) -> Vec<QueueMeasures> {
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
+        let measures = |(queue, meter): (&Arc<str>, &Arc<Meter>)| QueueMeasures {
+            level: meter.lane.as_ref().map(|(lane, _)| lane.level.clone()),
+            claims: Some(meter.claims.load(Relaxed)),
+            tally: meter.read(),
+            waited: meter.waiting.sum(),
+            ran: meter.running.sum(),
+            ..QueueMeasures::new(queue.clone())
+        };
+        let mut all: Vec<_> = queues.iter().map(measures).collect();
+        for (queue, Sent { level, count }) in &*self.sent.lock().unwrap_or_else(PoisonError::into_inner) {
+            match all.iter_mut().find(|known| known.queue == *queue) {
+                Some(known) => known.sent += count,
+                None => {
+                    all.push(QueueMeasures { level: level.clone(), sent: *count, ..QueueMeasures::new(queue.clone()) });
+                }
+            }
+        }
+        all
     }
 
     /// What was counted so far.
@@ -142,6 +189,7 @@ impl Meter {
             overtaken: zero(),
             duplicates: zero(),
             found_busy: zero(),
+            claims: zero(),
             busy: zero(),
             waiting: Buckets::new(),
             running: Buckets::new(),
@@ -174,11 +222,16 @@ impl Meter {
         self.found_busy.fetch_add(1, Relaxed);
     }
 
+    /// A statement claimed messages, or found none.
+    pub(crate) fn claimed(&self) {
+        self.claims.fetch_add(1, Relaxed);
+    }
+
     /// A slot was busy with a message for this time, and the message came to its end or not.
     pub(crate) fn ran(&self, time: Duration, ended: bool) {
         self.busy.fetch_add(micros(time), Relaxed);
         if ended {
-            self.running.add(time, 1);
+            self.running.add(time);
         }
     }
 
@@ -261,5 +314,10 @@ mod tests {
         assert_eq!((tally.started, tally.done, tally.failed, tally.retried), (2, 3, 1, 1));
         assert_eq!((tally.snoozed, tally.duplicates, tally.found_busy), (4, 1, 2));
         assert_eq!((tally.busy, tally.waiting.count(), tally.running.count()), (SECOND * 2, 1, 1));
+        meter.claimed();
+        meters.sent("mail".into(), Some("free".into()), 2);
+        let [orders, mail] = &meters.measure()[..] else { panic!("two queues") };
+        assert_eq!((orders.claims, orders.waited, orders.ran, orders.sent), (Some(1), SECOND, SECOND, 0));
+        assert_eq!((mail.claims, mail.level.as_deref(), mail.sent), (None, Some("free"), 2));
     }
 }

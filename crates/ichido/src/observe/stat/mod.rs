@@ -9,6 +9,7 @@ mod erlang;
 mod flush;
 mod histogram;
 mod load;
+mod measures;
 mod meter;
 #[cfg(test)]
 mod simulated;
@@ -17,12 +18,14 @@ mod tally;
 pub use self::{
     advice::{Advice, advise, spell},
     erlang::slots_for,
-    histogram::{ERROR, Histogram},
+    histogram::{ERROR, Histogram, bounds},
     load::{Backlog, Load, Quantiles, Summary, loads, loads_of},
+    measures::{ActionSlots, Measures, QueueMeasures},
     tally::{Lane, Stat, StatRow, Tally},
 };
 pub(crate) use self::{
     flush::Flush,
+    measures::Backlogs,
     meter::{Meter, Meters},
 };
 

@@ -71,6 +71,7 @@ impl Scene {
             ready: waiting.len() as u64,
             recent: Some(recent as u64),
             oldest: waiting.first().map(|(sent, ..)| seconds(until - sent)),
+            unpublished: None,
         };
         loads(&rows, &[("orders".into(), backlog)], &[(me, seconds(until))].into(), WINDOW).remove(0)
     }

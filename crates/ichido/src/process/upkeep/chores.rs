@@ -1,8 +1,12 @@
 //! Chores: what must be done now and then, and may take its time. What grows with a table is done for each queue by the one process that
-//! has its chore lease: returning what is due, tidying, pruning. It is done some rows at a time, for a part of each tick, and goes on where
+//! has its chore lease: returning what is due, counting what waits, tidying, pruning. It is done some rows at a time, for a part of each tick, and goes on where
 //! it stopped, even in another process. The rest is this process's own: what it has counted, and its progress.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::watch;
 use tracing::Instrument;
@@ -13,6 +17,9 @@ use crate::{
     observe::progress::Progress,
     store::{self, MOST_KEYS, ProcessId, Registration, WHOLE_DATABASE},
 };
+
+/// What waits in a queue is counted for monitors no more often than this, however often they ask.
+const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Chores<S: Store> {
     common: Common<S>,
@@ -38,6 +45,8 @@ struct Held {
     tidied: String,
     /// When it is tidied next.
     next: Instant,
+    /// When it is counted next.
+    count: Instant,
 }
 
 impl<S: Store> Chores<S> {
@@ -82,6 +91,7 @@ impl<S: Store> Chores<S> {
         }
         self.tidy(until).await;
         self.prune(&by).await;
+        self.count().await;
         let now = self.common.clock.now();
         if self.progress.is_due(now) {
             self.progress.tell(&self.store, &by, &self.common.life.journal, now).await;
@@ -117,7 +127,7 @@ impl<S: Store> Chores<S> {
             Ok(Some(tidied)) => {
                 tracing::debug!(%queue, "this process does the chores");
                 let next = if tidied.is_empty() { now + lease } else { now };
-                self.held.insert(queue, Held { kept: now, tidied, next });
+                self.held.insert(queue, Held { kept: now, tidied, next, count: now });
             }
             Ok(None) => {}
             Err(error) => tracing::warn!(error = %error.in_full(), %queue, "cannot take the chore lease"),
@@ -228,6 +238,22 @@ impl<S: Store> Chores<S> {
         }
         held.next = self.common.clock.now() + self.common.settings.lease;
         false
+    }
+
+    /// What waits in the queues whose chores are ours; of others their own process knows it.
+    async fn count(&mut self) {
+        let Common { life, clock, .. } = &self.common;
+        life.backlogs.keep(|queue| self.held.contains_key(queue));
+        for (queue, held) in self.held.iter_mut().filter(|(queue, _)| &***queue != WHOLE_DATABASE) {
+            if held.count > clock.now() {
+                continue;
+            }
+            held.count = clock.now() + COUNTED_EVERY;
+            match store::count(&self.store, queue).await {
+                Ok(backlog) => life.backlogs.note(queue, backlog, Instant::now()),
+                Err(error) => tracing::debug!(error = %error.in_full(), %queue, "cannot count what waits"),
+            }
+        }
     }
 
     async fn prune(&mut self, by: &Registration) {

@@ -67,6 +67,7 @@ impl<S: Store> Heartbeat<S> {
                 self.failed = false;
                 self.beats += 1;
                 steady.beat(clock.now());
+                life.signs.beat();
                 life.set_claiming(true);
             }
             Ok(false) => self.rebirth().await,
@@ -125,6 +126,7 @@ impl<S: Store> Heartbeat<S> {
                 self.failed = false;
                 self.last = clock.now();
                 steady.restart(self.last);
+                life.signs.beat();
                 life.set_claiming(true);
             }
             Err(error @ Error::Duplicate { .. }) => life.fail(error),

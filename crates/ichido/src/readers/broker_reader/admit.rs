@@ -261,7 +261,10 @@ impl<S: Store> Admitting<S> {
         let messages: Vec<_> = wanted.iter().map(|held| held.message.clone()).collect();
         let found = match store::claim_these(&self.shared.store, process, &self.shared.receiving.queue, &messages).await
         {
-            Ok(found) => found,
+            Ok(found) => {
+                self.shared.meter().claimed();
+                found
+            }
             Err(Error::LostClaim) => {
                 self.shared.life.expire(process);
                 return Ok(());

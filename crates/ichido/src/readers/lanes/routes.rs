@@ -7,9 +7,10 @@ use std::{
 };
 
 use serde_json::Value;
+use tracing::Instrument;
 
 use super::{LaneSet, Level};
-use crate::{Error, MessageId, NewMessage, Store, error::Result, handlers::suggestion, store};
+use crate::{Error, MessageId, NewMessage, Store, error::Result, handlers::suggestion, store, trace};
 
 /// How the level of a message is read from the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,11 +87,30 @@ impl Routes {
         Ok(level.queue.clone())
     }
 
+    /// The level that a queue is, if it is in a lane set.
+    pub(crate) fn level_of(&self, queue: &str) -> Option<Arc<str>> {
+        let mut levels = self.0.values().flat_map(|set| &set.levels);
+        levels.find(|level| &*level.queue == queue).map(|level| level.name.clone())
+    }
+
     /// Sends messages in the caller's transaction, each to the queue of its level.
     ///
     /// # Errors
     /// When a message is refused, or the database fails; the caller rolls back then.
     pub async fn send<S: Store>(
+        &self,
+        store: &S,
+        connection: &mut S::Connection,
+        to: &str,
+        messages: &[NewMessage],
+    ) -> Result<Sent> {
+        let (span, messages) = trace::sending(to, messages);
+        let sent = self.send_traced(store, connection, to, &messages).instrument(span.clone()).await;
+        trace::fail(&span, sent.is_err().then_some("error"));
+        sent
+    }
+
+    async fn send_traced<S: Store>(
         &self,
         store: &S,
         connection: &mut S::Connection,

@@ -7,12 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::Instrument;
+
 use super::{EmptyLook, Shared};
 use crate::{
     Delivery, Error, Key, Store,
     error::Result,
     process::{draining::Draining, record::caught},
     store::{self, ProcessId},
+    trace,
 };
 
 /// The pause after a claim that the database refused although it answers.
@@ -144,7 +147,16 @@ impl<S: Store> Claimer<S> {
             self.find_own(process).await?;
         }
         let (number, began) = (self.shared.claims().next_claim(), clock.now());
-        let found = store::claim(store, process, &reading.queue, wanted).await?;
+        let span = trace::span!("claim", queue = &*reading.queue, messages = tracing::field::Empty);
+        let found = store::claim(store, process, &reading.queue, wanted).instrument(span.clone()).await;
+        trace::fail(&span, found.is_err().then_some("database"));
+        let found = found?;
+        if !found.is_empty() {
+            span.record("messages", found.len());
+        }
+        if let Some(meter) = self.shared.life.meters.find(&reading.queue) {
+            meter.claimed();
+        }
         let count = found.len();
         let mut claims = self.shared.claims();
         claims.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
