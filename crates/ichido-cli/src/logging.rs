@@ -33,18 +33,31 @@ pub(crate) fn start(log: &Log, traces: &Telemetry, verbose: u8, quiet: bool) -> 
         _ => Some("trace".to_owned()),
     };
     let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
-    let filter = filter(&without_secrets(&wanted)).map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
+    let traces = telemetry::layer(traces)?;
+    let traced = traces.is_some();
+    let filter = filter(&targets(&wanted, traced));
+    let filter = filter.map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(false);
     let layer = layer.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
-    let traces = telemetry::layer(traces)?;
-    let _ = tracing_subscriber::registry().with(traces).with(layer.with_filter(filter)).try_init();
+    let subscriber = tracing_subscriber::registry().with(traces);
+    let _ = if traced {
+        subscriber.with(layer.with_filter(filter)).try_init()
+    } else {
+        subscriber.with(layer).with(filter).try_init()
+    };
     Ok(())
 }
 
-/// Spans for traces are no part of a line. The broker's driver tells URLs, with their passwords, and whole frames where it tells everything. Otherwise it is silent, unless
-/// somebody asks for it: what happens at the broker ichido tells in its own words.
+/// What is logged, and which spans are made. Spans for traces are no part of a line, but the log must know them where they are made: in a task
+/// that runs in one of them it would not find the span of the message around it.
+fn targets(wanted: &str, traced: bool) -> String {
+    format!("{},{TRACES}={}", without_secrets(wanted), if traced { "info" } else { "off" })
+}
+
+/// The broker's driver tells URLs, with their passwords, and whole frames where it tells everything. Otherwise it is silent, unless somebody asks
+/// for it: what happens at the broker ichido tells in its own words.
 fn without_secrets(wanted: &str) -> String {
     let lower = wanted.to_ascii_lowercase();
     let driver = if lower.contains("trace") {
@@ -54,7 +67,7 @@ fn without_secrets(wanted: &str) -> String {
     } else {
         ",lapin=off"
     };
-    format!("{wanted}{driver},amq_protocol_tcp=off,{TRACES}=off")
+    format!("{wanted}{driver},amq_protocol_tcp=off")
 }
 
 /// A word that is no level would be the name of a target, and everything else would be silent. Spans cannot be chosen.
@@ -79,15 +92,12 @@ mod tests {
     #[test]
     fn the_brokers_driver_is_silent_about_passwords() {
         for ours in ["info", "error", "debug,sqlx=warn"] {
-            assert_eq!(without_secrets(ours), format!("{ours},lapin=off,amq_protocol_tcp=off,ichido::trace=off"));
+            assert_eq!(without_secrets(ours), format!("{ours},lapin=off,amq_protocol_tcp=off"));
         }
-        assert_eq!(without_secrets("info,lapin=warn"), "info,lapin=warn,amq_protocol_tcp=off,ichido::trace=off");
+        assert_eq!(without_secrets("info,lapin=warn"), "info,lapin=warn,amq_protocol_tcp=off");
         for all in ["trace", "TRACE", "lapin=trace,amq_protocol_tcp=trace"] {
             let told = without_secrets(all);
-            assert!(
-                told.ends_with(",lapin=debug,amq_protocol_tcp=off,ichido::trace=off") && filter(&told).is_ok(),
-                "{told}"
-            );
+            assert!(told.ends_with(",lapin=debug,amq_protocol_tcp=off") && filter(&told).is_ok(), "{told}");
         }
     }
 

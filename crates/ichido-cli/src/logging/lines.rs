@@ -40,7 +40,8 @@ where
         let (level, target) = (*event.metadata().level(), event.metadata().target());
         let mut line = Line { time, level, target, text: String::new(), fields: Fields::default() };
         event.record(&mut line);
-        for span in context.event_scope().into_iter().flatten() {
+        let spans = context.event_scope().into_iter().flatten();
+        for span in spans.filter(|span| span.metadata().target() != ichido::trace::TARGET) {
             if let Some(written) = span.extensions().get::<FormattedFields<N>>() {
                 line.fields.add_all(&written.fields);
             }

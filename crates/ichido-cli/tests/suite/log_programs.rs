@@ -99,7 +99,17 @@ fn saying<'a>(lines: &'a [Value], text: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn the_ids_of_a_message_are_on_the_lines_of_the_tasks_that_it_spawns() {
-    let env = world("", &[r#"{"how":"spawn"}"#, r#"{"how":"spawn"}"#]).await;
+    assert_ids_of_tasks("").await;
+}
+
+/// Their tasks run in spans that the log does not show.
+#[tokio::test]
+async fn ids_are_on_the_lines_of_tasks_where_traces_are_collected() {
+    assert_ids_of_tasks("[telemetry]\notlp = \"http://127.0.0.1:9\"").await;
+}
+
+async fn assert_ids_of_tasks(settings: &str) {
+    let env = world(settings, &[r#"{"how":"spawn"}"#, r#"{"how":"spawn"}"#]).await;
     let (lines, _) = run(&env, &[], &["--user-id", "ito"]).await;
     let actions = saying(&lines, "action");
     assert_eq!(actions.len(), 2);
