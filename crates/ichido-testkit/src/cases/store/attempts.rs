@@ -10,7 +10,7 @@ use ichido::{
 };
 
 use crate::{
-    cases::broker_rows::{join, publish_all, send_all},
+    cases::broker_rows::{BODY, join, publish_all, send_all},
     fixture::{Fixture, Player, failed},
 };
 
@@ -97,7 +97,7 @@ pub async fn so_is_one_that_a_broker_carries<F: Fixture>() {
     for own in [1, 5] {
         let fixture = F::fresh().await;
         let medic = join(&fixture).await;
-        let key: Key = send_all(&medic.store, "paid", &[NewMessage::new("{}").attempts(own)]).await.remove(0);
+        let key: Key = send_all(&medic.store, "paid", &[NewMessage::new(BODY).attempts(own)]).await.remove(0);
         let unsent = medic.store.unsent("paid", 1).await.unwrap().remove(0);
         assert_eq!(unsent.message.headers[ichido::message::ATTEMPTS], own.to_string(), "it travels with the message");
         publish_all(&medic.store, "paid").await;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::publications::Told;
 use crate::{
     LIMIT,
-    cases::broker_rows::{publish_all, send_all},
+    cases::broker_rows::{BODY, publish_all, send_all},
     fixture::{Fixture, Player},
 };
 
@@ -67,7 +67,7 @@ pub async fn of_several_relays_one_notices_what_the_broker_has_lost<F: Fixture>(
 pub async fn dead_letters_of_what_has_failed_hide_nothing_that_is_lost<F: Fixture>() {
     let fixture = F::fresh().await;
     let player = Player::<F>::join_with(fixture.store_with(paid()), &["paid"]).await;
-    let sent = send_all(&player.store, "paid", &vec![NewMessage::new("{}"); 6]).await;
+    let sent = send_all(&player.store, "paid", &vec![NewMessage::new(BODY); 6]).await;
     publish_all(&player.store, "paid").await;
     let (failed, lost) = sent.split_at(4);
     for key in failed {

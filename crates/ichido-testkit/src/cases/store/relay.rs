@@ -9,7 +9,7 @@ use ichido::{
 };
 
 use crate::{
-    cases::broker_rows::{join, leased, publish_all, rows, send_all, send_one, unsent},
+    cases::broker_rows::{BODY, join, leased, publish_all, rows, send_all, send_one, unsent},
     fixture::{Fixture, Player},
 };
 
@@ -216,7 +216,7 @@ pub async fn a_delayed_message_is_published_when_it_is_due<F: Fixture>() {
     let fixture = F::fresh().await;
     let process = join(&fixture).await;
     let store = &process.store;
-    let messages = [NewMessage::new("1").delay(HOUR), NewMessage::new("2"), NewMessage::new("3").at(UNIX_EPOCH)];
+    let messages = [NewMessage::new(BODY).delay(HOUR), NewMessage::new(BODY), NewMessage::new(BODY).at(UNIX_EPOCH)];
     let keys = send_all(store, "paid", &messages).await;
     assert_eq!(unsent(store, "paid").await, [keys[1].to_string()]);
     assert_eq!(outbox::<F>(store, "paid").await.unwrap().unpublished, 1);
