@@ -73,11 +73,11 @@ async fn around_messages<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Re
     let ran = watch(&store, &watched, caught(Box::pin(run(cx, next))));
     match unless_cancelled(&cancel, &watched, ran).await {
         Ok(Outcome::Done) => {
-            let committed = complete_and_commit(cx, None).await;
-            ended(cx, committed).await
+            let committed = Box::pin(complete_and_commit(cx, None)).await;
+            Box::pin(ended(cx, committed)).await
         }
-        Err(Error::Cancelled) => dropped(cx).await,
-        not_done => record_failed_run(cx, not_done).await,
+        Err(Error::Cancelled) => Box::pin(dropped(cx)).await,
+        not_done => Box::pin(record_failed_run(cx, not_done)).await,
     }
 }
 

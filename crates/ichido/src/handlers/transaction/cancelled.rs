@@ -33,7 +33,7 @@ pub(super) async fn unless_cancelled<T>(
 /// message is released. Several messages get no mark: each of them runs alone.
 pub(super) async fn dropped<S: Store>(cx: &mut Context<S>) -> Result<Outcome> {
     cx.roll_back().await;
-    match finish(cx).await {
+    match Box::pin(finish(cx)).await {
         Ok(true) => note(cx),
         Ok(false) => {}
         Err(error) => {
@@ -51,12 +51,12 @@ pub(super) async fn ended<S: Store>(cx: &mut Context<S>, committed: Result<()>) 
             note(cx);
             return Err(Error::Cancelled);
         }
-        Err(Error::LostClaim) if finish(cx).await.unwrap_or(false) => {
+        Err(Error::LostClaim) if Box::pin(finish(cx)).await.unwrap_or(false) => {
             note(cx);
             return Err(Error::Cancelled);
         }
         // It came too late, and nobody need be asked any more.
-        Ok(()) if cx.cancelled.is_cancelled() => drop(finish(cx).await),
+        Ok(()) if cx.cancelled.is_cancelled() => drop(Box::pin(finish(cx)).await),
         _ => {}
     }
     record(cx, committed.map(|()| Outcome::Done)).await

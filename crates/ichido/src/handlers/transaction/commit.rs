@@ -31,7 +31,8 @@ pub(super) async fn complete_and_commit<S: Store>(cx: &mut Context<S>, failure: 
     };
     cx.watched.note(None);
     let (store, files) = (cx.store.clone(), cx.files.take());
-    match run_to_completion(async move { Ok(end(&store, tx, copies, failure, files).await) }).await? {
+    let ending = Box::pin(async move { Ok(end(&store, tx, copies, failure, files).await) });
+    match run_to_completion(ending).await? {
         Ending::Committed => {
             cx.wake();
             Ok(())
@@ -55,7 +56,8 @@ async fn end<S: Store>(
         Ok(()) => match traced(trace::span!("commit"), store::commit(store, tx)).await {
             Ok(()) => (Ending::Committed, Fate::Committed),
             // A message may be out of our hands for another reason; files have a row of their own.
-            Err(error) => (look(store, &deliveries, error).await, Fate::Unknown),
+            // On the heap, like all that is rare: each pass would have room for it.
+            Err(error) => (Box::pin(look(store, &deliveries, error)).await, Fate::Unknown),
         },
         Err(error) => {
             if let Err(error) = store::rollback(store, tx).await {

@@ -41,7 +41,7 @@ pub(super) async fn record<S: Store>(cx: &mut Context<S>, result: Result<Outcome
 async fn put_aside<S: Store>(cx: &mut Context<S>, failure: Failure) -> Result<()> {
     park(cx, failure).await?;
     if cx.batch.only().is_some_and(|delivery| delivery.mark == Some(Mark::Lost)) {
-        let _ = finish(cx).await;
+        let _ = Box::pin(finish(cx)).await;
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ async fn tell_action<S: Store>(cx: &mut Context<S>, failure: &Failure, result: &
     if !cx.slot.is_used() && cx.files.is_none() {
         return Ok(false);
     }
-    complete_and_commit(cx, Some(failure.clone())).await?;
+    Box::pin(complete_and_commit(cx, Some(failure.clone()))).await?;
     recorded(cx, failure);
     Ok(true)
 }
