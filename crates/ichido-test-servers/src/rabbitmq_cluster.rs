@@ -93,7 +93,13 @@ impl RabbitMqCluster {
     ///
     /// If it is not running.
     pub fn cut_off(&self, number: usize) {
-        self.others(number, |other| format!("erlang:set_cookie('{other}', cut), erlang:disconnect_node('{other}')"));
+        // From all of them in one go: a node that has lost another which a third one still sees pauses until all three are one again.
+        let node = &self.nodes[number];
+        let others = self.nodes.iter().map(RabbitMq::name).filter(|other| *other != node.name());
+        let others = others.map(|other| format!("'{other}'")).collect::<Vec<_>>().join(", ");
+        node.eval(&format!(
+            "[erlang:set_cookie(Other, cut) || Other <- [{others}]], [erlang:disconnect_node(Other) || Other <- [{others}]]"
+        ));
     }
 
     /// Lets a node stand still, with its connections open, and the others give it up. They would after a minute of silence; a shorter one
