@@ -34,15 +34,15 @@ pub(crate) fn start(log: &Log, traces: &Telemetry, verbose: u8, quiet: bool) -> 
     };
     let wanted = wanted.unwrap_or_else(|| format!("{},sqlx=error", log.level.as_str()));
     let traces = telemetry::layer(traces)?;
-    let traced = traces.is_some();
-    let filter = filter(&targets(&wanted, traced));
+    let has_collector = traces.is_some();
+    let filter = filter(&targets(&wanted, has_collector));
     let filter = filter.map_err(|why| Failure::usage(format!("ICHIDO_LOG: {why}")))?;
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let layer = tracing_subscriber::fmt::layer().with_writer(stderr).with_ansi(false);
     let layer = layer.fmt_fields(JsonFields::new()).event_format(Lines { format: log.format, colors });
     // Only the first log of a process counts; a second one is a test's.
     let subscriber = tracing_subscriber::registry().with(traces);
-    let _ = if traced {
+    let _ = if has_collector {
         subscriber.with(layer.with_filter(filter)).try_init()
     } else {
         subscriber.with(layer).with(filter).try_init()

@@ -364,6 +364,10 @@ macro_rules! cancelling {
                 Self { by: std::sync::Arc::new(by), ..self.clone() }
             }
 
+            fn acts_for(&self) -> &ichido::store::By {
+                &self.by
+            }
+
             async fn note(&self, verb: &str, id: &ichido::MessageId, detail: &str) -> ichido::error::Result<()> {
                 $crate::verbs::audit::note(self, verb, id, detail).await
             }

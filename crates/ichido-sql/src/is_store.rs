@@ -15,17 +15,12 @@ macro_rules! is_sql_queue {
     };
 }
 
-/// Of [`SqlStore`](crate::SqlStore): what a store knows, which it has in `shared.known`, for whom it acts, which is in `by`, and how it looks at
-/// its queues.
+/// Of [`SqlStore`](crate::SqlStore): what a store knows, which it has in `shared.known`, and how it looks at its queues.
 #[macro_export]
 macro_rules! known {
     () => {
         fn known(&self) -> &$crate::Known<Self::Queue> {
             &self.shared.known
-        }
-
-        fn acts_for(&self) -> &ichido::store::By {
-            &self.by
         }
 
         async fn look_at_queues(&self) -> ichido::error::Result<Vec<Self::Queue>> {

@@ -7,13 +7,13 @@ use ichido::{
     Delivery, Error, Key, NewMessage,
     error::Result,
     message::Claim,
-    store::{By, Database, ProcessId},
+    store::{Audit, ProcessId},
 };
 
 use crate::{Dialect, Known, Mapping, Query, Row, Sent, SqlQueue, Start, Tables};
 
 /// A store that runs SQL.
-pub trait SqlStore: Database {
+pub trait SqlStore: Audit {
     /// How it writes SQL.
     type Dialect: Dialect;
     /// A queue with all its statements.
@@ -54,9 +54,6 @@ pub trait SqlStore: Database {
             Ok(changed)
         }
     }
-
-    /// Who changes something by hand through this store.
-    fn acts_for(&self) -> &By;
 
     /// Where ichido's own tables are.
     fn tables(&self) -> &Tables {

@@ -280,6 +280,10 @@ impl<S: Store> Audit for FaultyStore<S> {
         FaultyStore { inner: self.inner.by(by), faults: self.faults.clone() }
     }
 
+    fn acts_for(&self) -> &By {
+        self.inner.acts_for()
+    }
+
     async fn note(&self, verb: &str, id: &MessageId, detail: &str) -> Result<()> {
         self.inner.note(verb, id, detail).await
     }

@@ -19,6 +19,9 @@ pub trait Audit: Database {
     #[must_use]
     fn by(&self, by: By) -> Self;
 
+    /// Who changes things here.
+    fn acts_for(&self) -> &By;
+
     /// Notes something that was done to a message and has no transaction of its own.
     fn note(&self, verb: &str, id: &MessageId, detail: &str) -> impl Future<Output = Result<()>> + Send;
 
@@ -42,6 +45,12 @@ pub struct By {
 const LONGEST: usize = 255;
 
 impl By {
+    /// Nobody that is known.
+    #[must_use]
+    pub const fn nobody() -> Self {
+        By { user: None, host: None, reason: None }
+    }
+
     /// This user, on this machine.
     pub fn user(user: impl Into<String>) -> Self {
         By { user: Some(user.into()), host: Some(host()), reason: None }.shortened()
