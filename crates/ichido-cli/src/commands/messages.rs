@@ -94,7 +94,7 @@ fn quoted(text: &str) -> String {
 
 /// What there is to say where no message is found.
 fn nowhere(id: &ichido::MessageId) -> String {
-    format!("{id} is not there: it is done and gone, was discarded, or was never sent")
+    format!("{id} is not there: it is done and gone, was cancelled or discarded, or was never sent")
 }
 
 /// A message with its past and its payload.

@@ -56,11 +56,12 @@ impl By {
         By { user: Some(user.into()), host: Some(host()), reason: None }.shortened()
     }
 
-    /// Whoever runs this program, as the environment says, on this machine.
+    /// Whoever runs this program, as the environment says, or else by number, on this machine.
     #[must_use]
     pub fn here() -> Self {
         let name = |variable: &str| std::env::var(variable).ok().filter(|name| !name.trim().is_empty());
         let user = name("SUDO_USER").or_else(|| name("USER")).or_else(|| name("LOGNAME"));
+        let user = user.or_else(|| Some(format!("uid {}", rustix::process::getuid().as_raw())));
         By { user, host: Some(host()), reason: None }.shortened()
     }
 
