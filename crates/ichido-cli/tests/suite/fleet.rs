@@ -180,7 +180,7 @@ async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
     env.never_end();
     env.send_orders(1..=1).await;
     let mut process = env.start("process", SERVE);
-    env.until("select count(*) from received_order where process_id is not null", 1).await;
+    env.until_running().await;
     process.signal("-TERM").await;
     process.until_logged("stopping").await;
     process.signal_until_it_ends("-TERM").await;

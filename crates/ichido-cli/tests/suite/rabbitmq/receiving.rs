@@ -46,10 +46,11 @@ async fn what_a_killed_process_had_is_done_by_others(kind: Kind) {
 async fn the_prefetch_is_what_the_configuration_says(kind: Kind) {
     let world = World::new(kind).await;
     world.never_end();
-    world.env.reconfigure(|config| config.replace("relay_after =", "prefetch = 3, relay_after ="));
+    world.env.reconfigure(|config| config.replace("relay_after = \"1s\"", "prefetch = 3, relay_after = \"10m\""));
     world.send(1..=20).await;
     let [mut process] = world.start(["process"], &[]);
     world.settles_with(QUEUE, 17, 3).await;
+    world.env.until_running().await;
     process.signal("-TERM").await;
     process.until_logged("stopping").await;
     process.signal_until_it_ends("-TERM").await;

@@ -309,6 +309,16 @@ impl Env {
         }
     }
 
+    /// Waits until a process has told with its heartbeat that it runs a message: what is only claimed has not begun.
+    pub async fn until_running(&self) {
+        let runs = |process: &serde_json::Value| process["running"].as_array().is_some_and(|runs| !runs.is_empty());
+        eventually("a message runs", async || {
+            let status: serde_json::Value = serde_json::from_str(&self.ok(&["status", "--json"]).await).unwrap();
+            status["processes"].as_array().is_some_and(|processes| processes.iter().any(runs))
+        })
+        .await;
+    }
+
     /// The ledger rule: nothing lost, nothing double, no ghost, every row as a done row must be.
     pub async fn assert_exact(&self, orders: i64) {
         let ledger = [
