@@ -21,6 +21,7 @@ async fn sends_beside_a_running_process_say_nothing_and_neither_does_its_stop(ki
         assert_eq!((sent.code, &*sent.stderr), (Some(0), ""), "order {order}");
     }
     world.shipped(20).await;
+    world.comes_to_rest().await;
     for process in &mut processes {
         process.stop().await;
         let log = process.log();
