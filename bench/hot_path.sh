@@ -51,23 +51,30 @@ concurrency     = 8
 commit_interval = 100
 sql             = ["insert into bench_effect (n) values (:n)"]
 END
-"$before" -q migrate >/dev/null
+"$after" -q migrate >/dev/null # a version runs on tables one version newer
 seq "$messages" | sed 's/.*/{"n":&}/' >messages
 
+# Prints messages per second, and the processor time of the program per message in microseconds, which a busy machine disturbs less.
 run() { # BINARY ACTION
     local queue=bench
     [[ $2 != Guarded ]] || queue=guarded
     "$1" -q send $queue --file messages >/dev/null
-    local begun ended
+    local begun ended times
     begun=$(date +%s%N)
-    "$1" -q run "$2" --drain 2>/dev/null
+    times=$({ TIMEFORMAT='%U %S'; time "$1" -q run "$2" --drain 2>/dev/null; } 2>&1 >/dev/null)
     ended=$(date +%s%N)
-    echo $((messages * 1000000000 / (ended - begun)))
+    awk -v n="$messages" -v ns=$((ended - begun)) '{ printf "%d/s %d us", n * 1e9 / ns, ($1 + $2) * 1e6 / n }' <<<"$times"
 }
 
+# Who runs first in a round changes with the round.
 for action in ${ACTIONS:-One Hundred Guarded}; do
     for ((round = 1; round <= rounds; round++)); do
-        echo "$action round $round: before $(run "$before" $action)/s, after $(run "$after" $action)/s"
+        if ((round % 2)); then
+            first=$(run "$before" "$action") second=$(run "$after" "$action")
+        else
+            second=$(run "$after" "$action") first=$(run "$before" "$action")
+        fi
+        echo "$action round $round: before $first, after $second"
     done
 done
 done_rows=$(cd / && as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres -c 'select count(*) from bench_effect')
