@@ -126,6 +126,7 @@ async fn plain(place: &Place, messages: i64) -> Result<f64> {
     rabbitmq.declare().await?;
     let outgoing = |id: i64| {
         Ok(ichido::broker::Outgoing {
+            edition: 0,
             id: id.to_string(),
             origin: "bench".into(),
             queue: Some(QUEUE.into()),

@@ -1,9 +1,9 @@
-//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq`, `metrics`, `telemetry` and `tls-rustls-ring` of the crate, all of them by
+//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq`, `sqs`, `metrics`, `telemetry` and `tls-rustls-ring` of the crate, all of them by
 //! default, or `tls-rustls-aws-lc`.
 //! `open` asks it about the configuration before anything is opened, `--version` tells it.
 //!
-//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers.rs`, `metrics.rs`, `tls.rs` …); where it must be there without the feature too, a
-//! file beside it stands in (`no_brokers.rs` …). Nothing else in this crate may depend on a feature.
+//! Code of a feature is in files of its own (`open/sqlite.rs`, `brokers/sqs.rs`, `metrics.rs`, `tls.rs` …); where it must be there without the feature too, a
+//! file beside it stands in (`brokers/none.rs`, `no_metrics.rs` …). Nothing else in this crate may depend on a feature.
 
 use crate::{
     config::{ActionKind, Config},
@@ -31,6 +31,7 @@ const SQLITE: Feature = Feature { name: "sqlite", of: "SQLite", built: cfg!(feat
 const POSTGRES: Feature = Feature { name: "postgres", of: "PostgreSQL", built: cfg!(feature = "postgres") };
 const MYSQL: Feature = Feature { name: "mysql", of: "MariaDB and MySQL", built: cfg!(feature = "mysql") };
 const RABBITMQ: Feature = Feature { name: "rabbitmq", of: "RabbitMQ", built: cfg!(feature = "rabbitmq") };
+const SQS: Feature = Feature { name: "sqs", of: "SQS", built: cfg!(feature = "sqs") };
 const METRICS: Feature = Feature { name: "metrics", of: "metrics", built: cfg!(feature = "metrics") };
 const TELEMETRY: Feature = Feature { name: "telemetry", of: "traces", built: cfg!(feature = "telemetry") };
 const RING: Feature = Feature { name: "tls-rustls-ring", of: "TLS", built: cfg!(feature = "tls-rustls-ring") };
@@ -52,7 +53,7 @@ impl Feature {
 
 /// The features of this binary, by name.
 pub(crate) fn built() -> Vec<&'static str> {
-    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, METRICS, TELEMETRY, RING, AWS_LC];
+    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, SQS, METRICS, TELEMETRY, RING, AWS_LC];
     let built: Vec<_> = all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect();
     if built.is_empty() { vec!["no features"] } else { built }
 }
@@ -70,6 +71,7 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
         TELEMETRY.for_key("telemetry.otlp")?;
     }
     config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))?;
+    config.sqs().try_for_each(|(name, _)| SQS.for_key(&format!("queues.{name}.sqs")))?;
     config.actions.iter().filter(|(_, action)| encrypts(&action.kind)).try_for_each(|(name, _)| {
         let key = format!("actions.{name}.http");
         if AWS_LC.built { Ok(()) } else { RING.for_key(&key) }
@@ -117,6 +119,8 @@ mod tests {
             };
             assert_eq!(check(&config("")).is_ok(), feature.built, "{url}");
             assert_eq!(check(&config(queue)).is_ok(), feature.built && RABBITMQ.built, "{url}");
+            let sqs = "[queues.q]\nsqs = { queue = \"x\" }";
+            assert_eq!(check(&config(sqs)).is_ok(), feature.built && SQS.built, "{url}");
             let post = |scheme| format!("[queues.q]\n[actions.A]\nfrom = \"q\"\nhttp = {{ url = \"{scheme}://h/\" }}");
             assert_eq!(check(&config(&post("http"))).is_ok(), feature.built, "{url}");
             let tls = RING.built || AWS_LC.built;

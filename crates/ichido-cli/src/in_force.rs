@@ -9,7 +9,7 @@ use ichido::{
     observe::MASK,
 };
 
-use crate::config::{Action, ActionKind, Config, RabbitMq};
+use crate::config::{Action, ActionKind, Config, MutexRules};
 
 /// Parts of names that are those of secrets.
 const SECRET: [&str; 11] = [
@@ -50,7 +50,16 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
     if let Some(otlp) = &config.telemetry.otlp {
         told.push(format!("telemetry.otlp={otlp} telemetry.service={}", config.telemetry.service));
     }
-    told.extend(config.rabbitmq().map(|(name, queue)| at_broker(name, queue, config)));
+    told.extend(config.rabbitmq().map(|(name, queue)| {
+        let urls = queue.url.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        at_broker(name, "rabbitmq", &format!("queue {} at {urls}", queue.queue), &queue.mutex, config)
+    }));
+    told.extend(config.sqs().map(|(name, queue)| {
+        let at = queue.endpoint.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+        let region = queue.region.as_ref().map(|region| format!(" in {region}")).unwrap_or_default();
+        let place = format!("queue {}{at}{region}, visibility {}", queue.queue, spelled(queue.visibility));
+        at_broker(name, "sqs", &place, &queue.mutex, config)
+    }));
     if let Some(handlers) = &process.handlers {
         told.push(format!("process.handlers=[{}]", entries(handlers, masks)));
     }
@@ -59,9 +68,7 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
     told.join(" ")
 }
 
-fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
-    let urls = queue.url.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (rules, at) = (&queue.mutex, &queue.queue);
+fn at_broker(name: &str, kind: &str, place: &str, rules: &MutexRules, config: &Config) -> String {
     let claim = match config.claim(rules) {
         ClaimBy::Lock => "lock",
         ClaimBy::Lease => "lease",
@@ -71,7 +78,7 @@ fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {
         OnBusy::DeadLetter => "dead letter".into(),
     };
     format!(
-        "queues.{name}.rabbitmq=(queue {at} at {urls}, claim {claim}, on busy {busy}, publish deadline {}, relay after {})",
+        "queues.{name}.{kind}=({place}, claim {claim}, on busy {busy}, publish deadline {}, relay after {})",
         spelled(rules.publish_deadline),
         spelled(rules.relay_after),
     )

@@ -16,10 +16,6 @@
 
 mod actions;
 mod args;
-#[cfg(feature = "rabbitmq")]
-mod brokers;
-#[cfg(not(feature = "rabbitmq"))]
-#[path = "no_brokers.rs"]
 mod brokers;
 mod commands;
 pub mod config;

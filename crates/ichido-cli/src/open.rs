@@ -11,7 +11,7 @@ mod sqlite;
 use ichido::{Guarded, Messages, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
 
 use crate::{
-    config::{Config, QueueKind, RabbitMq},
+    config::{Config, MutexRules, QueueKind},
     failure::Failure,
     features,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn on_store(config: &Config, command: impl OnStore) -> Result<u
 }
 
 async fn run(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
-    let queues: Vec<_> = config.queues.iter().filter_map(|(name, queue)| queue_of(name, queue, config)).collect();
+    let queues: Vec<_> = config.queues.iter().map(|(name, queue)| queue_of(name, queue, config)).collect();
     match config.database.url.scheme() {
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::run(config, queues, command).await,
@@ -47,24 +47,29 @@ async fn run(config: &Config, command: impl OnStore) -> Result<u8, Failure> {
     }
 }
 
-/// The queue as the library knows it; what is not built was refused when the configuration was read.
-fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Option<Queue> {
+/// The queue as the library knows it.
+fn queue_of(name: &str, queue: &crate::config::Queue, config: &Config) -> Queue {
     let place = match &queue.kind {
         QueueKind::Managed => Place::Managed,
         QueueKind::Table(table) => Place::Table(table.clone()),
-        QueueKind::RabbitMq(kept) => Place::Broker(Box::new(guarded(kept, config))),
-        QueueKind::Sqs(_) => return None,
+        QueueKind::RabbitMq(kept) => {
+            let route = Guarded::new(&kept.exchange, &kept.routing_key).queue(&kept.queue);
+            Place::Broker(Box::new(guarded(route, &kept.mutex, config)))
+        }
+        QueueKind::Sqs(kept) => {
+            let route = Guarded::new("", &kept.queue);
+            let route = if kept.is_fifo() { route.groups() } else { route };
+            Place::Broker(Box::new(guarded(route, &kept.mutex, config)))
+        }
     };
     let mut made = Queue::managed(name).payload_limit(usize::try_from(queue.payload_limit).unwrap_or(usize::MAX));
     made.place = place;
-    Some(made)
+    made
 }
 
 /// How a broker's queue is guarded.
-fn guarded(queue: &RabbitMq, config: &Config) -> Guarded {
-    let rules = &queue.mutex;
-    let mut guarded =
-        Guarded::new(&queue.exchange, &queue.routing_key).queue(&queue.queue).relay_after(rules.relay_after);
+fn guarded(route: Guarded, rules: &MutexRules, config: &Config) -> Guarded {
+    let mut guarded = route.relay_after(rules.relay_after);
     guarded.by = rules.guard;
     guarded.claim = config.claim(rules);
     guarded.on_busy = rules.on_busy;

@@ -124,7 +124,7 @@ impl MySql {
         let mut insert = sqlx::query(AssertSqlSafe(insert)).persistent(same);
         for (id, message) in ids.iter().zip(messages) {
             insert = insert.bind(id).bind(id).bind(&*queue.queue).bind(&rules.exchange).bind(&rules.routing_key);
-            insert = insert.bind(message.written_headers()?).bind(&*message.payload);
+            insert = insert.bind(message.broker_headers()?).bind(&*message.payload);
         }
         self.within(insert.execute(connection)).await?;
         Ok(())

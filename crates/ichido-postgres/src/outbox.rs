@@ -61,7 +61,7 @@ impl Postgres {
     ) -> Result<Vec<Sent>> {
         let Guarded { exchange, routing_key, .. } = queue.rules()?;
         let ids: Vec<String> = messages.iter().map(|_| ichido_sql::new_id()).collect();
-        let headers = messages.iter().map(NewMessage::written_headers);
+        let headers = messages.iter().map(NewMessage::broker_headers);
         let payloads: Vec<&[u8]> = messages.iter().map(|message| &*message.payload).collect();
         let delayed: Vec<bool> = messages.iter().map(|message| message.due.is_some()).collect();
         let insert = format!(

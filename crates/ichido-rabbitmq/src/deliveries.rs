@@ -80,7 +80,8 @@ impl ichido::broker::Source for Deliveries {
             return Ok(());
         };
         match settlement {
-            Settlement::Ack => self.source.ack(&delivery).await,
+            // What waits for its time is published again then.
+            Settlement::Ack | Settlement::Later(_) => self.source.ack(&delivery).await,
             Settlement::Release => self.source.release(&delivery).await,
             Settlement::Busy => self.source.busy(&delivery).await?,
             Settlement::DeadLetter(reason) => self.source.dead_letter(&delivery, &reason).await?,

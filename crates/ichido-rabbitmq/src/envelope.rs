@@ -142,6 +142,7 @@ mod tests {
 
     fn outgoing<const N: usize>(id: &str, headers: [(&str, &str); N]) -> ichido::broker::Outgoing {
         ichido::broker::Outgoing {
+            edition: 0,
             id: id.to_owned(),
             origin: "here".into(),
             queue: None,

@@ -1,6 +1,6 @@
 //! What stores know about messages that were just sent.
 
-use crate::Mapping;
+use crate::{Mapping, SqlQueue};
 use ichido::{Due, Error, Key, NewMessage, error::Result, store::ProcessId};
 
 /// So often a unique message is tried while others with the same key come and go.
@@ -92,13 +92,19 @@ impl<'a> NewRow<'a> {
 ///
 /// # Errors
 /// [`Error::Refused`] with the reason.
-pub(crate) fn refuse_messages(queue: &str, limit: usize, mapping: &Mapping, messages: &[NewMessage]) -> Result<()> {
+pub(crate) fn refuse_messages(queue: &SqlQueue, messages: &[NewMessage]) -> Result<()> {
+    let SqlQueue { queue, payload_limit, mapping, rules, .. } = queue;
+    let groups = rules.as_ref().is_some_and(|rules| rules.groups);
     for message in messages {
-        super::refuse::refuse_size(queue, limit, message)?;
+        super::refuse::refuse_size(queue, *payload_limit, message)?;
         if mapping.status.is_some() {
             super::refuse::refuse_managed_only(queue, mapping.group.as_deref(), message)?;
-        } else if !mapping.unique_keys && (message.unique.is_some() || message.group.is_some()) {
-            let text = format!("unique keys and groups are for managed queues only; `{queue}` is a broker queue");
+        } else if !mapping.unique_keys && message.unique.is_some() {
+            return Err(Error::Refused(format!(
+                "unique keys are for managed queues only; `{queue}` is a broker queue"
+            )));
+        } else if !mapping.unique_keys && message.group.is_some() && !groups {
+            let text = format!("groups are for managed queues and FIFO queues of SQS only; `{queue}` is neither");
             return Err(Error::Refused(text));
         }
     }

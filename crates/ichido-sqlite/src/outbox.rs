@@ -65,7 +65,7 @@ pub(crate) async fn send_guarded(
         if delayed { format!("null, {NOW}") } else { format!("{NOW}, null") }
     );
     let insert = sqlx::query(AssertSqlSafe(insert)).bind(&id).bind(&*queue.queue).bind(exchange).bind(routing_key);
-    let insert = insert.bind(message.written_headers()?).bind(&*message.payload);
+    let insert = insert.bind(message.broker_headers()?).bind(&*message.payload);
     insert.execute(connection).await?;
     Ok(Sent::new(Key::new([id])))
 }

@@ -1,5 +1,5 @@
 //! Real servers for ichido's own tests, started by the tests themselves on free ports of 127.0.0.1, each in a temporary folder
-//! of its own; and [`proxy`], which cuts their connections at the worst moments. One file per kind of server; what they share
+//! of its own; [`proxy`], which cuts their connections at the worst moments, and [`injector`], which makes SQS misbehave. One file per kind of server; what they share
 //! is `guardian` (the process that ends a server when the test process ends, however it ends), `starting` (how it comes up),
 //! `user` (as whom it runs), `programs` (where its commands are), `processes` and `port`.
 //!
@@ -10,6 +10,7 @@
 
 pub mod certificates;
 mod guardian;
+pub mod injector;
 mod mariadb;
 mod pgbouncer;
 mod port;
@@ -22,6 +23,8 @@ mod rabbitmq;
 mod rabbitmq_cluster;
 mod rabbitmq_modules;
 mod rabbitmq_tls;
+mod sqs;
+mod sqs_api;
 mod starting;
 mod user;
 
@@ -31,3 +34,5 @@ pub use postgres::Postgres;
 pub use prometheus::Prometheus;
 pub use rabbitmq::{DEPTH, RabbitMq};
 pub use rabbitmq_cluster::RabbitMqCluster;
+pub use sqs::Sqs;
+pub use sqs_api::{Api as SqsApi, REGION as SQS_REGION, Waiting};

@@ -15,7 +15,7 @@ use super::With;
 use crate::{
     actions::http,
     args::Check,
-    brokers::{Brokers, Kept},
+    brokers::Brokers,
     config::{Action, ActionKind, Config},
     failure::{FOUND, Failure},
     open::{Backend, OnStore},
@@ -92,7 +92,10 @@ impl OnStore for With<Check> {
         warnings.extend(crate::warnings::about_brokers(config));
         let mut brokers = Vec::new();
         for kept in at_brokers.iter() {
-            brokers.push(broker_line(&at_brokers, kept).await?);
+            let found = kept.place().look().await?;
+            warnings.extend(found.warnings);
+            let (queue, broker) = (kept.name().to_owned(), kept.place().addresses());
+            brokers.push(BrokerLine { queue, broker, version: found.version, missing: found.missing });
         }
         let statements = store.statements().await.map_err(of)?;
         let action_handlers = own.into_iter().map(|(action, queue)| (action.to_string(), lines(&queue))).collect();
@@ -120,11 +123,6 @@ impl From<ConnectionCounts> for Connections {
         let ConnectionCounts { business, own, upkeep, listen, watch } = counts;
         Connections { business, own, upkeep, listen, watch, total: counts.total() }
     }
-}
-
-async fn broker_line(brokers: &Brokers, kept: &Kept) -> Result<BrokerLine, Failure> {
-    let (version, missing) = brokers.look(kept).await?;
-    Ok(BrokerLine { queue: kept.name().to_owned(), broker: kept.addresses(), version, missing })
 }
 
 /// What an action does, without what may be secret.

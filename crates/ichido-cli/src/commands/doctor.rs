@@ -1,15 +1,9 @@
 //! `ichido doctor`: what is wrong with messages, and what to do about it. For queues at brokers it lays mutex rows, dead letters and
 //! the queue's depths beside each other (`exam`); for tables it looks for rows that belong to nobody.
 
-#[cfg(feature = "rabbitmq")]
 mod dead_letters;
-#[cfg(feature = "rabbitmq")]
-mod exam;
-#[cfg(not(feature = "rabbitmq"))]
-#[path = "doctor/no_exam.rs"]
 mod exam;
 mod report;
-#[cfg(feature = "rabbitmq")]
 mod sight;
 
 use ichido::{
@@ -17,10 +11,7 @@ use ichido::{
     broker::{Orphan, Verdict},
 };
 
-#[cfg(feature = "rabbitmq")]
 pub(super) use self::dead_letters::forget;
-#[cfg(not(feature = "rabbitmq"))]
-pub(super) use self::exam::forget;
 use self::{
     exam::Exam,
     report::{Done, Finding, Report},

@@ -42,7 +42,7 @@ pub(super) struct Unpublished {
 
 impl<S: Backend> Publishing<S> {
     pub(super) fn of(store: &S, brokers: &Brokers, config: &Config) -> Self {
-        let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
+        let deadline = config.guarded().map(|(_, _, rules)| rules.publish_deadline).max().unwrap_or_default();
         Publishing { store: store.clone(), relay: brokers.relay(store.clone(), config), limit: deadline + LATE }
     }
 

@@ -18,7 +18,7 @@ impl OnStore for Relay {
     async fn run<S: Backend>(self, store: S, config: &Config) -> Result<u8, Failure> {
         let brokers = Brokers::of(config)?;
         if brokers.is_empty() {
-            let way_out = "add `rabbitmq = { url = …, queue = … }` to one";
+            let way_out = "add `rabbitmq = { url = …, queue = … }` or `sqs = { queue = … }` to one";
             return Err(Failure::usage(format!(
                 "nothing to relay: no queue in the configuration uses a broker; {way_out}"
             )));
@@ -31,7 +31,7 @@ impl OnStore for Relay {
         }
         brokers.declare().await?;
         for kept in brokers.iter() {
-            tracing::info!("relaying `{}` to {}", kept.name(), kept.addresses());
+            tracing::info!("relaying `{}` to {}", kept.name(), kept.place().addresses());
         }
         brokers.relay(store, config).run(stop).await;
         Ok(0)

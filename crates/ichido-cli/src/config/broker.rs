@@ -1,7 +1,7 @@
 //! The keys of queues that a broker keeps, `RabbitMQ` and SQS, and of the mutex that guards them in
 //! the database.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use ichido::message::{ClaimBy, GuardBy, OnBusy};
 
@@ -13,7 +13,12 @@ use super::url::Url;
 
 pub(super) const RABBITMQ_KEYS: [&str; 11] =
     ["url", "queue", "exchange", "routing_key", "type", "management", "prefetch", "declare", "ca", "cert", "key"];
-const SQS_KEYS: [&str; 2] = ["url", "queue"];
+pub(super) const SQS_KEYS: [&str; 8] =
+    ["queue", "region", "endpoint", "fifo", "visibility", "wait", "dead_letter", "declare"];
+
+/// What an SQS queue may have.
+const VISIBILITY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(12);
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 pub(super) const MUTEX_KEYS: [&str; 6] = ["publish_deadline", "guard", "claim", "on_busy", "busy_delay", "relay_after"];
 
 /// Keys that earlier versions accepted, each with what is true in place of it.
@@ -59,10 +64,20 @@ pub struct TlsFiles {
 /// An SQS queue, or one that speaks its API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sqs {
-    /// The address of the service.
-    pub url: Url,
-    /// The queue's name there.
+    /// The queue's name or its URL.
     pub queue: String,
+    /// The region; none: the one of the environment.
+    pub region: Option<String>,
+    /// The address of a compatible service.
+    pub endpoint: Option<Url>,
+    /// How long a delivery is out of sight before it must be renewed.
+    pub visibility: Duration,
+    /// How long a receive waits for messages.
+    pub wait: Duration,
+    /// The name or the URL of the dead-letter queue; none: beside the queue.
+    pub dead_letter: Option<String>,
+    /// Whether ichido creates what it needs.
+    pub declare: bool,
     /// How deliveries are guarded.
     pub mutex: MutexRules,
 }
@@ -161,10 +176,41 @@ impl TlsFiles {
 impl Sqs {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
         let section = field.section()?.without(&REMOVED)?.allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
+        let queue = section.required("queue", sqs_queue)?;
+        let fifo = queue.ends_with(".fifo");
+        if section.or("fifo", fifo, Field::flag)? != fifo {
+            let text = if fifo {
+                "a queue whose name ends with `.fifo` is a FIFO queue; remove this key"
+            } else {
+                "the name of a FIFO queue ends with `.fifo`; change `queue`"
+            };
+            return Err(section.invalid("fifo", text));
+        }
+        let seconds = Duration::from_secs;
         Ok(Self {
-            url: section.required("url", http)?,
-            queue: section.required("queue", broker_name)?,
+            queue,
+            region: section.optional("region", Field::filled)?,
+            endpoint: section.optional("endpoint", http)?,
+            visibility: section.or("visibility", seconds(60), |f| whole_seconds(f, VISIBILITY))?,
+            wait: section.or("wait", seconds(20), |f| whole_seconds(f, Duration::ZERO..=LONGEST_WAIT))?,
+            dead_letter: section.optional("dead_letter", sqs_queue)?,
+            declare: section.or("declare", true, Field::flag)?,
             mutex: MutexRules::read(&section)?,
+        })
+    }
+
+    /// Does it keep the order of groups?
+    #[must_use]
+    pub fn is_fifo(&self) -> bool {
+        self.queue.ends_with(".fifo")
+    }
+
+    /// The dead-letter queue: as written, or beside the queue.
+    #[must_use]
+    pub fn dead_letters(&self) -> String {
+        self.dead_letter.clone().unwrap_or_else(|| match self.queue.strip_suffix(".fifo") {
+            Some(name) => format!("{name}-dead.fifo"),
+            None => format!("{}-dead", self.queue),
         })
     }
 }
@@ -198,6 +244,29 @@ fn amqp(field: &Field) -> Result<Url, ConfigError> {
 /// An address of the web.
 pub(super) fn http(field: &Field) -> Result<Url, ConfigError> {
     field.parsed(|text| Url::parse(text, &["http", "https"]))
+}
+
+/// SQS counts in whole seconds.
+fn whole_seconds(field: &Field, range: RangeInclusive<Duration>) -> Result<Duration, ConfigError> {
+    let time = field.duration(*range.start())?;
+    if time > *range.end() || time.subsec_nanos() > 0 {
+        return Err(field.wrong(&format!("whole seconds, at most {}", humantime::format_duration(*range.end()))));
+    }
+    Ok(time)
+}
+
+/// The name of a queue, or its URL.
+fn sqs_queue(field: &Field) -> Result<String, ConfigError> {
+    let text = field.filled()?;
+    if text.contains("://") {
+        return http(field).map(|url| url.as_str().to_owned());
+    }
+    let stem = text.strip_suffix(".fifo").unwrap_or(&text);
+    let plain = stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    if stem.is_empty() || text.len() > 80 || !plain {
+        return Err(field.wrong("a queue's name, of at most 80 letters, digits, hyphens and underscores, or its URL"));
+    }
+    Ok(text)
 }
 
 fn broker_name(field: &Field) -> Result<String, ConfigError> {

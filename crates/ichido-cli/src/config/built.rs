@@ -7,8 +7,7 @@ use super::field::Field;
 use super::section::Section;
 
 /// The keys that are not built; `*` is any name, and what follows a `=` is the only value that is not.
-pub(super) const KEYS: [&str; 4] =
-    ["queues.*.sqs", "lanes.*.auto", "lanes.*.levels.*.weight_range", "lanes.*.levels.*.reserve_range"];
+pub(super) const KEYS: [&str; 3] = ["lanes.*.auto", "lanes.*.levels.*.weight_range", "lanes.*.levels.*.reserve_range"];
 
 /// Refuses the first key that is not built.
 pub(super) fn check_keys(root: &Section) -> Result<(), ConfigError> {

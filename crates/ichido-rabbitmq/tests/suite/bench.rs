@@ -114,6 +114,7 @@ impl Bench {
 /// What the relay would publish: with its id as payload.
 pub(crate) fn outgoing(id: &str) -> Outgoing {
     Outgoing {
+        edition: 0,
         id: id.to_owned(),
         origin: "here".into(),
         queue: Some("orders".into()),

@@ -55,6 +55,7 @@ fn read(row: &Row, queue: &SqlQueue, origin: &Arc<str>) -> Result<Unsent> {
         waited: row.get(9)?,
         message: Outgoing {
             id: row.get(3)?,
+            edition: row.get(1)?,
             origin: origin.clone(),
             queue: guarded.then(|| queue.queue.clone()),
             exchange: row.get(5)?,

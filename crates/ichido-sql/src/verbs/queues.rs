@@ -25,7 +25,7 @@ pub async fn send<S: Sending>(
     messages: &[NewMessage],
 ) -> Result<Vec<MessageId>> {
     let queue = store.queue(queue).await?;
-    refuse_messages(&queue.queue, queue.payload_limit, &queue.mapping, messages)?;
+    refuse_messages(queue, messages)?;
     let sent = store.insert(tx, queue, messages).await?;
     Ok(sent.into_iter().map(|sent| MessageId { queue: queue.queue.clone(), key: sent.key }).collect())
 }

@@ -1,5 +1,6 @@
-//! The servers and the proxy that other tests rely on.
+//! The servers, the proxy and the injector that other tests rely on.
 
+mod injector;
 mod proxy;
 mod script;
 mod servers;

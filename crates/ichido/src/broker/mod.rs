@@ -1,7 +1,8 @@
 //! The seam for brokers, and what keeps a broker and the database together. A broker publishes what the relay takes from the outbox, and
-//! opens sources, which hand out what was published and settle it. `ichido-rabbitmq` implements it; the broker reader and
+//! opens sources, which hand out what was published and settle it. `ichido-rabbitmq` and `ichido-sqs` implement it; the broker reader and
 //! [`Relay`] are its callers. Nothing here knows a protocol, and no broker knows the database.
 
+mod any;
 pub(crate) mod doctor;
 pub(crate) mod guard;
 pub(crate) mod publishing;
@@ -9,6 +10,7 @@ pub(crate) mod reconciler;
 pub(crate) mod relay;
 
 pub use self::{
+    any::{AnyBroker, AnySource},
     doctor::{InQueue, Judgement, MutexFilter, MutexRow, Original, Orphan, RawRow, RowState, Sighting, Verdict},
     guard::{
         ANOTHER_BODY, Found, Guard, LONGEST_ID, OutboxState, Publication, Standing, Unsent, inbox_id, is_about,
@@ -18,7 +20,13 @@ pub use self::{
     reconciler::{Circulating, Depths},
     relay::{Flushed, Relay},
 };
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use crate::{BoxFuture, Headers};
 
@@ -55,6 +63,12 @@ pub trait Source: Send + Sync + 'static {
 
     /// The maximum number of unsettled deliveries: if fewer are out, the queue is empty.
     fn prefetch(&self) -> u16;
+
+    /// Has the queue more than what was handed out? A source that asks for deliveries knows what it was last told; one that they are
+    /// pushed to cannot tell.
+    fn has_more(&self) -> Option<bool> {
+        None
+    }
 
     /// Resolves when `try_next` may find something.
     fn changed(&self) -> impl Future<Output = ()> + Send;
@@ -106,6 +120,9 @@ pub enum Settlement {
     Release,
     /// Another worker holds its message: it comes back after a delay.
     Busy,
+    /// Its message waits for its due time, after so long if that is known, and is published again then. The broker removes this copy; one
+    /// that keeps the order of a group may keep it out of sight instead, so that nothing overtakes it.
+    Later(Option<Duration>),
     /// It is dead-lettered, with this reason.
     DeadLetter(String),
     /// It has failed for good: the same, and the letter names its row, whoever has sent it.
@@ -115,6 +132,17 @@ pub enum Settlement {
         /// The row.
         row: RowName,
     },
+}
+
+/// A message's copy in a broker's dead-letter queue.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// What was received.
+    pub received: Received,
+    /// Why it was dead-lettered, if that was written beside it.
+    pub reason: Option<String>,
+    /// The row of a message that has failed for good.
+    pub row: Option<RowName>,
 }
 
 /// Names the row of a message beside a dead letter, without touching what its sender has written there.
@@ -149,6 +177,8 @@ impl FromStr for RowName {
 pub struct Outgoing {
     /// Its id: the same however often it is published.
     pub id: String,
+    /// Which of its publications this is: a retry is another one.
+    pub edition: i64,
     /// The database that it comes from.
     pub origin: Arc<str>,
     /// The queue that its mutex guards; none: it has no mutex here.
@@ -226,6 +256,7 @@ pub(crate) trait DynSource: Send + Sync {
     fn try_next(&self) -> Option<Received>;
     fn is_open(&self) -> bool;
     fn prefetch(&self) -> u16;
+    fn has_more(&self) -> Option<bool>;
     fn changed(&self) -> BoxFuture<'_, ()>;
     fn is_current(&self, tag: u64) -> bool;
     fn settle(&self, tag: u64, settlement: Settlement) -> BoxFuture<'_, Result<(), Unpublished>>;
@@ -243,6 +274,10 @@ impl<T: Source> DynSource for T {
 
     fn prefetch(&self) -> u16 {
         Source::prefetch(self)
+    }
+
+    fn has_more(&self) -> Option<bool> {
+        Source::has_more(self)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {

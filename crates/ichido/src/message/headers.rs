@@ -11,6 +11,9 @@ pub type Headers = BTreeMap<String, String>;
 /// How many attempts a message gets, in place of its action's `retry`.
 pub const ATTEMPTS: &str = "x-ichido-attempts";
 
+/// The group of a message whose broker keeps the order of groups.
+pub const GROUP: &str = "x-ichido-group";
+
 /// More attempts than this nobody can ask for.
 pub const MOST_ATTEMPTS: u32 = 1_000_000;
 
@@ -61,6 +64,17 @@ impl NewMessage {
         let mut headers = self.headers.clone();
         headers.insert(TRACEPARENT.into(), traceparent.clone());
         write(&headers, self.attempts)
+    }
+
+    /// The same as the outbox keeps them, with its group: a broker has no column for that.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn broker_headers(&self) -> Result<String> {
+        let Some(group) = &self.group else { return self.written_headers() };
+        let mut message = self.clone();
+        message.headers.insert(GROUP.into(), group.clone());
+        message.written_headers()
     }
 
     /// Refuses headers that are ichido's own, or more than brokers can carry, and numbers of attempts that are none.

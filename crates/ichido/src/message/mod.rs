@@ -20,7 +20,7 @@ pub use self::{
     cancel::{CANCEL_WAIT, cancel_within},
     client::{Anything, Client, Only, Sender},
     delivery::{Claim, Delivery, Mark},
-    headers::{ATTEMPTS, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},
+    headers::{ATTEMPTS, GROUP, Headers, MOST_ATTEMPTS, attempts_in, is_own_header},
     new_message::{Due, NewMessage, wait_ms},
     one_message::OneMessage,
     outcome::Outcome,

@@ -24,7 +24,7 @@ pub struct NewMessage {
     pub due: Option<Due>,
     /// While a message with this key is neither done nor failed, no second one is sent. Managed queues only.
     pub unique: Option<String>,
-    /// Messages of a group run one at a time and in order. Managed queues only: a table queue has `group_by`.
+    /// Messages of a group run one at a time and in order. Managed queues, and FIFO queues of SQS: a table queue has `group_by`.
     pub group: Option<String>,
     /// The level of the lane set that it is sent to.
     pub level: Option<String>,

@@ -45,6 +45,8 @@ pub struct Guarded {
     pub on_busy: OnBusy,
     /// How long a relay lease lasts; after that, another relay may publish.
     pub relay_after: Duration,
+    /// The broker keeps the order of the messages of a group, so that they can have one.
+    pub groups: bool,
 }
 
 /// How a duplicate delivery is recognised.
@@ -171,6 +173,7 @@ impl Guarded {
             claim: ClaimBy::Lock,
             on_busy: OnBusy::Delay,
             relay_after: Duration::from_secs(5),
+            groups: false,
         }
     }
 
@@ -178,6 +181,13 @@ impl Guarded {
     #[must_use]
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queue = name.into();
+        self
+    }
+
+    /// At a broker that keeps the order of groups.
+    #[must_use]
+    pub fn groups(mut self) -> Self {
+        self.groups = true;
         self
     }
 

@@ -8,13 +8,12 @@ use std::{
 
 use ichido::{
     Key, MessageId,
-    broker::{ANOTHER_BODY, Guard, MutexFilter, MutexRow, Original, RowName, is_about},
+    broker::{ANOTHER_BODY, DeadLetter, Guard, MutexFilter, MutexRow, Original, RowName, is_about},
     message::GuardBy,
 };
-use ichido_rabbitmq::{self as rabbitmq, Delivery, Error, REASON};
 
 use crate::{
-    brokers::{Brokers, DUPLICATE, Kept},
+    brokers::{Brokers, DUPLICATE, Kept, Opened, Reading},
     config::Config,
     failure::Failure,
     open::Backend,
@@ -67,16 +66,16 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 
     /// Begins to read them; whoever else reads them now is waited for.
-    pub(super) async fn open(&self) -> Result<rabbitmq::DeadLetters, Failure> {
+    pub(super) async fn open(&self) -> Result<Box<dyn Reading>, Failure> {
         let began = Instant::now();
         let mut told = false;
         loop {
-            let why = match self.kept.rabbitmq().dead_letters().await {
-                Err(Error::Busy(why)) => why,
-                read => return read.map_err(|error| self.kept.failure(&error)),
+            let why = match self.kept.place().dead_letters().await? {
+                Opened::Reading(reading) => return Ok(reading),
+                Opened::Busy(why) => why,
             };
             if began.elapsed() >= PATIENCE {
-                let text = format!("queues.{}.rabbitmq: {why}; run it again when that has ended", self.kept.name());
+                let text = format!("{}: {why}; run it again when that has ended", self.kept.key());
                 return Err(Failure { code: DUPLICATE, text });
             }
             if !std::mem::replace(&mut told, true) {
@@ -87,18 +86,13 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 
     /// The next of them, with what is known of each; none at the end.
-    pub(super) async fn page(
-        &self,
-        dead_letters: &mut rabbitmq::DeadLetters,
-    ) -> Result<Vec<(Delivery, Named)>, Failure> {
-        let mut page = Vec::with_capacity(PAGE);
-        while page.len() < PAGE {
-            let Some(dead_letter) = dead_letters.next().await.map_err(|error| self.kept.failure(&error))? else {
-                break;
-            };
+    pub(super) async fn page(&self, reading: &mut dyn Reading) -> Result<Vec<(DeadLetter, Named)>, Failure> {
+        let page = reading.page(PAGE).await?;
+        let named = |dead_letter: DeadLetter| {
             let named = self.named(&dead_letter);
-            page.push((dead_letter, named));
-        }
+            (dead_letter, named)
+        };
+        let mut page: Vec<(DeadLetter, Named)> = page.into_iter().map(named).collect();
         let keys: Vec<Key> = page.iter().filter_map(|(_, named)| named.key.clone()).collect();
         let rows = self.look(MutexFilter::These(&keys)).await?;
         let rows: BTreeMap<Key, MutexRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
@@ -114,38 +108,37 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
 
     /// Is it only named like a message of ours? What was sent with this id has another body: its row says so, or whoever dead-lettered
     /// it while the row was there.
-    fn is_another(&self, dead_letter: &Delivery, row: Option<&MutexRow>) -> bool {
+    fn is_another(&self, dead_letter: &DeadLetter, row: Option<&MutexRow>) -> bool {
         match row {
-            Some(row) => !is_about(row.hash.as_deref(), dead_letter.payload()),
-            None => {
-                self.guard.rules.by == GuardBy::Mutex && dead_letter.header(REASON).as_deref() == Some(ANOTHER_BODY)
-            }
+            Some(row) => !is_about(row.hash.as_deref(), &dead_letter.received.payload),
+            None => self.guard.rules.by == GuardBy::Mutex && dead_letter.reason.as_deref() == Some(ANOTHER_BODY),
         }
     }
 
     /// Which message a dead letter is of, and whether it is ours.
-    fn named(&self, dead_letter: &Delivery) -> Named {
+    fn named(&self, dead_letter: &DeadLetter) -> Named {
         let ours = |row: &RowName| row.origin == self.guard.origin && *row.queue == *self.kept.name();
         let named = Named { key: None, failed: false, foreign: None, another: false, row: None, original: None };
-        if let Some(row) = dead_letter.row().filter(ours) {
+        if let Some(row) = dead_letter.row.clone().filter(ours) {
             return Named { key: Some(Key::new([row.id])), failed: true, ..named };
         }
-        let received = dead_letter.received();
-        let key = self.guard.key_of(self.kept.name(), &received);
+        let received = &dead_letter.received;
+        let key = self.guard.key_of(self.kept.name(), received);
         let id = received.id.as_deref().ok().or(received.message_id.as_deref()).unwrap_or("it");
         let foreign = match (&key, received.origin.as_deref()) {
             (Err(why), _) => Some(why.clone()),
             (_, Some(origin)) if *origin != *self.guard.origin => Some(format!("{id} comes from another database")),
             (_, None) => Some(format!("{id} was not sent by ichido")),
-            _ if !self.guard.is_own(self.kept.name(), &received) => Some(format!("{id} is for another queue")),
+            _ if !self.guard.is_own(self.kept.name(), received) => Some(format!("{id} is for another queue")),
             _ => None,
         };
         Named { key: key.ok(), foreign, ..named }
     }
 
     /// What those are copies of that have a key. Only an inbox remembers what is done, and only there another message may have the same id.
-    async fn originals(&self, page: &[(Delivery, Named)]) -> Result<Vec<Option<Original>>, Failure> {
-        let keyed = page.iter().filter_map(|(dead_letter, named)| Some((named.key.clone()?, dead_letter.payload())));
+    async fn originals(&self, page: &[(DeadLetter, Named)]) -> Result<Vec<Option<Original>>, Failure> {
+        let keyed =
+            page.iter().filter_map(|(dead_letter, named)| Some((named.key.clone()?, &*dead_letter.received.payload)));
         let keyed: Vec<(Key, &[u8])> = keyed.collect();
         if self.guard.rules.by != GuardBy::Inbox {
             return Ok(vec![None; keyed.len()]);
@@ -187,14 +180,12 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
 }
 
 async fn forget_of<S: Backend>(dead_letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {
-    match dead_letters.kept.rabbitmq().depths().await {
-        Ok(depths) if depths.dead > 0 => {}
-        Ok(_) | Err(Error::Missing(_)) => return Ok(()),
-        Err(error) => return Err(dead_letters.kept.failure(&error)),
+    if dead_letters.kept.place().depths().await?.is_none_or(|seen| seen.counted.dead == 0) {
+        return Ok(());
     }
     let mut reading = dead_letters.open().await?;
     loop {
-        let page = dead_letters.page(&mut reading).await?;
+        let page = dead_letters.page(&mut *reading).await?;
         if page.is_empty() {
             break;
         }
@@ -202,9 +193,9 @@ async fn forget_of<S: Backend>(dead_letters: &DeadLetters<'_, S>, keys: &BTreeSe
             if let Some(key) = named.key.as_ref().filter(|key| keys.contains(key))
                 && dead_letters.is_over(key, named).await?
             {
-                reading.delete(dead_letter).await;
+                reading.delete(dead_letter.received.tag).await;
             }
         }
     }
-    reading.close().await.map_err(|error| dead_letters.kept.failure(&error))
+    reading.close().await
 }

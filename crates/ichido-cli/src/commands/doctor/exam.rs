@@ -13,17 +13,22 @@ use std::collections::BTreeSet;
 
 use ichido::{
     Key, Message, MessageId,
-    broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
+    broker::{DeadLetter, InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
     message::GuardBy,
 };
-use ichido_rabbitmq::{self as rabbitmq, Delivery, REASON, Settled};
 
 use super::{
     dead_letters::{DeadLetters, Named},
     report::{Counts, Done, Finding, Report},
     sight::{self, Depths, look},
 };
-use crate::{brokers::Kept, commands::publishing::Publishing, failure::Failure, open::Backend, output};
+use crate::{
+    brokers::{Kept, Reading},
+    commands::publishing::Publishing,
+    failure::Failure,
+    open::Backend,
+    output,
+};
 
 /// A finding that is told when what was made due is published, or not.
 struct Pending {
@@ -95,7 +100,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// What is declared when something is sent or run is missing only if something was.
     fn missing(&mut self, there_now: bool) -> Result<(), Failure> {
         let kept = self.dead_letters.kept;
-        let comes = kept.rabbitmq().topology().declare && self.counts.rows == 0;
+        let comes = kept.place().declares() && self.counts.rows == 0;
         if self.depths.is_some() || comes {
             return Ok(());
         }
@@ -107,24 +112,19 @@ impl<'a, S: Backend> Exam<'a, S> {
     async fn dead_letters(&mut self) -> Result<(), Failure> {
         let mut reading = self.dead_letters.open().await?;
         loop {
-            let page = self.dead_letters.page(&mut reading).await?;
+            let page = self.dead_letters.page(&mut *reading).await?;
             if page.is_empty() {
                 break;
             }
             for (dead_letter, named) in page {
-                self.one(&mut reading, &dead_letter, named).await?;
+                self.one(&mut *reading, &dead_letter, named).await?;
             }
             self.publish().await?;
         }
-        reading.close().await.map_err(|error| self.dead_letters.kept.failure(&error))
+        reading.close().await
     }
 
-    async fn one(
-        &mut self,
-        reading: &mut rabbitmq::DeadLetters,
-        dead_letter: &Delivery,
-        named: Named,
-    ) -> Result<(), Failure> {
+    async fn one(&mut self, reading: &mut dyn Reading, dead_letter: &DeadLetter, named: Named) -> Result<(), Failure> {
         let inbox = self.dead_letters.guard.rules.by == GuardBy::Inbox;
         let why = match (&named.key, &named.row) {
             (None, _) => named.foreign.as_deref().unwrap_or("no message id"),
@@ -138,18 +138,18 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.foreign(dead_letter, why)
     }
 
-    fn foreign(&mut self, dead_letter: &Delivery, why: &str) -> Result<(), Failure> {
-        let reason = dead_letter.header(REASON).unwrap_or_else(|| "no reason given".to_owned());
+    fn foreign(&mut self, dead_letter: &DeadLetter, why: &str) -> Result<(), Failure> {
+        let reason = dead_letter.reason.as_deref().unwrap_or("no reason given");
         let meaning =
-            format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(&reason, 200));
-        let name = dead_letter.message_id().unwrap_or("a dead letter").to_owned();
+            format!("not ours: {}; dead-lettered: {}", output::shortened(why, 100), output::shortened(reason, 200));
+        let name = dead_letter.received.message_id.clone().unwrap_or_else(|| "a dead letter".to_owned());
         self.tell(Finding { dead: true, ..Finding::of(self.dead_letters.kept.name(), name, meaning) }, None)
     }
 
     async fn dead_letter(
         &mut self,
-        reading: &mut rabbitmq::DeadLetters,
-        dead_letter: &Delivery,
+        reading: &mut dyn Reading,
+        dead_letter: &DeadLetter,
         named: Named,
     ) -> Result<(), Failure> {
         let Some(key) = named.key.clone() else { return Ok(()) };
@@ -177,13 +177,8 @@ impl<'a, S: Backend> Exam<'a, S> {
     }
 
     /// Deletes a dead letter, and notes that it did.
-    async fn delete(
-        &self,
-        reading: &mut rabbitmq::DeadLetters,
-        dead_letter: &Delivery,
-        key: &Key,
-    ) -> Result<Done, Failure> {
-        if reading.delete(dead_letter).await != Settled::Told {
+    async fn delete(&self, reading: &mut dyn Reading, dead_letter: &DeadLetter, key: &Key) -> Result<Done, Failure> {
+        if !reading.delete(dead_letter.received.tag).await {
             return Ok(Done::left_alone());
         }
         let noted = self.dead_letters.store.note("delete", &self.id(key), "its dead letter").await;
@@ -194,8 +189,8 @@ impl<'a, S: Backend> Exam<'a, S> {
     /// What is done about a dead letter that has a row.
     async fn mend(
         &mut self,
-        reading: &mut rabbitmq::DeadLetters,
-        dead_letter: &Delivery,
+        reading: &mut dyn Reading,
+        dead_letter: &DeadLetter,
         row: &MutexRow,
         named: &Named,
         verdict: Verdict,
@@ -206,15 +201,15 @@ impl<'a, S: Backend> Exam<'a, S> {
         let DeadLetters { store, kept, .. } = &self.dead_letters;
         if !row.kept {
             // The dead letter is the message: what it says is in the database before anything is done.
-            let message =
-                Message::new(kept.name(), row.key.clone(), dead_letter.payload()).with_headers(dead_letter.headers());
+            let message = Message::new(kept.name(), row.key.clone(), dead_letter.received.payload.clone())
+                .with_headers(dead_letter.received.headers.clone());
             if !store.keep(&message).await.map_err(|error| Failure::of::<S>(&error))? {
                 return Ok(Some(Done::left_alone()));
             }
         }
         let is_copy = named.is_copy() || !row.kept;
         Ok(Some(match self.act(row).await? {
-            true if is_copy && reading.delete(dead_letter).await == Settled::Told => {
+            true if is_copy && reading.delete(dead_letter.received.tag).await => {
                 Done::did("published again, and its dead letter deleted")
             }
             true => Done::did("published again"),

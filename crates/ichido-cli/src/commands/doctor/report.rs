@@ -91,7 +91,6 @@ impl Finding {
 }
 
 /// The counts of a queue at a broker.
-#[cfg(feature = "rabbitmq")]
 #[derive(Default, Serialize)]
 pub(super) struct Counts {
     pub(super) queue: String,
@@ -106,7 +105,6 @@ pub(super) struct Counts {
     pub(super) healthy: u64,
 }
 
-#[cfg(feature = "rabbitmq")]
 impl Counts {
     fn text(&self) -> String {
         let Counts { queue, ready, busy, dead, unpublished, rows, healthy, .. } = self;
@@ -137,7 +135,6 @@ impl Report {
         if self.json { output::json(finding) } else { output::print(&finding.text()) }
     }
 
-    #[cfg(feature = "rabbitmq")]
     pub(super) fn counts(&mut self, counts: &Counts) -> Result<(), Failure> {
         if self.json { output::json(counts) } else { output::print(&counts.text()) }
     }

@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use ichido::broker::{InQueue, MutexRow, RowState, Sighting};
-use ichido_rabbitmq::Error;
 
-use crate::{brokers::Kept, failure::Failure};
-
-/// The management API tells what was so a while ago.
-const STALE: Duration = Duration::from_secs(10);
+use crate::{
+    brokers::{Kept, Seen},
+    failure::Failure,
+};
 
 /// Where nobody can tell what is out and not acknowledged, a message is taken for lost only after so long.
 const UNSEEN: Duration = Duration::from_mins(10);
@@ -17,24 +16,15 @@ const UNSEEN: Duration = Duration::from_mins(10);
 pub(super) struct Depths {
     at: Instant,
     pub(super) counted: ichido::broker::Depths,
-    pub(super) consumers: u32,
+    /// None if nobody can tell.
+    pub(super) consumers: Option<u32>,
 }
 
 /// None if there is no such queue.
 pub(super) async fn look(kept: &Kept) -> Result<Option<Depths>, Failure> {
     let at = Instant::now();
-    let found = match kept.rabbitmq().depths().await {
-        Ok(found) => found,
-        Err(Error::Missing(_)) => return Ok(None),
-        Err(error) => return Err(kept.failure(&error)),
-    };
-    let unacknowledged = match kept.rabbitmq().management() {
-        None => None,
-        Some(_) => ichido::broker::Broker::depths(kept).await.ok().and_then(|depths| depths.unacknowledged),
-    };
-    let (ready, busy, dead) = (found.queue.into(), found.busy.into(), found.dead.into());
-    let counted = ichido::broker::Depths { ready, unacknowledged, busy, dead, stale: Duration::ZERO };
-    Ok(Some(Depths { at, counted, consumers: found.consumers }))
+    let seen = kept.place().depths().await?;
+    Ok(seen.map(|Seen { counted, consumers }| Depths { at, counted, consumers }))
 }
 
 /// All that is known about a message with this row, and with a dead letter or without.
@@ -42,10 +32,10 @@ pub(super) fn sighting(depths: Option<&Depths>, relay_after: Duration, row: Opti
     let (mut young, mut queue) = (relay_after.saturating_mul(2), InQueue::No);
     if let Some(Depths { at, counted, consumers }) = depths {
         let unseen = matches!(row, Some(MutexRow { state: RowState::Published(age), .. }) if *age >= UNSEEN);
-        let none_out = counted.unacknowledged.map_or(*consumers == 0 || unseen, |out| out == 0);
+        let none_out = counted.unacknowledged.map_or(*consumers == Some(0) || unseen, |out| out == 0);
         queue = if counted.ready + counted.busy == 0 && none_out { InQueue::No } else { InQueue::NotEmpty };
         // What was published since the look could not be seen by it.
-        young = young.max(if counted.unacknowledged.is_some() { STALE } else { Duration::ZERO }) + at.elapsed();
+        young = young.max(counted.stale) + at.elapsed();
     }
     Sighting { row: row.map(|row| row.state), dead, queue, young }
 }

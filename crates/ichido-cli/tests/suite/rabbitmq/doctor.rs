@@ -73,6 +73,7 @@ async fn copy(world: &World<'_>, message: &str, origin: Option<&str>, queue: &st
         None => world.env.text("select id from ichido_origin").await,
     };
     let outgoing = Outgoing {
+        edition: 0,
         id: message.strip_prefix("orders/").unwrap_or(message).to_owned(),
         origin: origin.into(),
         queue: Some("orders".into()),

@@ -272,6 +272,7 @@ impl<'a> World<'a> {
 /// An order of this origin as the relay publishes it.
 pub(crate) fn published(id: &str, origin: Arc<str>, order: u32) -> Envelope {
     let outgoing = Outgoing {
+        edition: 0,
         id: id.to_owned(),
         origin,
         queue: Some("orders".into()),

@@ -7,4 +7,5 @@ mod pgbouncer;
 mod postgres;
 mod rabbitmq;
 mod rabbitmq_cluster;
+mod sqs;
 mod test_process;

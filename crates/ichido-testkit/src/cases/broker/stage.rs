@@ -264,6 +264,7 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
 /// A copy of a message with this id; its mutex stands for this queue.
 pub(crate) fn outgoing(id: &str, origin: &str, queue: Option<&str>) -> ichido::broker::Outgoing {
     ichido::broker::Outgoing {
+        edition: 0,
         id: id.rsplit('/').next().expect("a key").to_owned(),
         origin: origin.into(),
         queue: queue.map(Into::into),

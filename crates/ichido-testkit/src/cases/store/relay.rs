@@ -64,6 +64,7 @@ pub async fn what_is_committed_is_handed_to_the_relay_whole_and_in_order<F: Fixt
     assert!(!origin.is_empty());
     assert_eq!(fixture.store_with(leased()).guard("refund").await.unwrap().origin, origin, "the database has one name");
     let guarded = sent.iter().zip(&messages).map(|(id, message)| Outgoing {
+        edition: 0,
         id: id.key.columns()[0].clone(),
         origin: origin.clone(),
         queue: Some("paid".into()),
@@ -73,6 +74,7 @@ pub async fn what_is_committed_is_handed_to_the_relay_whole_and_in_order<F: Fixt
         payload: message.payload.clone(),
     });
     let unguarded = published.iter().map(|id| Outgoing {
+        edition: 0,
         id: id.clone(),
         origin: origin.clone(),
         queue: None,

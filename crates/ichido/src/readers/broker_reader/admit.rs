@@ -194,6 +194,14 @@ impl<S: Store> Admitting<S> {
     /// Does the broker have no more? If it could have handed out something for a while and has not.
     fn look_for_more(&self, source: &Arc<dyn DynSource>) {
         let mut admissions = self.shared.admissions();
+        if let Some(more) = source.has_more() {
+            let emptied = std::mem::replace(&mut admissions.more, more) && !more;
+            drop(admissions);
+            if emptied {
+                self.shared.receiving.changed.notify_one();
+            }
+            return;
+        }
         let still = admissions.moved.is_none_or(|moved| self.shared.clock.now() - moved >= ON_ITS_WAY / 2);
         if admissions.more && still && admissions.out() < usize::from(source.prefetch()) {
             admissions.more = false;
@@ -340,7 +348,8 @@ impl<S: Store> Admitting<S> {
         let (since, lasts) = match self.depths().await {
             Some(depths) if depths.ready + depths.busy + depths.unacknowledged.unwrap_or(0) == 0 => {
                 // Whoever counts what is out does so only now and then.
-                (Some(self.empty_since.unwrap_or(now)), if depths.unacknowledged.is_some() { COUNTED } else { EMPTY })
+                let counted = depths.unacknowledged.map(|_| COUNTED.max(depths.stale));
+                (Some(self.empty_since.unwrap_or(now)), counted.unwrap_or(EMPTY))
             }
             _ => (None, EMPTY),
         };

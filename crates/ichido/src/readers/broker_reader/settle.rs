@@ -63,7 +63,10 @@ impl<S: Store> Shared<S> {
                 self.dead_letter(held, failure.error);
             }
             // What is parked for a while is published again when its time has come.
-            (Some(Mark::Done | Mark::Parked), _) => self.send(held, Settlement::Ack),
+            (Some(Mark::Parked), failure) => {
+                self.send(held, Settlement::Later(failure.and_then(|failure| failure.retry_after)));
+            }
+            (Some(Mark::Done), _) => self.send(held, Settlement::Ack),
             // With an inbox it comes once more: whoever marked its row while it was being cancelled has left that behind.
             (Some(Mark::Cancelled), _) if self.receiving.guard.rules.by == GuardBy::Mutex => {
                 self.send(held, Settlement::Ack);
@@ -97,7 +100,10 @@ impl<S: Store> Shared<S> {
                 tracing::warn!(%queue, id = %held.message.key, "not run: its body is not the one that was sent with this id");
                 Settlement::DeadLetter(ANOTHER_BODY.into())
             }
-            Found::Waiting => self.duplicate(),
+            Found::Waiting => {
+                self.meter().duplicate();
+                Settlement::Later(None)
+            }
             // In an inbox it may be another message with the same id: only who runs it can tell.
             Found::Failed if inbox && !own => Settlement::DeadLetter("failed".into()),
             Found::Failed => return self.dead_letter(held, "failed".to_owned()),
@@ -113,7 +119,7 @@ impl<S: Store> Shared<S> {
         self.send(held, Settlement::Failed { reason, row });
     }
 
-    /// It is done, or is published again when its time has come: this copy is of no use.
+    /// It is done: this copy is of no use.
     fn duplicate(&self) -> Settlement {
         self.meter().duplicate();
         Settlement::Ack

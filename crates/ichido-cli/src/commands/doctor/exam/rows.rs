@@ -69,8 +69,9 @@ impl<S: Backend> Exam<'_, S> {
 
     /// What is ready, without any row, and stays so while consumers live.
     pub(super) async fn without_rows(&mut self) -> Result<(), Failure> {
-        let suspicious =
-            |depths: &Option<Depths>| depths.as_ref().is_some_and(|d| d.counted.ready > 0 && d.consumers > 0);
+        let suspicious = |depths: &Option<Depths>| {
+            depths.as_ref().is_some_and(|d| d.counted.ready > 0 && d.consumers.is_some_and(|consumers| consumers > 0))
+        };
         if self.counts.rows > 0 || !suspicious(&self.depths) {
             return Ok(());
         }

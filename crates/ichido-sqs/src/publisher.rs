@@ -1,0 +1,194 @@
+//! Sends messages in batches of ten and tells the fate of each: taken by SQS, refused, or unknown. The relay and the source call it. It keeps no
+//! message of its own: whoever calls holds them, waits, and is told in time.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use aws_sdk_sqs::types::{BatchResultErrorEntry, QueueAttributeName as Name};
+use ichido::broker::Unpublished;
+use tokio::time::Instant;
+
+use crate::{Envelope, Error, Result, Server, server::TIMEOUT};
+
+/// SQS's limit for a batch.
+pub(crate) const BATCH: usize = 10;
+
+/// What a batch may have together, whatever its queue is set to: SQS's limit before 2025, which compatible servers may still have.
+const LEAST_TOGETHER: usize = 256 << 10;
+
+/// What a message may have where the queue does not say.
+const LARGEST: usize = 1 << 20;
+
+type Fate = Result<(), Unpublished>;
+
+/// Publishes. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Publisher(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    server: Server,
+    deadline: Duration,
+    /// The largest message of each queue.
+    largest: Mutex<HashMap<String, usize>>,
+}
+
+impl Publisher {
+    /// A publisher that tells the fate of what it is given after this time at the latest.
+    #[must_use]
+    pub fn new(server: Server, deadline: Duration) -> Self {
+        Self(Arc::new(Inner { server, deadline, largest: Mutex::default() }))
+    }
+
+    pub(crate) async fn publish_one(&self, message: Envelope) -> Fate {
+        self.publish(&[message]).await.pop().expect("one fate for one message")
+    }
+
+    /// Publishes messages in their order and tells the fate of each, in the same order.
+    ///
+    /// If it is dropped before its end, the fate of the messages is unknown.
+    pub async fn publish(&self, messages: &[Envelope]) -> Vec<Fate> {
+        let until = Instant::now() + self.0.deadline;
+        let mut fates = Vec::with_capacity(messages.len());
+        while let Some(first) = messages.get(fates.len()) {
+            let largest = match self.0.largest(&first.queue).await {
+                Ok(largest) => largest,
+                Err(error) => {
+                    fates.extend(all(&messages[fates.len()..], &fate_of(&error)));
+                    return fates;
+                }
+            };
+            let rest = &messages[fates.len()..];
+            if first.size() > largest {
+                let why =
+                    format!("it has {} bytes with its attributes; the queue takes at most {largest}", first.size());
+                fates.push(Err(Unpublished::Refused(why)));
+                continue;
+            }
+            let batch = &rest[..together(rest, largest)];
+            let sent = self.0.send(batch, until).await;
+            // Nothing may overtake what could not be sent.
+            let stop = sent.iter().any(|fate| matches!(fate, Err(Unpublished::Unsent(_) | Unpublished::Unknown(_))));
+            fates.extend(sent);
+            if stop {
+                break;
+            }
+        }
+        let why = Unpublished::Unsent("an earlier message could not be sent".to_owned());
+        fates.extend(all(&messages[fates.len()..], &why));
+        fates
+    }
+}
+
+impl Inner {
+    async fn send(&self, batch: &[Envelope], until: Instant) -> Vec<Fate> {
+        let within = until.saturating_duration_since(Instant::now()).min(TIMEOUT);
+        if within.is_zero() {
+            return all(batch, &Unpublished::Unsent("the deadline has passed".to_owned()));
+        }
+        match self.send_batch(batch, within).await {
+            Ok(fates) => fates,
+            // A compatible server may have a lower limit than SQS.
+            Err(error) if error.is_code("BatchRequestTooLong") && batch.len() > 1 => {
+                let (left, right) = batch.split_at(batch.len() / 2);
+                let mut fates = Box::pin(self.send(left, until)).await;
+                fates.extend(Box::pin(self.send(right, until)).await);
+                fates
+            }
+            Err(error) => {
+                if let Error::Missing(_) = error {
+                    self.largest_of().remove(&batch[0].queue);
+                }
+                all(batch, &fate_of(&error))
+            }
+        }
+    }
+
+    async fn send_batch(&self, batch: &[Envelope], within: Duration) -> Result<Vec<Fate>> {
+        let queue = &batch[0].queue;
+        let url = self.server.url(queue).await?;
+        let entries = batch.iter().enumerate().map(|(id, message)| message.entry(id)).collect();
+        let call = self.server.client().await?.send_message_batch().queue_url(url).set_entries(Some(entries)).send();
+        let answer = self.server.answer(&format!("sending to queue {queue:?}"), within, call).await?;
+        let silent = || Err(Unpublished::Unknown("SQS says nothing about it".to_owned()));
+        let mut fates: Vec<Fate> = batch.iter().map(|_| silent()).collect();
+        for sent in answer.successful() {
+            if let Some(fate) = sent.id().parse().ok().and_then(|at: usize| fates.get_mut(at)) {
+                *fate = Ok(());
+            }
+        }
+        for failed in answer.failed() {
+            if let Some(fate) = failed.id().parse().ok().and_then(|at: usize| fates.get_mut(at)) {
+                *fate = Err(fate_of_entry(failed));
+            }
+        }
+        Ok(fates)
+    }
+
+    async fn largest(&self, queue: &str) -> Result<usize> {
+        if let Some(known) = self.largest_of().get(queue) {
+            return Ok(*known);
+        }
+        let set = self.server.attributes(queue, &[Name::MaximumMessageSize]).await?;
+        let largest = set.get(&Name::MaximumMessageSize).and_then(|text| text.parse().ok()).unwrap_or(LARGEST);
+        self.largest_of().insert(queue.to_owned(), largest);
+        Ok(largest)
+    }
+
+    fn largest_of(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.largest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many of these go together: to one queue, and no more than a batch may have.
+fn together(messages: &[Envelope], largest: usize) -> usize {
+    let most = largest.max(LEAST_TOGETHER);
+    let mut size = 0;
+    let fits = |message: &&Envelope| {
+        size += message.size();
+        message.queue == messages[0].queue && size <= most
+    };
+    messages.iter().take(BATCH).take_while(fits).count().max(1)
+}
+
+fn fate_of(error: &Error) -> Unpublished {
+    match error {
+        Error::Missing(why) => Unpublished::Unroutable(why.clone()),
+        Error::Unreachable { .. } => Unpublished::Unknown(error.to_string()),
+        error if error.is_code("InvalidMessageContents") || error.is_code("BatchRequestTooLong") => {
+            Unpublished::Refused(error.to_string())
+        }
+        error => Unpublished::Unsent(error.to_string()),
+    }
+}
+
+fn fate_of_entry(failed: &BatchResultErrorEntry) -> Unpublished {
+    let why = format!("{} ({})", failed.message().unwrap_or("no reason given"), failed.code());
+    if failed.sender_fault() { Unpublished::Refused(why) } else { Unpublished::Unsent(why) }
+}
+
+fn all(messages: &[Envelope], why: &Unpublished) -> Vec<Fate> {
+    messages.iter().map(|_| Err(why.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(queue: &str, size: usize) -> Envelope {
+        Envelope { queue: queue.to_owned(), body: "x".repeat(size), attributes: HashMap::new(), place: None }
+    }
+
+    #[test]
+    fn a_batch_has_ten_messages_and_no_more_than_it_may() {
+        let small: Vec<_> = (0..25).map(|_| message("q", 100)).collect();
+        assert_eq!(together(&small, 1 << 20), 10);
+        let large: Vec<_> = (0..5).map(|_| message("q", 100 << 10)).collect();
+        assert_eq!(together(&large, 1024), 2, "256 KiB together");
+        assert_eq!(together(&large, 400 << 10), 4);
+        assert_eq!(together(&[message("q", 1), message("r", 1)], 1024), 1, "one queue at a time");
+    }
+}

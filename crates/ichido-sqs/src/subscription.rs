@@ -1,0 +1,400 @@
+//! Receives from a queue and settles. The reader of a pool asks it for the next delivery, which never waits, and gives each delivery back with
+//! what shall become of it. It asks SQS only for as many as it has room for, in batches where that is possible, and by long polls that
+//! nobody waits for. What it has received stays out of sight of others until it is settled (`renewal`).
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use aws_sdk_sqs::types::MessageSystemAttributeName as System;
+use ichido::broker::{RowName, Unpublished};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::sleep,
+};
+
+use crate::{
+    Delivery, Envelope, Error, Publisher, Result, Server, Settings, Topology,
+    header::{REASON, ROW, is_plain},
+    in_hand::InHand,
+    publisher::BATCH,
+    renewal,
+    server::TIMEOUT,
+    settling::{Settled, Settling, seconds},
+};
+
+/// While workers have enough to do, it waits so long for room for a whole batch.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What SQS has is here so soon after it was asked; a long poll that lasts longer has found nothing yet.
+const ON_ITS_WAY: Duration = Duration::from_millis(200);
+
+/// So many receives at a time, while each of them brings all that it asked for.
+const MOST_RECEIVES: usize = 4;
+
+/// In bytes.
+const LONGEST_REASON: usize = 2000;
+
+/// The longest time between two attempts while SQS is away.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The longest time for which a message that comes too early is sent back.
+const LONGEST_WAIT: Duration = Duration::from_mins(15);
+
+/// Hands out deliveries of one queue, shared by all workers of a pool. When it is dropped, what is not settled comes back after its
+/// visibility timeout.
+#[derive(Debug)]
+pub struct Subscription {
+    shared: Arc<Shared>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) server: Server,
+    pub(crate) topology: Topology,
+    pub(crate) settings: Settings,
+    prefetch: u16,
+    publisher: Publisher,
+    settling: Settling,
+    in_hand: Mutex<InHand>,
+    asking: Mutex<Asking>,
+    /// The reader waits here.
+    pub(crate) changed: Notify,
+    /// There is room for more.
+    pub(crate) freed: Notify,
+    closed: watch::Sender<bool>,
+}
+
+/// What SQS was asked, and what it said.
+#[derive(Debug, Default)]
+struct Asking {
+    /// Receives under way, and for how many messages.
+    receives: usize,
+    messages: usize,
+    /// When the latest of them began.
+    since: Option<Instant>,
+    /// The last one brought as many as were asked for; none before the first answer.
+    full: Option<bool>,
+    /// Receives that failed in a row, and why the last one did.
+    failures: u32,
+    why_not: Option<String>,
+}
+
+impl Subscription {
+    pub(crate) fn start(
+        server: Server,
+        topology: Topology,
+        settings: Settings,
+        prefetch: u16,
+        publisher: Publisher,
+    ) -> Self {
+        let prefetch = prefetch.max(1);
+        let settling = Settling::start(&server, &topology.queue, together(prefetch));
+        let shared = Arc::new(Shared {
+            server,
+            topology,
+            settings,
+            prefetch,
+            publisher,
+            settling,
+            in_hand: Mutex::default(),
+            asking: Mutex::default(),
+            changed: Notify::new(),
+            freed: Notify::new(),
+            closed: watch::Sender::new(false),
+        });
+        let tasks = [tokio::spawn(Arc::clone(&shared).run()), tokio::spawn(renewal::run(Arc::clone(&shared)))];
+        Self { shared, tasks }
+    }
+
+    /// The next delivery with its number, if there is one at hand. Never waits.
+    pub(crate) fn try_next(&self) -> Option<(u64, Arc<Delivery>)> {
+        if self.shared.is_closed() { None } else { self.shared.in_hand().next() }
+    }
+
+    /// Resolves when `try_next` may find something, or nothing will come any more.
+    pub async fn changed(&self) {
+        // Before the look, so that nothing comes unheard between the two.
+        let rung = self.shared.changed.notified();
+        if !self.shared.in_hand().has_ready() && !self.shared.is_closed() {
+            rung.await;
+        }
+    }
+
+    /// So many deliveries that are not settled it hands out at most.
+    #[must_use]
+    pub fn prefetch(&self) -> u16 {
+        self.shared.prefetch
+    }
+
+    /// Has SQS been asked, with time to answer, and does it answer?
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let asking = self.shared.asking();
+        let late = asking.since.is_some_and(|since| since.elapsed() >= ON_ITS_WAY);
+        asking.why_not.is_none() && (asking.full.is_some() || late)
+    }
+
+    /// Why nothing is received now, if that is known.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.asking().why_not.clone()
+    }
+
+    /// Has the queue more? As far as the last receive can tell: whether it brought all that it asked for, and the next one is not overdue.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        let room = self.shared.room();
+        let asking = self.shared.asking();
+        let soon = asking.receives == 0 || asking.since.is_some_and(|since| since.elapsed() < ON_ITS_WAY);
+        room == 0 && asking.receives == 0 || asking.why_not.is_none() && asking.full.unwrap_or(true) && soon
+    }
+
+    pub(crate) fn is_current(&self, tag: u64) -> bool {
+        self.shared.in_hand().is_current(tag, Instant::now())
+    }
+
+    /// It is done: SQS deletes it.
+    pub(crate) async fn ack(&self, tag: u64) {
+        let Some(delivery) = self.shared.in_hand().find(tag) else { return };
+        self.shared.settling.delete(&delivery.receipt).await;
+        self.shared.finish(tag);
+    }
+
+    /// It goes back to the queue, for anybody, at once.
+    pub(crate) async fn release(&self, tag: u64) {
+        self.hide(tag, Duration::ZERO).await;
+    }
+
+    /// Somebody else is at it: it comes back after the busy delay.
+    pub(crate) async fn busy(&self, tag: u64) {
+        self.hide(tag, self.shared.settings.busy_delay).await;
+    }
+
+    /// Its message waits for its due time and is published again then. Where order is kept, it stays at its place out of sight, if SQS can hide
+    /// it for so long; anywhere else it is of no use.
+    pub(crate) async fn later(&self, tag: u64, due_in: Option<Duration>) {
+        let Some(delivery) = self.shared.in_hand().find(tag) else { return };
+        let early = self.shared.settings.busy_delay.saturating_mul(1 << delivery.receives.min(10));
+        let wait = due_in.unwrap_or(early.min(LONGEST_WAIT));
+        if !self.shared.topology.is_fifo() || wait >= self.shared.in_hand().room(tag, Instant::now()) {
+            return self.ack(tag).await;
+        }
+        self.hide(tag, wait).await;
+    }
+
+    /// It goes to the dead letters, with the reason, and is there before it is deleted here.
+    ///
+    /// # Errors
+    /// If it could not be put there. It is not settled then.
+    pub(crate) async fn dead_letter(&self, tag: u64, reason: &str, row: Option<&RowName>) -> Result<(), Unpublished> {
+        let Some(delivery) = self.shared.in_hand().find(tag) else { return Ok(()) };
+        let (reason, row) = (shortened(reason), row.map(ToString::to_string));
+        let mut beside = vec![(REASON, reason.as_str())];
+        beside.extend(row.as_deref().map(|row| (ROW, row)));
+        let letter = Envelope::dead_letter(&delivery, &self.shared.topology.dead_letter, &beside);
+        let mut sent = self.shared.publisher.publish_one(letter.clone()).await;
+        if let Err(Unpublished::Unroutable(_)) = sent
+            && self.shared.topology.declare
+            && self.shared.topology.declare(&self.shared.server).await.is_ok()
+        {
+            sent = self.shared.publisher.publish_one(letter).await;
+        }
+        sent?;
+        self.ack(tag).await;
+        Ok(())
+    }
+
+    async fn hide(&self, tag: u64, time: Duration) {
+        let Some(delivery) = self.shared.in_hand().find(tag) else { return };
+        let told = self.shared.settling.hide(&delivery.receipt, time).await;
+        tracing::trace!(?told, ?time, "hidden");
+        let behind = self.shared.in_hand().comes_again(tag);
+        self.shared.give_back(behind);
+        self.shared.freed.notify_one();
+    }
+
+    /// Stops receiving and releases what nobody has taken; what was taken can still be settled. A long poll that is under way ends by itself, and
+    /// what it brings goes back.
+    pub async fn close(&self) {
+        self.shared.closed.send_replace(true);
+        self.shared.changed.notify_waiters();
+        let untaken = self.shared.in_hand().take_untaken();
+        self.shared.release_all(untaken).await;
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.shared.closed.send_replace(true);
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Shared {
+    async fn run(self: Arc<Self>) {
+        let mut closed = self.closed.subscribe();
+        loop {
+            let pause = self.pause();
+            tokio::select! {
+                biased;
+                _ = closed.wait_for(|closed| *closed) => return,
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => self.ask(),
+                () = self.freed.notified() => {}
+            }
+        }
+    }
+
+    /// How long until SQS is asked again; none: when there is room.
+    fn pause(&self) -> Option<Duration> {
+        let room = self.room();
+        let asking = self.asking();
+        if room == 0 {
+            return None;
+        }
+        if asking.failures > 0 {
+            let most = Duration::from_millis(100) * 2u32.pow(asking.failures.min(6));
+            return (asking.receives == 0).then(|| most.min(LONGEST_PAUSE));
+        }
+        let together = together(self.prefetch);
+        match asking.receives {
+            // While every receive is full, and there is room for a batch.
+            1..MOST_RECEIVES if asking.full == Some(true) && room >= together => Some(Duration::ZERO),
+            0 if room >= together || room * 2 > usize::from(self.prefetch) => Some(Duration::ZERO),
+            0 => Some(LINGER),
+            _ => None,
+        }
+    }
+
+    /// Asks for as many as there is room for, in a task of its own.
+    fn ask(self: &Arc<Self>) {
+        let most = self.room().min(BATCH);
+        if most == 0 {
+            return;
+        }
+        let mut asking = self.asking();
+        // One long poll is enough; what comes beside it is there at once, or not.
+        let wait = if asking.receives == 0 { self.settings.wait } else { Duration::ZERO };
+        asking.receives += 1;
+        asking.messages += most;
+        asking.since = Some(Instant::now());
+        drop(asking);
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let answer = shared.receive(most, wait).await;
+            shared.take(most, answer);
+        });
+    }
+
+    async fn receive(&self, most: usize, wait: Duration) -> Result<Vec<Delivery>> {
+        let queue = &self.topology.queue;
+        if self.topology.declare && self.asking().full.is_none() {
+            self.topology.declare(&self.server).await?;
+        }
+        let call = self.server.client().await?.receive_message().queue_url(self.server.url(queue).await?);
+        let call = call
+            .max_number_of_messages(i32::try_from(most).unwrap_or(1))
+            .visibility_timeout(seconds(self.settings.visibility))
+            .wait_time_seconds(seconds(wait))
+            .message_system_attribute_names(System::ApproximateReceiveCount)
+            .message_system_attribute_names(System::SentTimestamp)
+            .message_system_attribute_names(System::MessageGroupId)
+            .message_attribute_names("All");
+        let doing = format!("receiving from queue {queue:?}");
+        let answer = self.server.answer(&doing, wait + TIMEOUT, call.send()).await?;
+        Ok(answer.messages.unwrap_or_default().into_iter().filter_map(Delivery::new).collect())
+    }
+
+    /// What a receive brought.
+    fn take(self: &Arc<Self>, asked: usize, answer: Result<Vec<Delivery>>) {
+        let now = Instant::now();
+        {
+            let mut asking = self.asking();
+            asking.receives -= 1;
+            asking.messages -= asked;
+            match &answer {
+                Ok(brought) => {
+                    asking.full = Some(brought.len() >= asked);
+                    (asking.failures, asking.why_not) = (0, None);
+                }
+                Err(error) => {
+                    if asking.why_not.is_none() {
+                        tracing::warn!(%error, queue = self.topology.queue, "cannot receive; retrying");
+                    }
+                    // The queue may have to be made again.
+                    asking.full = asking.full.filter(|_| !matches!(error, Error::Missing(_)));
+                    (asking.failures, asking.why_not) = (asking.failures + 1, Some(error.to_string()));
+                }
+            }
+        }
+        let brought = answer.unwrap_or_default();
+        if self.is_closed() {
+            self.give_back(brought.into_iter().map(Arc::new).collect());
+        } else {
+            let mut in_hand = self.in_hand();
+            brought.into_iter().for_each(|delivery| in_hand.put(delivery, now, self.settings.visibility));
+        }
+        self.changed.notify_waiters();
+        self.freed.notify_one();
+    }
+
+    /// For so many there is room.
+    fn room(&self) -> usize {
+        let asked = self.asking().messages;
+        usize::from(self.prefetch).saturating_sub(self.in_hand().len() + asked)
+    }
+
+    fn finish(&self, tag: u64) {
+        self.in_hand().finished(tag);
+        self.freed.notify_one();
+        self.changed.notify_waiters();
+    }
+
+    /// Releases deliveries that are not in hand any more, without waiting for it.
+    pub(crate) fn give_back(self: &Arc<Self>, deliveries: Vec<Arc<Delivery>>) {
+        if !deliveries.is_empty() {
+            let shared = Arc::clone(self);
+            tokio::spawn(async move { shared.release_all(deliveries).await });
+        }
+    }
+
+    async fn release_all(&self, deliveries: Vec<Arc<Delivery>>) {
+        let mut under_way = tokio::task::JoinSet::new();
+        for delivery in deliveries {
+            let settling = self.settling.clone();
+            under_way.spawn(async move { settling.hide(&delivery.receipt, Duration::ZERO).await });
+        }
+        while let Some(told) = under_way.join_next().await {
+            if !matches!(told, Ok(Settled::Told)) {
+                tracing::debug!(queue = self.topology.queue, "not released; it comes back by itself");
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    pub(crate) fn in_hand(&self) -> MutexGuard<'_, InHand> {
+        self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Asking> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// So many are worth a call: a quarter of what may be in hand, so that workers need not wait for it.
+fn together(prefetch: u16) -> usize {
+    (usize::from(prefetch) / 4).clamp(1, BATCH)
+}
+
+/// The whole text is with the message's row; here it must be short, and what SQS takes.
+fn shortened(reason: &str) -> String {
+    let short = &reason[..reason.floor_char_boundary(LONGEST_REASON)];
+    let kept: String = short.chars().map(|c| if is_plain(c.encode_utf8(&mut [0; 4])) { c } else { ' ' }).collect();
+    if kept.is_empty() { "no reason given".to_owned() } else { kept }
+}

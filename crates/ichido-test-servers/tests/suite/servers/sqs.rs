@@ -1,0 +1,48 @@
+//! The private SQS keeps what the servers promise, and of Amazon's rules those on which other tests rely.
+
+use ichido_test_servers::{Sqs, Waiting};
+use serde_json::json;
+
+fn queue(name: &str, attributes: &serde_json::Value) -> String {
+    let made = Sqs::shared().api().call("CreateQueue", &json!({ "QueueName": name, "Attributes": attributes }));
+    made["QueueUrl"].as_str().expect("an address").to_owned()
+}
+
+#[test]
+fn a_server_that_was_killed_comes_back_empty() {
+    let sqs = Sqs::start();
+    sqs.api().call("CreateQueue", &json!({ "QueueName": "q" }));
+    assert!(sqs.api().queue_url("q").is_some());
+    sqs.kill();
+    sqs.start_again();
+    assert_eq!(sqs.api().queue_url("q"), None);
+    let (address, folder) = (sqs.address(), sqs.folder().to_owned());
+    drop(sqs);
+    assert!(!folder.exists());
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_deleted_message_is_gone_and_a_received_one_comes_back() {
+    let (sqs, name) = (Sqs::shared().api(), Sqs::shared().fresh_name());
+    let url = queue(&name, &json!({ "VisibilityTimeout": "1" }));
+    sqs.call("SendMessage", &json!({ "QueueUrl": url, "MessageBody": "x" }));
+    let receive = || sqs.call("ReceiveMessage", &json!({ "QueueUrl": url, "WaitTimeSeconds": 20 }));
+    receive();
+    assert_eq!(sqs.waiting(&name), Waiting { visible: 0, in_flight: 1, delayed: 0 });
+    let again = receive();
+    sqs.call("DeleteMessage", &json!({ "QueueUrl": url, "ReceiptHandle": again["Messages"][0]["ReceiptHandle"] }));
+    assert_eq!(sqs.waiting(&name).all(), 0);
+}
+
+#[test]
+fn a_fifo_queue_remembers_what_was_sent_after_it_was_deleted() {
+    let (sqs, name) = (Sqs::shared().api(), format!("{}.fifo", Sqs::shared().fresh_name()));
+    let url = queue(&name, &json!({ "FifoQueue": "true" }));
+    let send = json!({ "QueueUrl": url, "MessageBody": "x", "MessageGroupId": "g", "MessageDeduplicationId": "1" });
+    sqs.call("SendMessage", &send);
+    let message = sqs.call("ReceiveMessage", &json!({ "QueueUrl": url }));
+    sqs.call("DeleteMessage", &json!({ "QueueUrl": url, "ReceiptHandle": message["Messages"][0]["ReceiptHandle"] }));
+    sqs.call("SendMessage", &send);
+    assert_eq!(sqs.waiting(&name).all(), 0);
+}
