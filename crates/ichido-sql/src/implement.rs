@@ -172,6 +172,17 @@ macro_rules! queues {
             $crate::verbs::queues::undrained(self, queues).await
         }
 
+        async fn claimable(&self, queues: &[std::sync::Arc<str>]) -> ichido::error::Result<Vec<bool>> {
+            $crate::verbs::queues::claimable(self, queues).await
+        }
+
+        async fn next_due(
+            &self,
+            queues: &[std::sync::Arc<str>],
+        ) -> ichido::error::Result<Vec<Option<std::time::Duration>>> {
+            $crate::verbs::queues::next_due(self, queues).await
+        }
+
         async fn backlog(&self, queue: &str) -> ichido::error::Result<Option<u64>> {
             $crate::verbs::queues::backlog(self, queue).await.map(Some)
         }

@@ -157,6 +157,14 @@ impl<S: Store> Queues for FaultyStore<S> {
         self.faults.apply(Verb::Drained, Some(None), self.inner.undrained(queues)).await
     }
 
+    async fn claimable(&self, queues: &[Arc<str>]) -> Result<Vec<bool>> {
+        self.inner.claimable(queues).await
+    }
+
+    async fn next_due(&self, queues: &[Arc<str>]) -> Result<Vec<Option<Duration>>> {
+        self.faults.apply(Verb::Return, None, self.inner.next_due(queues)).await
+    }
+
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
         self.inner.backlog(queue).await
     }

@@ -65,6 +65,8 @@ verbs! {
     Processes: keep_chore_lease(process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> bool;
     Processes: release_chore_lease(process: ProcessId, queue: &str) -> ();
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
+    Queues: claimable(queues: &[Arc<str>]) -> Vec<bool>;
+    Queues: next_due(queues: &[Arc<str>]) -> Vec<Option<Duration>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
     Processes: heartbeat(process: ProcessId, running: &[Running]) -> bool;
