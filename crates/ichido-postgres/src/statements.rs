@@ -151,6 +151,8 @@ pub struct Statements {
     pub(crate) claim: Arc<str>,
     /// The same from a row on: its values of the claim order are the parameters from `$3` on.
     pub(crate) claim_from: Arc<str>,
+    /// Completion of one row and of many, which also forgets what is known about messages: their keys are the last parameter.
+    pub(crate) complete_parked: [Arc<str>; 2],
     /// How many values of the claim order a bound has.
     pub(crate) bound_columns: usize,
     pub(crate) groups: Option<Groups>,
@@ -164,8 +166,17 @@ ichido_sql::is_sql_queue!(Statements);
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
+        let shared = shared(tables, queue, &rows, &conditions)?;
+        let last = 3 + rows.key.len();
+        let forget = format!(
+            "delete from {} where queue = {} and key = any(${last})",
+            tables.parked,
+            quote::literal(&queue.name)?
+        );
+        let forgetting = |complete: &Arc<str>| format!("with known as ({forget}) {complete}").into();
         Ok(Statements {
-            shared: shared(tables, queue, &rows, &conditions)?,
+            complete_parked: [&shared.complete, &shared.complete_many].map(forgetting),
+            shared,
             claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
             claim_from: claim(tables, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
             bound_columns: conditions.bound().len(),

@@ -29,10 +29,12 @@ pub fn drained<D: Dialect>(tables: &Tables, queue: &str, mapping: &Mapping, cond
 pub(crate) fn claimable(mapping: &Mapping, conditions: &Conditions) -> String {
     let (Conditions { new, ungrouped, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
     let order = conditions.order_by();
-    let first = format!("(select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 1)");
-    let grouped = mapping.group.as_ref().map(|group| {
-        format!("exists (select 1 from {table} t where {new} and t.{group} is not null)")
-    });
+    let first =
+        format!("(select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 1)");
+    let grouped = mapping
+        .group
+        .as_ref()
+        .map(|group| format!("exists (select 1 from {table} t where {new} and t.{group} is not null)"));
     let first = (!mapping.all_grouped).then(|| format!("{first} is not null"));
     let either: Vec<_> = first.into_iter().chain(grouped).collect();
     format!("({})", either.join(" or "))

@@ -44,7 +44,7 @@ macro_rules! stats {
             $crate::verbs::inspect::backlog(self, queue).await.map(Some)
         }
 
-        async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<()> {
+        async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<bool> {
             $crate::verbs::stats::prune(self, retention).await
         }
     };
@@ -228,6 +228,10 @@ macro_rules! outbox {
 
         async fn keep(&self, message: &ichido::Message) -> ichido::error::Result<bool> {
             $crate::verbs::outbox::keep(self, message).await
+        }
+
+        async fn any_circulating(&self, queue: &str) -> ichido::error::Result<bool> {
+            $crate::verbs::outbox::any_circulating(self, queue).await
         }
 
         async fn circulating(

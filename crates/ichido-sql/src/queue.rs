@@ -9,7 +9,10 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::{backlog, claimable}};
+use crate::{
+    Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables,
+    drained::{backlog, claimable},
+};
 
 /// More owners than this are not looked at together.
 pub(crate) const MOST_OWNERS: i64 = 10_000;

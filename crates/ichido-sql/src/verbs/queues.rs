@@ -111,7 +111,9 @@ pub async fn next_due<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Vec
     }
     let (parked, age) = (&store.tables().parked, S::Dialect::age_ms("due_at"));
     let first = |at: usize| {
-        format!("(select {age} from {parked} where queue = ?{at} and state = 'waiting' and due_at is not null order by due_at limit 1)")
+        format!(
+            "(select {age} from {parked} where queue = ?{at} and state = 'waiting' and due_at is not null order by due_at limit 1)"
+        )
     };
     let first: Vec<_> = (1..=queues.len()).map(first).collect();
     let first = Query::new(format!("select {}", first.join(", ")));

@@ -274,6 +274,10 @@ impl<S: Store> Outbox for FaultyStore<S> {
         self.inner.keep(message).await
     }
 
+    async fn any_circulating(&self, queue: &str) -> Result<bool> {
+        self.inner.any_circulating(queue).await
+    }
+
     async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         self.inner.circulating(queue, age, most).await
     }
@@ -350,7 +354,7 @@ impl<S: Store> Stats for FaultyStore<S> {
         self.inner.count(queue).await
     }
 
-    async fn prune(&self, retention: Retention) -> Result<()> {
+    async fn prune(&self, retention: Retention) -> Result<bool> {
         self.inner.prune(retention).await
     }
 }

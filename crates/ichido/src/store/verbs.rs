@@ -85,6 +85,7 @@ verbs! {
     Outbox: note_published(queue: &str, published: &[&Unsent]) -> ();
     Outbox: note_unpublished(queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> ();
     Outbox: keep(message: &Message) -> bool;
+    Outbox: any_circulating(queue: &str) -> bool;
     Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
     Cancelling: cancel(id: &MessageId) -> Cancelled;
@@ -94,6 +95,6 @@ verbs! {
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
     Stats: count(queue: &str) -> Option<Backlog>;
-    Stats: prune(retention: Retention) -> ();
+    Stats: prune(retention: Retention) -> bool;
     Wakeups: notify(queue: &str) -> ();
 }

@@ -102,7 +102,9 @@ impl Env {
         };
         let owner = match kind {
             Kind::MariaDb => "",
-            _ => "create index received_order_owner on received_order (process_id) where status = '0' and process_id is not null;",
+            _ => {
+                "create index received_order_owner on received_order (process_id) where status = '0' and process_id is not null;"
+            }
         };
         env.sql(&TABLES.replace("CLAIM", claim).replace("OWNER", owner)).await;
         env

@@ -34,6 +34,8 @@ pub(super) struct Chores<S: Store> {
     /// How often it was tidied: which queue comes first the next time.
     rounds: usize,
     pruned: Instant,
+    /// There was more to prune than there was time for.
+    unpruned: bool,
     beats: u64,
     progress: Progress,
 }
@@ -55,7 +57,20 @@ impl<S: Store> Chores<S> {
         let (now, process) = (common.clock.now(), common.life.id());
         let progress = Progress::new(common.settings.progress, now, &common.life.journal);
         let (held, returns) = (BTreeMap::new(), Returns::new(common.clone()));
-        Chores { common, store, returns, told, process, held, begins: true, rounds: 0, pruned: now, beats: 0, progress }
+        Chores {
+            common,
+            store,
+            returns,
+            told,
+            process,
+            held,
+            begins: true,
+            rounds: 0,
+            pruned: now,
+            unpruned: false,
+            beats: 0,
+            progress,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -96,7 +111,7 @@ impl<S: Store> Chores<S> {
             self.note_stats(pulse.polled.minute).await;
         }
         self.tidy(until).await;
-        self.prune(&by).await;
+        self.prune(&by, until).await;
         self.count().await;
         let now = self.common.clock.now();
         if self.progress.is_due(now) {
@@ -247,15 +262,23 @@ impl<S: Store> Chores<S> {
         }
     }
 
-    async fn prune(&mut self, by: &Registration) {
+    /// Once per lease; while there is more, in each tick, and for its part of it: what expires must go as fast as it came.
+    async fn prune(&mut self, by: &Registration, until: Instant) {
         let Common { clock, settings, steady, .. } = &self.common;
-        if !self.held.contains_key(WHOLE_DATABASE) || clock.now() - self.pruned < settings.lease {
+        let rest = if std::mem::take(&mut self.unpruned) { Duration::ZERO } else { settings.lease };
+        if !self.held.contains_key(WHOLE_DATABASE) || clock.now() - self.pruned < rest {
             return;
         }
-        self.pruned = clock.now();
-        if let Err(error) = store::prune(&self.store, settings.retention).await {
-            tracing::warn!(error = %error.in_full(), "cannot prune expired records");
+        loop {
+            match store::prune(&self.store, settings.retention).await {
+                Ok(true) if clock.now() >= until => self.unpruned = true,
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(error = %error.in_full(), "cannot prune expired records"),
+            }
+            break;
         }
+        self.pruned = clock.now();
         if !steady.is_steady(clock.now()) {
             return;
         }
