@@ -302,7 +302,7 @@ impl Indexes {
     fn missing(&self, table: &Table, rows: &Rows) -> Result<String> {
         let ClaimIndex { common, order, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
         let taken = |name: &str| self.0.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-        let name = quote::name(&free_name(&table.name, LONGEST_NAME, taken))?;
+        let name = quote::name(&free_name(&table.name, "claim", LONGEST_NAME, taken))?;
         Ok(format!("create index {name} on {} ({})", rows.mapping.table, [common, order].concat().join(", ")))
     }
 }

@@ -27,7 +27,7 @@ impl Inspect for MySql {
                 Some(group) => self.is_indexed(queue, &queue.rows.column(group)?.name).await?,
                 None => true,
             };
-            warnings.extend(ichido_sql::missing_indexes(queue, claims, groups));
+            warnings.extend(ichido_sql::missing_indexes(queue, claims, true, groups));
         }
         let oldest = self.oldest_snapshot().await?;
         warnings.extend(oldest.and_then(|(session, seconds)| ichido_sql::old_snapshot(&session, seconds)));

@@ -9,7 +9,7 @@ use ichido::{
     },
     error::Result,
 };
-use ichido_sql::{ClaimIndex, Sample, StatusColumn};
+use ichido_sql::{ClaimIndex, OwnerIndex, Sample, StatusColumn};
 use sqlx::{AssertSqlSafe, PgConnection, Row, postgres::PgRow};
 
 use crate::{
@@ -116,9 +116,15 @@ impl Adopt for Postgres {
         }
         // Where every row is in a group, there is nothing else to claim.
         let by_index = owner_is_there && (by_index || rows.mapping.all_grouped);
-        if !by_index {
+        let owners = owner_is_there && self.patiently(tx.id(), finds_owner(&mut tx, &rows)).await?;
+        if !by_index || !owners {
             ddl.extend(self.patiently(tx.id(), torn(&mut tx, &rows)).await?);
-            ddl.push(self.patiently(tx.id(), index(&mut tx, table, &rows)).await?);
+        }
+        if !by_index {
+            ddl.push(self.patiently(tx.id(), claim_index(&mut tx, table, &rows)).await?);
+        }
+        if !owners {
+            ddl.push(self.patiently(tx.id(), owner_index(&mut tx, table, &rows)).await?);
         }
         Ok(ClaimPlan { steps, by_index, ddl })
     }
@@ -232,15 +238,44 @@ pub(crate) async fn explain(connection: &mut PgConnection, look: &str) -> Result
 async fn torn(connection: &mut PgConnection, rows: &Rows) -> Result<Vec<String>> {
     let torn = sqlx::query(
         "select 'drop index ' || i.indexrelid::regclass from pg_index i join pg_class c on c.oid = i.indexrelid \
-         where i.indrelid = to_regclass($1) and not i.indisvalid and c.relkind = 'i' and c.relname ~ '_claim(_[0-9]+)?$'",
+         where i.indrelid = to_regclass($1) and not i.indisvalid and c.relkind = 'i' and c.relname ~ '_(claim|owner)(_[0-9]+)?$'",
     );
     let torn = torn.bind(&rows.mapping.table).fetch_all(connection).await.map_err(setup_error)?;
     torn.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
+/// Asks the planner: are the unprocessed rows of an owner found by the owner?
+pub(crate) async fn finds_owner(connection: &mut PgConnection, rows: &Rows) -> Result<bool> {
+    let (owner, conditions) = (&rows.owner, rows.mapping.conditions(quote::literal)?);
+    let (table, nobody, new) = (&rows.mapping.table, &conditions.nobody, &conditions.new);
+    let look = format!("select 1 from {table} t where t.{} = {nobody} and {new}", owner.quoted);
+    let steps = explain(connection, &look).await?.0;
+    // The server quotes a name only where it must.
+    let named = |step: &&String| step.contains(&owner.name) && step.trim_start().starts_with("Index Cond:");
+    let scans = steps.iter().filter(|step| step.contains(" Scan")).count();
+    Ok(scans > 0 && steps.iter().filter(named).count() == scans)
+}
+
 /// The index on claimable rows in claim order.
-async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Result<String> {
+async fn claim_index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Result<String> {
     let ClaimIndex { order, claimable, .. } = ClaimIndex::of(&rows.mapping, quote::literal)?;
+    index(connection, (table, "claim"), rows, &order, &claimable).await
+}
+
+/// The index by which the rows of a process are found.
+async fn owner_index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Result<String> {
+    let OwnerIndex { owner, claimed, .. } = OwnerIndex::of(&rows.mapping, quote::literal)?;
+    index(connection, (table, "owner"), rows, &[owner], &claimed).await
+}
+
+/// The statement that makes an index of these columns on the rows of which all of this is true.
+async fn index(
+    connection: &mut PgConnection,
+    (table, purpose): (&Table, &str),
+    rows: &Rows,
+    columns: &[String],
+    holds: &[String],
+) -> Result<String> {
     let about = sqlx::query(
         "select c.relkind = 'p', array(select o.relname::text from pg_class o left join pg_index i on i.indexrelid = o.oid \
             where o.relnamespace = c.relnamespace and coalesce(i.indisvalid, true)) \
@@ -248,13 +283,14 @@ async fn index(connection: &mut PgConnection, table: &Table, rows: &Rows) -> Res
     );
     let about = about.bind(&rows.mapping.table).fetch_one(connection).await.map_err(setup_error)?;
     let (partitioned, taken): (bool, Vec<String>) = (about.try_get(0)?, about.try_get(1)?);
-    let name = ichido::adopt::free_name(&table.name, LONGEST_NAME, |name| taken.iter().any(|known| known == name));
+    let is_taken = |name: &str| taken.iter().any(|known| known == name);
+    let name = ichido::adopt::free_name(&table.name, purpose, LONGEST_NAME, is_taken);
     Ok(format!(
         "{}{} on {} ({}) where {}",
         if partitioned { "create index " } else { CONCURRENTLY },
         quote::name(&name)?,
         rows.mapping.table,
-        order.join(", "),
-        claimable.join(" and "),
+        columns.join(", "),
+        holds.join(" and "),
     ))
 }

@@ -12,7 +12,7 @@ use crate::{
     Postgres,
     messages::claimed_rows,
     quote,
-    statements::{Rows, Statements, me},
+    statements::{ALIVE, Rows, Statements, me},
 };
 
 /// How the groups of a queue are claimed.
@@ -41,16 +41,16 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, gro
     let head = |column: &str| group_head(&rows.mapping, conditions, group, column);
     let next = |after: &str| next_group(&rows.mapping, conditions, group, after);
     Ok(format!(
-        "with recursive {me}, \
-         walk(g, n) as (select case when $3::text is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
+        "with recursive walk(g, n) as (select case when $3::text is null then ({first}) else ({after}) end, 1 union all select ({next}), n + 1 from walk w where w.g is not null and n < $4), \
          picked as materialized (select {key}, {text} as group_key from walk w join {table} t on {head} \
-         where {new} and t.{owner} is null and exists (select 1 from me) \
+         where {new} and t.{owner} is null \
          and not exists (select 1 from {held} h where h.queue = {queue} and h.group_key = {text}) \
-         order by {order} limit $2 for update of t skip locked), \
-         taken as (insert into {held} (queue, group_key, owner) select {queue}, p.group_key, $1::text::uuid from picked p order by p.group_key \
+         order by {order} limit $2 for update of t skip locked), {me}, \
+         taken as (insert into {held} (queue, group_key, owner) select {queue}, p.group_key, $1::text::uuid from picked p \
+         where exists (select 1 from me) order by p.group_key \
          on conflict do nothing returning group_key), \
          claimed as (update {table} t set {owner} = {owned} from picked join taken on taken.group_key = picked.group_key where {same} returning {message}) \
-         select exists (select 1 from me), (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
+         select {ALIVE}, (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
          from (values (1)) as one(n) left join claimed c on true",
         me = me(tables),
         first = next(&format!("t.{group} is not null")),

@@ -151,6 +151,8 @@ pub struct Statements {
     pub(crate) claim: Arc<str>,
     /// The same from a row on: its values of the claim order are the parameters from `$3` on.
     pub(crate) claim_from: Arc<str>,
+    /// Completion of one row and of many, which also forgets what is known about messages: their keys are the last parameter.
+    pub(crate) complete_parked: [Arc<str>; 2],
     /// How many values of the claim order a bound has.
     pub(crate) bound_columns: usize,
     pub(crate) groups: Option<Groups>,
@@ -164,8 +166,17 @@ ichido_sql::is_sql_queue!(Statements);
 impl Statements {
     pub(crate) fn new(tables: &Tables, queue: &Queue, rows: Rows) -> Result<Self> {
         let conditions = rows.mapping.conditions(quote::literal)?;
+        let shared = shared(tables, queue, &rows, &conditions)?;
+        let last = 3 + rows.key.len();
+        let forget = format!(
+            "delete from {} where queue = {} and key = any(${last})",
+            tables.parked,
+            quote::literal(&queue.name)?
+        );
+        let forgetting = |complete: &Arc<str>| format!("with known as ({forget}) {complete}").into();
         Ok(Statements {
-            shared: shared(tables, queue, &rows, &conditions)?,
+            complete_parked: [&shared.complete, &shared.complete_many].map(forgetting),
+            shared,
             claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
             claim_from: claim(tables, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
             bound_columns: conditions.bound().len(),
@@ -273,17 +284,18 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
 
 /// Claims `$2` rows in order. Locks the own process row, so that a rescuer leaves us alone meanwhile and a process that
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
+/// Where there is nothing to claim, nothing is locked and so nothing is written.
 fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
     let Conditions { new, ungrouped, .. } = conditions;
     let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
     Ok(format!(
-        "with {me}, \
-         picked as materialized (select {key} from {table} t where {new} and t.{owner} is null{ungrouped}{from} and exists (select 1 from me) \
-         order by {inside} limit $2 for update of t skip locked), \
-         claimed as (update {table} t set {owner} = {owned} from picked where {same} returning {kept}, {message}) \
-         select exists (select 1 from me), exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
+        "with picked as materialized (select {key} from {table} t where {new} and t.{owner} is null{ungrouped}{from} \
+         order by {inside} limit $2 for update of t skip locked), {me}, \
+         claimed as (update {table} t set {owner} = {owned} from picked where {same} and exists (select 1 from me) returning {kept}, {message}) \
+         select {alive}, exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
          from (values (1)) as one(n) left join claimed c on true order by {outside}",
         me = me(tables),
+        alive = ALIVE,
         parked = tables.parked,
         queue = quote::literal(queue)?,
         grouped = grouped(rows, new),
@@ -307,13 +319,18 @@ fn ages(mapping: &Mapping) -> [String; 3] {
     ]
 }
 
-/// The own process row, locked, if the process counts as alive.
+/// The own process row, locked, if rows were picked and the process counts as alive. Locking is writing: a claim that finds nothing must
+/// not. Until it is locked, picked rows are only locked: whoever rescues this process skips them, and what it then finds here is a dead one.
 pub(crate) fn me(tables: &Tables) -> String {
     format!(
-        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease for key share)",
+        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease \
+         and exists (select 1 from picked) for key share)",
         tables.process
     )
 }
+
+/// Does the process count as alive, as far as a claim knows? One that picks nothing does not ask.
+pub(crate) const ALIVE: &str = "exists (select 1 from me) or not exists (select 1 from picked)";
 
 /// Is there a message in a group?
 fn grouped(rows: &Rows, new: &str) -> String {

@@ -203,9 +203,9 @@ impl Postgres {
         let named = !self.own.is_pooled();
         let claims = || some.iter().filter_map(|delivery| Some((&delivery.message.key, delivery.claim.as_ref()?)));
         let parked: Vec<_> = claims().filter(|(_, claim)| claim.parked).map(|(key, _)| key.to_string()).collect();
-        if !parked.is_empty() {
+        if !parked.is_empty() && queue.has_inbox() {
             let forget = format!("delete from {} where queue = $1 and key = any($2)", self.shared.known.tables.parked);
-            let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(parked);
+            let forget = sqlx::query(AssertSqlSafe(forget)).bind(&*queue.queue).bind(&parked);
             forget.persistent(named).execute(tx.connection()).await?;
         }
         let groups: Vec<_> = claims().filter_map(|(_, claim)| claim.group.clone()).collect();
@@ -213,7 +213,12 @@ impl Postgres {
         if queue.has_inbox() {
             return self.pass_inbox(tx, queue, owner, some).await;
         }
-        let statement = if some.len() == 1 { &queue.complete } else { &queue.complete_many };
+        let many = usize::from(some.len() > 1);
+        let statement = match parked.is_empty() {
+            true => [&queue.complete, &queue.complete_many][many],
+            // In the same statement: what was retried or delayed costs no round trip more.
+            false => &queue.complete_parked[many],
+        };
         let owner = owner.map(|owner| owner.to_string());
         let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&tx.token);
         let keys: Vec<&Key> = some.iter().map(|delivery| &delivery.message.key).collect();
@@ -225,6 +230,9 @@ impl Postgres {
             for column in key_columns(queue, &keys) {
                 complete = complete.bind(column);
             }
+        }
+        if !parked.is_empty() {
+            complete = complete.bind(parked);
         }
         Ok(complete.persistent(named).execute(tx.connection()).await?.rows_affected())
     }

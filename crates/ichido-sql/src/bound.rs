@@ -73,6 +73,13 @@ impl LowerBound {
         }
     }
 
+    /// Does a look at the whole queue cost next to nothing, as far as is known?
+    #[must_use]
+    pub fn is_cheap(&self) -> bool {
+        let state = self.state();
+        state.last.is_none() && state.whole.is_none_or(|(_, took)| took < DEAR)
+    }
+
     /// After a claim with a bound that found too little: is it time to look at the whole queue?
     #[must_use]
     pub fn look_at_whole(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What an index on claimable rows is made of. Stores put it together in their dialect.
+//! What the indexes on claimable rows and on claimed rows are made of. Stores put them together in their dialect.
 
 use super::Mapping;
 use ichido::error::Result;
@@ -38,6 +38,34 @@ impl ClaimIndex {
     }
 }
 
+/// The parts of the index by which the unprocessed rows of a process are found, quoted: only few rows are in it. Where the claim index
+/// has the owner in it and holds all rows, none is needed.
+#[derive(Debug)]
+pub struct OwnerIndex {
+    /// The columns that every claimed row has the same value in: status, and what the queue is limited to.
+    pub common: Vec<String>,
+    /// The owner column.
+    pub owner: String,
+    /// What makes a row a claimed one.
+    pub claimed: Vec<String>,
+}
+
+impl OwnerIndex {
+    /// The index for this mapping.
+    ///
+    /// # Errors
+    /// What `literal` said about a value.
+    pub fn of(mapping: &Mapping, literal: impl Fn(&str) -> Result<String>) -> Result<Self> {
+        let owner = mapping.owner.clone();
+        let fixed = mapping.fixed().map(|(column, value)| Ok(format!("{column} = {}", literal(value)?)));
+        Ok(OwnerIndex {
+            common: mapping.fixed().map(|(column, _)| column.to_owned()).collect(),
+            claimed: fixed.chain([Ok(format!("{owner} is not null"))]).collect::<Result<_>>()?,
+            owner,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +83,9 @@ mod tests {
         assert_eq!(index.order, ["\"priority\" desc", "\"id\""]);
         let claimable = "\"status\" = 'new' and \"kind\" = 'mail' and \"owner\" is null and \"customer\" is null";
         assert_eq!(index.claimable.join(" and "), claimable);
+        let index = OwnerIndex::of(&mapping, |value| Ok(format!("'{value}'"))).unwrap();
+        assert_eq!((index.common.join(", "), &*index.owner), ("\"status\", \"kind\"".into(), "\"owner\""));
+        let claimed = "\"status\" = 'new' and \"kind\" = 'mail' and \"owner\" is not null";
+        assert_eq!(index.claimed.join(" and "), claimed);
     }
 }

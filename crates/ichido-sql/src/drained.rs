@@ -1,4 +1,4 @@
-//! What is still to be done in a queue, in words that all dialects understand.
+//! What is still to be done in a queue, and what can be claimed of it, in words that all dialects understand.
 
 use ichido::inspect::MOST_COUNTED;
 
@@ -22,6 +22,22 @@ pub fn drained<D: Dialect>(tables: &Tables, queue: &str, mapping: &Mapping, cond
          and not exists (select 1 from {parked} where queue = {queue} and state = 'waiting' \
          and ((attempts > 0 and snoozed = 0) or due_at <= {now})){none_unpublished}"
     )
+}
+
+/// A condition: there may be a row to claim. It reads the first one along the claim index, which an EXISTS would not: the planner would
+/// drop the order from it. The first of a group may be somebody's; the claim knows.
+pub(crate) fn claimable(mapping: &Mapping, conditions: &Conditions) -> String {
+    let (Conditions { new, ungrouped, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
+    let order = conditions.order_by();
+    let first =
+        format!("(select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 1)");
+    let grouped = mapping
+        .group
+        .as_ref()
+        .map(|group| format!("exists (select 1 from {table} t where {new} and t.{group} is not null)"));
+    let first = (!mapping.all_grouped).then(|| format!("{first} is not null"));
+    let either: Vec<_> = first.into_iter().chain(grouped).collect();
+    format!("({})", either.join(" or "))
 }
 
 /// How many rows are claimable.

@@ -44,7 +44,7 @@ macro_rules! stats {
             $crate::verbs::inspect::backlog(self, queue).await.map(Some)
         }
 
-        async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<()> {
+        async fn prune(&self, retention: ichido::process::Retention) -> ichido::error::Result<bool> {
             $crate::verbs::stats::prune(self, retention).await
         }
     };
@@ -172,6 +172,17 @@ macro_rules! queues {
             $crate::verbs::queues::undrained(self, queues).await
         }
 
+        async fn claimable(&self, queues: &[std::sync::Arc<str>]) -> ichido::error::Result<Vec<bool>> {
+            $crate::verbs::queues::claimable(self, queues).await
+        }
+
+        async fn next_due(
+            &self,
+            queues: &[std::sync::Arc<str>],
+        ) -> ichido::error::Result<Vec<Option<std::time::Duration>>> {
+            $crate::verbs::queues::next_due(self, queues).await
+        }
+
         async fn backlog(&self, queue: &str) -> ichido::error::Result<Option<u64>> {
             $crate::verbs::queues::backlog(self, queue).await.map(Some)
         }
@@ -217,6 +228,10 @@ macro_rules! outbox {
 
         async fn keep(&self, message: &ichido::Message) -> ichido::error::Result<bool> {
             $crate::verbs::outbox::keep(self, message).await
+        }
+
+        async fn any_circulating(&self, queue: &str) -> ichido::error::Result<bool> {
+            $crate::verbs::outbox::any_circulating(self, queue).await
         }
 
         async fn circulating(

@@ -42,7 +42,7 @@ pub use self::{
     bound::{LowerBound, Start},
     builder::{OWN, Place, Plan, before_connect, no_tls},
     claim::claim,
-    claim_index::ClaimIndex,
+    claim_index::{ClaimIndex, OwnerIndex},
     connections::{Connections, Connector, Lent},
     deadline::{Deadline, deadline},
     dialect::Dialect,

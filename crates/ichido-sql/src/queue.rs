@@ -9,7 +9,10 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::backlog};
+use crate::{
+    Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables,
+    drained::{backlog, claimable},
+};
 
 /// More owners than this are not looked at together.
 pub(crate) const MOST_OWNERS: i64 = 10_000;
@@ -103,6 +106,8 @@ pub struct SqlQueue {
     pub is_claimed: Arc<str>,
     /// A condition: nothing of the queue is unprocessed.
     pub drained: Arc<str>,
+    /// A condition: there may be a row to claim.
+    pub claimable: Arc<str>,
     /// How many rows are claimable.
     pub backlog: Arc<str>,
     /// How many rows are claimable and claimed, how long the oldest has waited in seconds, and how many are recent.
@@ -162,6 +167,7 @@ impl SqlQueue {
             held: none.clone(),
             is_claimed: none.clone(),
             drained: none.clone(),
+            claimable: claimable(mapping, conditions).into(),
             backlog: backlog(mapping, conditions).into(),
             counts: none.clone(),
             owners: [none.clone(), none],

@@ -9,10 +9,19 @@ const OLD_SNAPSHOT: i64 = 300;
 
 /// What a table's claims need an index for and have none.
 #[must_use]
-pub fn missing_indexes(queue: &SqlQueue, claims: bool, groups: bool) -> Vec<String> {
+pub fn missing_indexes(queue: &SqlQueue, claims: bool, owners: bool, groups: bool) -> Vec<String> {
     let claims = (!claims && !queue.all_grouped()).then(|| no_claim_index(&queue.queue));
+    let owners = (!owners).then(|| no_owner_index(&queue.queue));
     let groups = (!groups && queue.grouped.is_some()).then(|| no_group_index(&queue.queue));
-    claims.into_iter().chain(groups).collect()
+    claims.into_iter().chain(owners).chain(groups).collect()
+}
+
+/// Without an index on claimed rows by owner, whoever looks for the rows of a process reads all rows.
+fn no_owner_index(queue: &str) -> String {
+    format!(
+        "queue `{queue}` has no index by owner on its unprocessed rows; each process scans all rows once per lease and \
+         when it ends; `ichido adopt` proposes one"
+    )
 }
 
 /// Without an index on claimable rows, a claim reads all rows.

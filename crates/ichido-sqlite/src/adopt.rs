@@ -9,7 +9,7 @@ use ichido::{
     },
     error::Result,
 };
-use ichido_sql::{ClaimIndex, Conditions, Sample, StatusColumn};
+use ichido_sql::{ClaimIndex, Conditions, OwnerIndex, Sample, StatusColumn};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Row, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteRow},
@@ -112,7 +112,10 @@ impl Adopt for Sqlite {
             ddl.push(format!("alter table {} add column {} {OWNER_KIND}", rows.mapping.table, rows.owner.quoted));
         }
         if !by_index {
-            ddl.push(index(&mut connection, table, &rows).await?);
+            ddl.push(claim_index(&mut connection, table, &rows).await?);
+        }
+        if !owner_is_there || !finds_owner(&mut connection, &rows).await? {
+            ddl.push(owner_index(&mut connection, table, &rows).await?);
         }
         Ok(ClaimPlan { steps, by_index, ddl })
     }
@@ -255,18 +258,46 @@ pub(crate) async fn explain(connection: &mut SqliteConnection, rows: &Rows, pick
     Ok((steps, by_index))
 }
 
+/// Asks the planner: are the unprocessed rows of an owner found by the owner?
+pub(crate) async fn finds_owner(connection: &mut SqliteConnection, rows: &Rows) -> Result<bool> {
+    let (owner, conditions) = (&rows.owner, rows.mapping.conditions(quote::literal)?);
+    let (table, nobody, new) = (&rows.mapping.table, &conditions.nobody, &conditions.new);
+    let look = format!("explain query plan select 1 from {table} t where t.{} = {nobody} and {new}", owner.quoted);
+    let plan = sqlx::query(AssertSqlSafe(look)).persistent(false).fetch_all(connection).await.map_err(setup_error)?;
+    let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
+    Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
+}
+
 /// The index on claimable rows in claim order. It begins with what they have in common, which costs little and makes SQLite
 /// prefer it to an index by status that is there already.
-async fn index(connection: &mut SqliteConnection, table: &Table, rows: &Rows) -> Result<String> {
+async fn claim_index(connection: &mut SqliteConnection, table: &Table, rows: &Rows) -> Result<String> {
     let ClaimIndex { common, order, claimable } = ClaimIndex::of(&rows.mapping, quote::literal)?;
+    index(connection, (table, "claim"), rows, &[common, order].concat(), &claimable).await
+}
+
+/// The index by which the rows of a process are found; it begins with the same for the same reason.
+async fn owner_index(connection: &mut SqliteConnection, table: &Table, rows: &Rows) -> Result<String> {
+    let OwnerIndex { common, owner, claimed } = OwnerIndex::of(&rows.mapping, quote::literal)?;
+    index(connection, (table, "owner"), rows, &[common, vec![owner]].concat(), &claimed).await
+}
+
+/// The statement that makes an index of these columns on the rows of which all of this is true.
+async fn index(
+    connection: &mut SqliteConnection,
+    (table, purpose): (&Table, &str),
+    rows: &Rows,
+    columns: &[String],
+    holds: &[String],
+) -> Result<String> {
     let taken = sqlx::query("select name from sqlite_schema").fetch_all(connection).await.map_err(setup_error)?;
     let taken: Vec<String> = taken.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-    let name = free_name(&table.name, LONGEST_NAME, |name| taken.iter().any(|known| known.eq_ignore_ascii_case(name)));
+    let is_taken = |name: &str| taken.iter().any(|known| known.eq_ignore_ascii_case(name));
+    let name = free_name(&table.name, purpose, LONGEST_NAME, is_taken);
     Ok(format!(
         "create index {} on {} ({}) where {}",
         quote::name(&name)?,
         rows.mapping.table,
-        [common, order].concat().join(", "),
-        claimable.join(" and "),
+        columns.join(", "),
+        holds.join(" and "),
     ))
 }

@@ -22,11 +22,13 @@ impl Inspect for Sqlite {
         for queue in self.queues().await?.iter().filter(|queue| queue.kind == Kind::Table) {
             let mut connection = self.readers.acquire().await?;
             let claims = adopt::explain(&mut connection, &queue.rows, &queue.pick).await?.1;
+            drop(connection);
+            let owners = self.finds_owner_by_index(queue).await?;
             let groups = match &queue.groups {
                 Some(groups) => !self.scans(&groups.walk).await?,
                 None => true,
             };
-            warnings.extend(ichido_sql::missing_indexes(queue, claims, groups));
+            warnings.extend(ichido_sql::missing_indexes(queue, claims, owners, groups));
         }
         warnings.extend(verbs::inspect::long_messages(self, lease).await?);
         Ok(warnings)
@@ -36,15 +38,11 @@ impl Inspect for Sqlite {
 impl Sqlite {
     /// Asks the planner: are the rows of an owner found by the owner?
     pub(crate) async fn finds_owner_by_index(&self, queue: &Statements) -> Result<bool> {
-        let (table, owner, nobody) = (&queue.rows.mapping.table, &queue.rows.owner, &queue.conditions.nobody);
-        let look = format!("select 1 from {table} t where t.{} = {nobody} and {}", owner.quoted, queue.conditions.new);
         let mut connection = self.readers.acquire().await?;
         // To explain is not to look: only a look tells a connection of an index that was added since it was opened.
-        sqlx::query(AssertSqlSafe(format!("select 1 from {table} limit 1"))).execute(&mut *connection).await?;
-        let plan = sqlx::query(AssertSqlSafe(format!("explain query plan {look}"))).persistent(false);
-        let plan = plan.fetch_all(&mut *connection).await?;
-        let mut steps = plan.iter().filter_map(|row| row.try_get::<String, _>("detail").ok());
-        Ok(steps.any(|step| step.starts_with("SEARCH") && step.contains(&format!("{}=?", owner.name))))
+        let look = format!("select 1 from {} limit 1", queue.rows.mapping.table);
+        sqlx::query(AssertSqlSafe(look)).execute(&mut *connection).await?;
+        adopt::finds_owner(&mut connection, &queue.rows).await
     }
 
     /// Asks the planner: are rows read that no index says to be wanted?

@@ -40,18 +40,20 @@ pub(crate) async fn mark_done<S: SqlStore>(
     Ok(())
 }
 
-/// Prunes ids of messages that were done so long ago, some at a time.
-pub(crate) async fn prune<S: SqlStore>(store: &S, age_ms: i64) -> Result<()> {
+/// Prunes ids of messages that were done so long ago, some at a time; true if there may be more.
+pub(crate) async fn prune<S: SqlStore>(store: &S, age_ms: i64) -> Result<bool> {
     let inbox = &store.tables().inbox;
     let old = format!("from {inbox} where done_at < {}", S::Dialect::after('-', "?1"));
     if store.look(Query::new(format!("select 1 {old} limit 1")).bind(age_ms)).await?.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let mut own = store.begin_own().await?;
     let some = format!("select id {old} order by done_at limit {AT_A_TIME} {}", S::Dialect::LOCK_FREE);
     let some = store.fetch(&mut own, Query::new(some).bind(age_ms)).await?;
     let some = some.iter().map(|row| row.get(0)).collect::<Result<Vec<String>>>()?;
+    let full = some.len() == usize::try_from(AT_A_TIME).unwrap_or_default();
     let forget = Query::new(format!("delete from {inbox} where id in ?1")).bind(Bind::Exacts(some));
     store.execute(&mut own, forget).await?;
-    S::commit_own(own).await
+    S::commit_own(own).await?;
+    Ok(full)
 }

@@ -19,5 +19,6 @@ pub mod parked_pages;
 pub mod processes;
 pub mod queues;
 pub mod rescue;
+mod rollup;
 pub mod stats;
 pub(crate) mod suspects;

@@ -195,17 +195,30 @@ async fn keep_in<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueu
     Ok(store.execute(tx, keep).await? == 1)
 }
 
-/// What should be with the broker since so long.
+/// Is anything of a queue with the broker? Only a message with a mutex row stays in the outbox once it is published.
+///
+/// # Errors
+/// The database failed.
+pub async fn any_circulating<S: SqlStore>(store: &S, queue: &str) -> Result<bool> {
+    let any = format!(
+        "select (select 1 from {} where queue = ?1 and published_at is not null order by published_at limit 1) is not null",
+        store.tables().outbox
+    );
+    let any = store.look(Query::new(any).bind(queue)).await?;
+    Ok(any.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+}
+
+/// What should be with the broker since so long. The outbox is walked in the order of publication, and its mutex rows are looked up.
 ///
 /// # Errors
 /// The database failed.
 pub async fn circulating<S: SqlStore>(store: &S, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
     let (queue, tables) = (store.queue(queue).await?, store.tables());
     let old = format!(
-        "select m.id from {} m join {} o on o.mutex = m.id where m.queue = ?1 and m.owner is null and o.published_at < {} \
-         order by o.published_at limit ?3",
-        tables.mutex,
+        "select m.id from {} o join {} m on m.id = o.mutex \
+         where o.queue = ?1 and o.published_at < {} and m.queue = ?1 and m.owner is null order by o.published_at limit ?3",
         tables.outbox,
+        tables.mutex,
         S::Dialect::after('-', "?2")
     );
     let old = store.look(Query::new(old).bind(&*queue.queue).bind(wait_ms(age)).bind(most)).await?;

@@ -102,12 +102,13 @@ pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
          and (exists ({served} and q.queue in ?2) or not exists ({served}))), \
          (select count(*) from {} where queue in ?2 and until > {now}), \
          {}, exists (select 1 from {} c where c.process = ?1 or (c.process = ?4 and c.queue in ?2)), \
-         r.request_id, r.stopped, r.paused from (select 1 as one) one left join {} r on (r.stopped or r.paused) and r.request_id in ?3",
+         (select count(*) from {}), r.request_id, r.stopped, r.paused from (select 1 as one) one left join {} r on (r.stopped or r.paused) and r.request_id in ?3",
         tables.process,
         S::Dialect::ALIVE,
         tables.chore,
         S::Dialect::MINUTE,
         tables.cancel,
+        tables.process,
         tables.request
     );
     let mut names: Vec<_> = by.queues.keys().map(ToString::to_string).collect();
@@ -120,8 +121,9 @@ pub async fn poll<S: SqlStore>(store: &S, by: &Registration) -> Result<Polled> {
     let taken: i64 = row.get(1)?;
     let free = usize::try_from(taken).is_ok_and(|taken| taken < chores);
     let cancelled = if row.get(3)? { cancel::told(store, by.id, names).await? } else { Vec::new() };
-    let (dead, minute, flags) = (row.get(0)?, row.get(2)?, flags::read_flags(&rows, 4)?);
-    Ok(Polled { dead, free, minute, flags, cancelled: cancelled.into_iter().collect() })
+    let (dead, minute, flags) = (row.get(0)?, row.get(2)?, flags::read_flags(&rows, 5)?);
+    let processes = u32::try_from(row.get::<i64>(4)?).unwrap_or(u32::MAX);
+    Ok(Polled { dead, free, minute, processes, flags, cancelled: cancelled.into_iter().collect() })
 }
 
 /// The queues that a process has registered and that we know as the same rows, and how many messages of each it may have begun at

@@ -1,6 +1,6 @@
 //! Messages in queues, as far as all stores treat them alike: released, parked, returned, counted. How rows are written and claimed is the stores'.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Message, MessageId, NewMessage,
@@ -101,6 +101,28 @@ pub async fn return_due<S: SqlRows>(store: &S, by: &Registration) -> Result<u64>
     Ok(returned)
 }
 
+/// How long it is until the next parked message of each of these queues is due: one statement, which reads a row of each along the index.
+///
+/// # Errors
+/// The database failed.
+pub async fn next_due<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Vec<Option<Duration>>> {
+    if queues.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (parked, age) = (&store.tables().parked, S::Dialect::age_ms("due_at"));
+    let first = |at: usize| {
+        format!(
+            "(select {age} from {parked} where queue = ?{at} and state = 'waiting' and due_at is not null order by due_at limit 1)"
+        )
+    };
+    let first: Vec<_> = (1..=queues.len()).map(first).collect();
+    let first = Query::new(format!("select {}", first.join(", ")));
+    let first = store.look(queues.iter().fold(first, |first, queue| first.bind(&**queue))).await?;
+    let Some(first) = first.first() else { return Ok(vec![None; queues.len()]) };
+    let until = |age: i64| Duration::from_millis(age.min(0).unsigned_abs());
+    (0..queues.len()).map(|at| Ok(first.get::<Option<i64>>(at)?.map(until))).collect()
+}
+
 /// Forgets what is known about messages that are gone or were set to new by hand, some of a queue after this key.
 ///
 /// # Errors
@@ -129,6 +151,32 @@ pub async fn undrained<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Op
         }
     }
     Ok(None)
+}
+
+/// In which of these queues there may be something to claim: one statement for all of them. Where a look at a whole queue is dear, its
+/// claim begins where the last one ended, and finds out by itself.
+///
+/// # Errors
+/// The database failed.
+pub async fn claimable<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Vec<bool>> {
+    let (mut asked, mut looks, mut there) = (Vec::new(), Vec::new(), vec![true; queues.len()]);
+    for (at, name) in queues.iter().enumerate() {
+        let queue = store.queue(name).await?;
+        if queue.bound.is_cheap() {
+            asked.push(at);
+            looks.push(&*queue.claimable);
+        }
+    }
+    if looks.is_empty() {
+        return Ok(there);
+    }
+    let found = store.look(Query::written(format!("select {}", looks.join(", ")))).await?;
+    if let Some(found) = found.first() {
+        for (column, at) in asked.into_iter().enumerate() {
+            there[at] = found.get(column)?;
+        }
+    }
+    Ok(there)
 }
 
 /// How many messages of a queue can be claimed now.

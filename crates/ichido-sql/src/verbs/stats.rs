@@ -1,4 +1,5 @@
-//! What processes have counted, minute by minute: written whole, read for the last minutes, forgotten when it is old.
+//! What processes have counted, minute by minute: written whole, read for the last minutes, added up over all processes after an hour, forgotten
+//! when it is old.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use ichido::{
 use crate::{
     Dialect, Query, Row, SqlStore,
     stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
-    verbs::{cancel, files, inbox},
+    verbs::{cancel, files, inbox, rollup},
 };
 
 /// More rows than this are not read: the newest are.
@@ -46,6 +47,12 @@ pub async fn note<S: SqlStore>(store: &S, process: ProcessId, minute: i64, stats
     if stats.is_empty() {
         return Ok(());
     }
+    store.write(written(store, process, minute, stats)).await?;
+    Ok(())
+}
+
+/// The statement that writes these rows; what is there already is replaced.
+pub(crate) fn written<S: SqlStore>(store: &S, process: ProcessId, minute: i64, stats: &[Stat]) -> Query {
     let row = |row: usize| (1..=COLUMNS).map(|at| format!("?{}", row * COLUMNS + at)).collect::<Vec<_>>().join(", ");
     let write = format!(
         "insert into {} ({KEY}, {}) values ({}) {}",
@@ -60,15 +67,14 @@ pub async fn note<S: SqlStore>(store: &S, process: ProcessId, minute: i64, stats
         write = cells.numbers.into_iter().fold(write, Query::bind);
         write = write.bind(cells.waiting).bind(cells.running);
     }
-    store.write(write).await?;
-    Ok(())
+    write
 }
 
 /// Prunes what is older than it is to be kept, some of it at a time. Looks first: nothing is written where there is nothing to forget.
 ///
 /// # Errors
 /// The database failed.
-pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
+pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<bool> {
     let (stat, audit, minute) = (&store.tables().stat, &store.tables().audit, S::Dialect::MINUTE);
     let old = S::Dialect::after('-', "?2");
     let look = format!(
@@ -77,18 +83,24 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
     );
     let audit_ms = retention.audit_seconds().saturating_mul(1000);
     let look = Query::new(look).bind(retention.stat_minutes()).bind(audit_ms);
-    let Some(found) = store.look(look).await?.into_iter().next() else { return Ok(()) };
+    let Some(found) = store.look(look).await?.into_iter().next() else { return Ok(false) };
+    let mut more = false;
     if let Some(oldest) = found.get(1)? {
+        let (before, all) = (pruned_before(oldest, found.get(0)?), found.get::<i64>(0)?);
         let forget = Query::new(format!("delete from {stat} where minute < ?1"));
-        store.write(forget.bind(pruned_before(oldest, found.get(0)?))).await?;
+        store.write(forget.bind(before)).await?;
+        more |= before < all;
     }
     if let Some(first) = found.get::<Option<i64>>(2)? {
         let forget = Query::new(format!("delete from {audit} where id < ?1 and at < {old}"));
-        store.write(forget.bind(first.saturating_add(NOTES_AT_A_TIME)).bind(audit_ms)).await?;
+        let forgotten = store.write(forget.bind(first.saturating_add(NOTES_AT_A_TIME)).bind(audit_ms)).await?;
+        more |= forgotten.cast_signed() >= NOTES_AT_A_TIME;
     }
     files::prune(store).await?;
     cancel::prune(store).await?;
-    inbox::prune(store, wait_ms(retention.inbox)).await
+    more |= rollup::add_up(store).await?;
+    more |= inbox::prune(store, wait_ms(retention.inbox)).await?;
+    Ok(more)
 }
 
 /// What processes have counted in the last minutes, the newest first.
@@ -109,7 +121,8 @@ pub async fn read<S: SqlStore>(store: &S, last: Duration) -> Result<Vec<StatRow>
     store.look(Query::new(read).bind(minutes)).await?.iter().map(stat_row).collect()
 }
 
-fn stat_row(row: &Row) -> Result<StatRow> {
+/// Reads [`VALUES`] behind a process, an age, a queue and a level.
+pub(crate) fn stat_row(row: &Row) -> Result<StatRow> {
     let mut cells = StatCells {
         queue: row.get(2)?,
         level: row.get(3)?,

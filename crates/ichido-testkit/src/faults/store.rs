@@ -157,6 +157,14 @@ impl<S: Store> Queues for FaultyStore<S> {
         self.faults.apply(Verb::Drained, Some(None), self.inner.undrained(queues)).await
     }
 
+    async fn claimable(&self, queues: &[Arc<str>]) -> Result<Vec<bool>> {
+        self.inner.claimable(queues).await
+    }
+
+    async fn next_due(&self, queues: &[Arc<str>]) -> Result<Vec<Option<Duration>>> {
+        self.faults.apply(Verb::Return, None, self.inner.next_due(queues)).await
+    }
+
     async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
         self.inner.backlog(queue).await
     }
@@ -266,6 +274,10 @@ impl<S: Store> Outbox for FaultyStore<S> {
         self.inner.keep(message).await
     }
 
+    async fn any_circulating(&self, queue: &str) -> Result<bool> {
+        self.inner.any_circulating(queue).await
+    }
+
     async fn circulating(&self, queue: &str, age: Duration, most: usize) -> Result<Circulating> {
         self.inner.circulating(queue, age, most).await
     }
@@ -342,7 +354,7 @@ impl<S: Store> Stats for FaultyStore<S> {
         self.inner.count(queue).await
     }
 
-    async fn prune(&self, retention: Retention) -> Result<()> {
+    async fn prune(&self, retention: Retention) -> Result<bool> {
         self.inner.prune(retention).await
     }
 }

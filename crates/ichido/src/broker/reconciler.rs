@@ -72,6 +72,11 @@ impl Reconciler {
             return Ok(None);
         }
         self.looked = clock.now();
+        // Where nothing circulates nothing is missing, and nobody needs the lease, which is written.
+        if !store::any_circulating(store, queue).await? {
+            self.missing = 0;
+            return Ok(None);
+        }
         // Whoever has the relay lease looks. What we saw when we had it stays: with several relays, it is nobody's twice in a row.
         if !store::take_relay_lease(store, relay, queue).await? {
             return Ok(None);

@@ -4,6 +4,7 @@
 
 use crate::store;
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -135,6 +136,7 @@ impl<S: Store> Relay<S> {
             QueueRelay {
                 store: self.store.clone(),
                 queue: queue.clone(),
+                only: BTreeSet::from([queue.clone()]),
                 broker: broker.clone(),
                 clock: self.clock.clone(),
                 poll: self.poll,
@@ -189,6 +191,8 @@ pub struct Flushed {
 struct QueueRelay<S: Store> {
     store: S,
     queue: Arc<str>,
+    /// The same, to be asked about.
+    only: BTreeSet<Arc<str>>,
     broker: Arc<dyn DynBroker>,
     clock: Arc<dyn Clock>,
     poll: Duration,
@@ -273,21 +277,21 @@ impl<S: Store> QueueRelay<S> {
         }
     }
 
-    /// Takes what is due and publishes it, if we have the lease.
+    /// Takes what is due and publishes it, if we have the lease. Whoever does not have it only asks whether there is something: payloads
+    /// are read by one relay, once.
     async fn round(&mut self) -> Result<Round> {
         let goes_on = std::mem::replace(&mut self.goes_on, false);
-        let mut unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
-        if unsent.is_empty() {
+        if !goes_on && !store::any_unsent(&self.store, &self.only).await? {
             return Ok(Round::Nothing);
         }
-        let before = std::mem::replace(&mut self.ours, false) && goes_on;
         self.ours = store::take_relay_lease(&self.store, self.relay, &self.queue).await?;
         if !self.ours {
             return Ok(Round::NotOurs);
         }
-        if !before {
-            // Whoever had the lease may have published meanwhile what we saw.
-            unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
+        // Whoever had the lease before has published what it saw: this is read after it was taken.
+        let unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
+        if unsent.is_empty() {
+            return Ok(Round::Nothing);
         }
         self.publish(unsent).await
     }

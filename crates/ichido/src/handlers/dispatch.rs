@@ -32,7 +32,7 @@ use crate::{
         broker_reader::{BrokerReader, Receiving},
         lane_reader::{LaneReader, LevelReader},
         limited::{Allowance, Limited},
-        queue_reader::{Reading, Share},
+        queue_reader::{Lookout, Reading, Share},
     },
     store,
 };
@@ -149,7 +149,8 @@ impl<S: Store> Dispatch<S> {
                     Receiving { queue, broker, guard, following, prefetch, place, poll, lease, drain, changed };
                 return Arc::new(BrokerReader::open(store, life, clock, receiving));
             }
-            let reading = Reading { queue, following, share, together, ahead, poll, lease, drain, changed };
+            let lookout = from.lookout.clone();
+            let reading = Reading { queue, following, share, together, ahead, poll, lease, drain, changed, lookout };
             Arc::new(QueueReader::open(store, life, clock, reading))
         };
         match &pool.from {
@@ -190,11 +191,15 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let guards = self.guards(&cx.store, &served).await?;
         let (life, upkeep) = self.begin(cx, &served).await?;
         let allowance = self.settings.max_messages.map(Allowance::new);
+        let (lookout, looking) = (Arc::new(Lookout::default()), CancellationToken::new());
+        let _blind_if_dropped = looking.clone().drop_guard();
+        let looks = lookout.clone().run(cx.store.clone(), cx.clock.clone(), self.settings.poll, looking);
+        tokio::spawn(looks.instrument(life.span()));
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
                 let mut reader = life.span().in_scope(|| {
-                    let from = Opening { following: &following, life: &life, guards: &guards };
+                    let from = Opening { following: &following, life: &life, guards: &guards, lookout: &lookout };
                     self.open(cx, pool, &from)
                 });
                 if let Some(allowance) = allowance.clone() {
@@ -246,6 +251,7 @@ struct Opening<'a> {
     following: &'a Following,
     life: &'a Arc<Life>,
     guards: &'a Guards,
+    lookout: &'a Arc<Lookout>,
 }
 
 type Guards = BTreeMap<Arc<str>, Guard>;

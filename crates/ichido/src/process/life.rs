@@ -16,7 +16,7 @@ use tracing::Span;
 use crate::{
     Error,
     observe::journal::{Journal, named},
-    process::{Flags, flags::Following, probe::Signs, running::Passes},
+    process::{Flags, dues::Dues, flags::Following, probe::Signs, running::Passes},
     stat::{ActionSlots, Backlogs, Flush, Measures, Meters},
     store::{ProcessId, Registration},
 };
@@ -44,6 +44,8 @@ pub(crate) struct Life {
     waiting: Mutex<Vec<Arc<Notify>>>,
     /// What runs now.
     pub(crate) passes: Arc<Passes>,
+    /// When what it has parked for a moment is due.
+    pub(crate) dues: Dues,
     /// Whether its loops move.
     pub(crate) signs: Arc<Signs>,
     executions: AtomicU64,
@@ -80,6 +82,7 @@ impl Life {
             suspect_runs: AtomicBool::new(false),
             waiting: Mutex::default(),
             passes: Arc::default(),
+            dues: Dues::default(),
             signs: Arc::new(Signs::new()),
             executions: AtomicU64::new(0),
             longest: Mutex::default(),

@@ -4,6 +4,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod draining;
+pub(crate) mod dues;
 mod embedding;
 mod ending;
 pub(crate) mod flags;
@@ -12,6 +13,7 @@ pub(crate) mod panics;
 pub(crate) mod path;
 pub(crate) mod pool;
 pub(crate) mod probe;
+mod rate;
 pub(crate) mod record;
 pub(crate) mod running;
 pub(crate) mod served;

@@ -107,6 +107,9 @@ pub(crate) async fn park<S: Store>(cx: &mut Context<S>, mut failure: Failure) ->
     delivery.failure = Some(failure.clone());
     count_failure(cx, &failure);
     if parked {
+        if let (Some(life), Some(wait)) = (&cx.life, failure.retry_after) {
+            life.dues.note(cx.clock.now(), wait);
+        }
         let count = |meter: &Meter| if failure.is_snooze() { meter.snoozed() } else { meter.failed(for_good) };
         meter(cx, count);
     }

@@ -61,6 +61,12 @@ pub trait Outbox: Database {
     /// False if that is not so, or somebody is at its row.
     fn keep(&self, message: &Message) -> impl Future<Output = Result<bool>> + Send;
 
+    /// Has anything of the queue been published that is not done? A store that cannot tell says that it has.
+    fn any_circulating(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send {
+        let _ = queue;
+        async { Ok(true) }
+    }
+
     /// What should be with the broker since so long, up to `most`.
     fn circulating(&self, queue: &str, age: Duration, most: usize) -> impl Future<Output = Result<Circulating>> + Send;
 

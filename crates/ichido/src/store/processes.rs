@@ -86,6 +86,8 @@ pub struct Polled {
     pub free: bool,
     /// The minute that it is, by the database's clock, since 1970.
     pub minute: i64,
+    /// How many processes have registered.
+    pub processes: u32,
     /// What operators ask of the process's request ids; those of which they ask nothing may be missing.
     pub flags: BTreeMap<String, Flags>,
     /// Messages that were cancelled while this process had them claimed, or that whoever runs them is asked to drop.

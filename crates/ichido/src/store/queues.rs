@@ -1,6 +1,6 @@
 //! Messages in queues: sent, claimed, released, put aside with a reason, and returned. Readers and `upkeep` call it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::Delivery;
 use crate::MessageId;
@@ -59,6 +59,17 @@ pub trait Queues: Database {
     fn is_drained(&self, queue: &str) -> impl Future<Output = Result<bool>> + Send {
         async move { Ok(self.undrained(&[queue.into()]).await?.is_none()) }
     }
+
+    /// In which of these queues there may be something to claim, in their order: one look for all of them, which writes nothing. A store that
+    /// cannot tell says that there is.
+    fn claimable(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Vec<bool>>> + Send {
+        let all = vec![true; queues.len()];
+        async { Ok(all) }
+    }
+
+    /// How long it is until the next parked message of each of these queues is due, in their order; zero if one is, none if nothing waits. One
+    /// look for all of them.
+    fn next_due(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Vec<Option<Duration>>>> + Send;
 
     /// How many messages of the queue can be claimed now; at most [`crate::inspect::MOST_COUNTED`] are counted. None if that
     /// would cost too much.

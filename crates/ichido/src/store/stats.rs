@@ -27,6 +27,7 @@ pub trait Stats: Database {
         async { Ok(None) }
     }
 
-    /// Prunes what is older than it is to be kept, some of it at a time. Writes nothing if there is nothing to forget.
-    fn prune(&self, retention: Retention) -> impl Future<Output = Result<()>> + Send;
+    /// Prunes what is older than it is to be kept, and adds up what processes have counted more than an hour ago, so that a row per minute and
+    /// queue remains: some of it at a time. True if there is more. Writes nothing if there is nothing to do.
+    fn prune(&self, retention: Retention) -> impl Future<Output = Result<bool>> + Send;
 }

@@ -65,6 +65,8 @@ verbs! {
     Processes: keep_chore_lease(process: ProcessId, queue: &str, lasts: Duration, tidied: &str) -> bool;
     Processes: release_chore_lease(process: ProcessId, queue: &str) -> ();
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
+    Queues: claimable(queues: &[Arc<str>]) -> Vec<bool>;
+    Queues: next_due(queues: &[Arc<str>]) -> Vec<Option<Duration>>;
     Queues: backlog(queue: &str) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
     Processes: heartbeat(process: ProcessId, running: &[Running]) -> bool;
@@ -83,6 +85,7 @@ verbs! {
     Outbox: note_published(queue: &str, published: &[&Unsent]) -> ();
     Outbox: note_unpublished(queue: &str, unsent: &Unsent, error: &str, wait: Duration) -> ();
     Outbox: keep(message: &Message) -> bool;
+    Outbox: any_circulating(queue: &str) -> bool;
     Outbox: circulating(queue: &str, age: Duration, most: usize) -> Circulating;
     Outbox: publish_again(queue: &str, keys: &[Key], most: usize) -> u64;
     Cancelling: cancel(id: &MessageId) -> Cancelled;
@@ -92,6 +95,6 @@ verbs! {
     Stats: note_longest(queue: &str, time: Duration) -> ();
     Stats: note_stats(process: ProcessId, minute: i64, stats: &[Stat]) -> ();
     Stats: count(queue: &str) -> Option<Backlog>;
-    Stats: prune(retention: Retention) -> ();
+    Stats: prune(retention: Retention) -> bool;
     Wakeups: notify(queue: &str) -> ();
 }

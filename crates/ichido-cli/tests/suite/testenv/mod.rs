@@ -41,6 +41,7 @@ pub struct Env {
 const TABLES: &str = "
 create table received_order (id integer primary key, name varchar(100) not null, status char(1) default '0' not null, process_id char(36));
 create index received_order_claim on received_order CLAIM;
+OWNER
 create table project (id integer not null, name varchar(100) not null, made_by varchar(36) not null);
 create table burnt (n integer);
 ";
@@ -99,7 +100,13 @@ impl Env {
             Kind::MariaDb => "(status, process_id, id)",
             _ => "(id) where status = '0' and process_id is null",
         };
-        env.sql(&TABLES.replace("CLAIM", claim)).await;
+        let owner = match kind {
+            Kind::MariaDb => "",
+            _ => {
+                "create index received_order_owner on received_order (process_id) where status = '0' and process_id is not null;"
+            }
+        };
+        env.sql(&TABLES.replace("CLAIM", claim).replace("OWNER", owner)).await;
         env
     }
 

@@ -11,11 +11,11 @@ use std::{
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use super::{Common, LONGEST, Pulse};
+use super::{Common, LONGEST, Pulse, returns::Returns};
 use crate::{
     Store,
     observe::progress::Progress,
-    store::{self, MOST_KEYS, ProcessId, Registration, WHOLE_DATABASE},
+    store::{self, ProcessId, Registration, WHOLE_DATABASE},
 };
 
 /// What waits in a queue is counted for monitors no more often than this, however often they ask.
@@ -24,6 +24,7 @@ const COUNTED_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Chores<S: Store> {
     common: Common<S>,
     store: S,
+    returns: Returns<S>,
     told: watch::Receiver<Pulse>,
     /// The id under which the leases are held.
     process: ProcessId,
@@ -33,6 +34,8 @@ pub(super) struct Chores<S: Store> {
     /// How often it was tidied: which queue comes first the next time.
     rounds: usize,
     pruned: Instant,
+    /// There was more to prune than there was time for.
+    unpruned: bool,
     beats: u64,
     progress: Progress,
 }
@@ -53,18 +56,34 @@ impl<S: Store> Chores<S> {
     pub(super) fn new(common: Common<S>, store: S, told: watch::Receiver<Pulse>) -> Self {
         let (now, process) = (common.clock.now(), common.life.id());
         let progress = Progress::new(common.settings.progress, now, &common.life.journal);
-        let held = BTreeMap::new();
-        Chores { common, store, told, process, held, begins: true, rounds: 0, pruned: now, beats: 0, progress }
+        let (held, returns) = (BTreeMap::new(), Returns::new(common.clone()));
+        Chores {
+            common,
+            store,
+            returns,
+            told,
+            process,
+            held,
+            begins: true,
+            rounds: 0,
+            pruned: now,
+            unpruned: false,
+            beats: 0,
+            progress,
+        }
     }
 
     pub(super) async fn run(mut self) {
         let (end, limit) = (self.common.end.clone(), self.common.settings.lease.max(LONGEST));
         loop {
-            tokio::select! {
+            let pulse = tokio::select! {
                 () = end.cancelled() => return,
-                seen = self.told.changed() => if seen.is_err() { return },
-            }
-            let pulse = self.told.borrow_and_update().clone();
+                seen = self.told.changed() => {
+                    if seen.is_err() { return }
+                    Some(self.told.borrow_and_update().clone())
+                }
+                () = self.returns.due() => None,
+            };
             let span = self.common.life.span();
             let done = tokio::select! {
                 () = end.cancelled() => return,
@@ -77,9 +96,11 @@ impl<S: Store> Chores<S> {
         }
     }
 
-    async fn turn(&mut self, pulse: Pulse) {
+    /// What is to be done after a poll; without one, only what is due now.
+    async fn turn(&mut self, pulse: Option<Pulse>) {
         let by = self.common.life.registration();
         let until = self.common.clock.now() + self.common.tick() / 2;
+        let Some(pulse) = pulse else { return self.return_due(&by, until).await };
         let free = pulse.polled.free || std::mem::take(&mut self.begins);
         self.hold(&by, free).await;
         self.return_due(&by, until).await;
@@ -90,7 +111,7 @@ impl<S: Store> Chores<S> {
             self.note_stats(pulse.polled.minute).await;
         }
         self.tidy(until).await;
-        self.prune(&by).await;
+        self.prune(&by, until).await;
         self.count().await;
         let now = self.common.clock.now();
         if self.progress.is_due(now) {
@@ -151,25 +172,10 @@ impl<S: Store> Chores<S> {
         self.held.retain(|queue, _| !lost.contains(queue));
     }
 
-    /// In every turn, and until nothing is due: who waits for a retry does not wait for other chores.
-    async fn return_due(&self, by: &Registration, until: Instant) {
-        let mut by = by.clone();
-        by.queues.retain(|queue, _| self.held.contains_key(queue));
-        while !by.queues.is_empty() {
-            match store::return_due(&self.store, &by).await {
-                Ok(0) => return,
-                Ok(returned) => {
-                    tracing::debug!(returned, "parked messages returned");
-                    for queue in by.queues.keys() {
-                        self.store.wake_ups().tell(&self.store, queue).await;
-                    }
-                    if returned < MOST_KEYS as u64 || self.common.clock.now() >= until {
-                        return;
-                    }
-                }
-                Err(error) => return tracing::warn!(error = %error.in_full(), "cannot return parked messages"),
-            }
-        }
+    /// In every turn, and first: who waits for a retry does not wait for other chores.
+    async fn return_due(&mut self, by: &Registration, until: Instant) {
+        let held = self.held.keys().filter(|queue| by.queues.contains_key(*queue)).cloned().collect();
+        self.returns.run(&self.store, by, held, until).await;
     }
 
     async fn wake_relays(&self, by: &Registration) {
@@ -256,15 +262,23 @@ impl<S: Store> Chores<S> {
         }
     }
 
-    async fn prune(&mut self, by: &Registration) {
+    /// Once per lease; while there is more, in each tick, and for its part of it: what expires must go as fast as it came.
+    async fn prune(&mut self, by: &Registration, until: Instant) {
         let Common { clock, settings, steady, .. } = &self.common;
-        if !self.held.contains_key(WHOLE_DATABASE) || clock.now() - self.pruned < settings.lease {
+        let rest = if std::mem::take(&mut self.unpruned) { Duration::ZERO } else { settings.lease };
+        if !self.held.contains_key(WHOLE_DATABASE) || clock.now() - self.pruned < rest {
             return;
         }
-        self.pruned = clock.now();
-        if let Err(error) = store::prune(&self.store, settings.retention).await {
-            tracing::warn!(error = %error.in_full(), "cannot prune expired records");
+        loop {
+            match store::prune(&self.store, settings.retention).await {
+                Ok(true) if clock.now() >= until => self.unpruned = true,
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(error = %error.in_full(), "cannot prune expired records"),
+            }
+            break;
         }
+        self.pruned = clock.now();
         if !steady.is_steady(clock.now()) {
             return;
         }

@@ -86,6 +86,7 @@ impl<S: Store> Heartbeat<S> {
         let (store, by) = (self.store.clone(), self.common.life.registration());
         match self.within(self.common.settings.lease / 2, store::poll(&store, &by)).await {
             Ok(polled) => {
+                self.store.wake_ups().fleet(polled.processes);
                 self.common.life.see(&polled.flags);
                 self.common.life.passes.see_cancelled(polled.cancelled.clone());
                 self.tell.send_replace(Pulse { polled, beats: self.beats });

@@ -5,6 +5,7 @@
 mod chores;
 mod heartbeat;
 mod rescue;
+mod returns;
 mod steady;
 
 use std::{sync::Arc, thread, time::Duration};

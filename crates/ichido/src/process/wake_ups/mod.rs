@@ -1,18 +1,24 @@
 //! Wake-ups: who has sent something sends one, and whoever waits for messages of that queue looks at once instead of at the
 //! next poll. It reaches the readers of this process directly, other processes of this host through `host`, and other hosts
 //! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)). A wake-up is a hint: it may be lost, or come too early.
+//!
+//! All processes of a fleet hear it, and few are needed: a handful look at once, chosen by chance, the others a little later, each at another
+//! time, and find that nothing is left, or that there is work for them too.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Store, store};
+use crate::{Store, process::rate::Rate, store};
 
 #[cfg(unix)]
 mod folder;
@@ -33,8 +39,17 @@ const AGAIN: [Duration; 7] = [
     Duration::from_millis(600),
 ];
 
-/// Other processes hear of a queue at most this often.
-const QUIET: Duration = Duration::from_millis(50);
+/// How often other processes hear of a queue: some wake-ups go out at once, and then 125 a second.
+const TOLD: Rate = Rate::new(Duration::from_millis(8), 25);
+
+/// So many processes of a fleet look at once when they hear of a queue.
+const AT_ONCE: u32 = 4;
+
+/// How much later each of the others does.
+const APART: Duration = Duration::from_millis(4);
+
+/// However large the fleet is, nobody looks later than as one of so many: then polling is as good.
+const MOST_APART: u32 = 64;
 
 /// Wakes idle workers when something was sent; all clones of a store share it.
 #[derive(Clone, Default)]
@@ -44,11 +59,22 @@ pub struct WakeUps(Arc<Shared>);
 struct Shared {
     /// Where processes of this host find each other.
     folder: Option<Meeting>,
-    /// Those who wait, by queue.
-    waiting: Mutex<Vec<(Arc<str>, Weak<Notify>)>>,
+    waiting: Mutex<Vec<Waiter>>,
+    /// The queues that others have told of, and that will be looked at soon.
+    heard: Mutex<BTreeSet<Arc<str>>>,
+    /// How many processes there are, as far as this one knows.
+    fleet: AtomicU32,
     sent: Mutex<Sent>,
     /// Something is to be told before what the task sleeps for.
     more: Notify,
+}
+
+/// Who waits for messages of a queue.
+struct Waiter {
+    queue: Arc<str>,
+    wake: Weak<Notify>,
+    /// Nobody else would do what it does: it never waits for its turn.
+    alone: bool,
 }
 
 /// What is still to be told.
@@ -69,8 +95,8 @@ struct Telling {
     again: &'static [Duration],
     /// Others are to be told.
     others: bool,
-    /// When others were last told.
-    told: Option<Instant>,
+    /// How often others may be told.
+    rate: Rate,
 }
 
 impl WakeUps {
@@ -98,17 +124,53 @@ impl WakeUps {
 
     /// From now on this is notified when something is sent to the queue, for as long as somebody else holds it.
     pub(crate) fn join(&self, queue: &Arc<str>, waiting: &Arc<Notify>) {
+        self.add(queue, waiting, false);
+    }
+
+    /// The same for what only this process does, as long as it has the queue's chore lease.
+    pub(crate) fn join_alone(&self, queue: &Arc<str>, waiting: &Arc<Notify>) {
+        self.add(queue, waiting, true);
+    }
+
+    fn add(&self, queue: &Arc<str>, waiting: &Arc<Notify>, alone: bool) {
         let mut all = self.waiting();
-        all.retain(|(_, other)| other.strong_count() > 0);
-        all.push((queue.clone(), Arc::downgrade(waiting)));
+        all.retain(|other| other.wake.strong_count() > 0);
+        all.push(Waiter { queue: queue.clone(), wake: Arc::downgrade(waiting), alone });
+    }
+
+    /// So many processes use the database.
+    pub(crate) fn fleet(&self, processes: u32) {
+        self.0.fleet.store(processes, Ordering::Relaxed);
     }
 
     /// Wakes the workers of this process that wait for this queue.
     pub fn wake(&self, queue: &str) {
-        for (_, waiting) in self.waiting().iter().filter(|(other, _)| &**other == queue) {
-            if let Some(waiting) = waiting.upgrade() {
+        self.wake_some(queue, |_| true);
+    }
+
+    fn wake_some(&self, queue: &str, whom: impl Fn(&Waiter) -> bool) {
+        for waiter in self.waiting().iter().filter(|waiter| &*waiter.queue == queue && whom(waiter)) {
+            if let Some(waiting) = waiter.wake.upgrade() {
                 waiting.notify_one();
             }
+        }
+    }
+
+    /// Another process has told of a queue. In a large fleet only a few look at once.
+    fn hear_of(&self, queue: &str) {
+        self.wake_some(queue, |waiter| waiter.alone);
+        let turn = turn(self.0.fleet.load(Ordering::Relaxed));
+        if turn.is_zero() {
+            return self.wake_some(queue, |waiter| !waiter.alone);
+        }
+        let queue: Arc<str> = queue.into();
+        if self.heard().insert(queue.clone()) {
+            let wake_ups = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(turn).await;
+                wake_ups.heard().remove(&queue);
+                wake_ups.wake_some(&queue, |waiter| !waiter.alone);
+            });
         }
     }
 
@@ -123,9 +185,12 @@ impl WakeUps {
     pub(crate) fn sent<S: Store>(&self, store: &S, queue: &str, committed: bool) {
         self.wake(queue);
         let mut sent = self.to_tell();
-        let told = sent.queues.get(queue).and_then(|telling| telling.told);
+        let before = sent.queues.get(queue);
+        let (others, rate) = before.map_or((false, TOLD), |telling| (telling.others, telling.rate));
         let again: &[Duration] = if committed { &[] } else { &AGAIN };
-        sent.queues.insert(queue.into(), Telling { sent: Instant::now(), again, others: true, told });
+        // What is not committed yet, others cannot see yet.
+        let telling = Telling { sent: Instant::now(), again, others: others || committed, rate };
+        sent.queues.insert(queue.into(), telling);
         if sent.runs {
             self.0.more.notify_one();
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -136,7 +201,7 @@ impl WakeUps {
 
     /// Hears what other processes tell, until the token is cancelled.
     pub(crate) async fn hear<S: Store>(self, store: S, end: CancellationToken) {
-        let wake = |queue: &str| self.wake(queue);
+        let wake = |queue: &str| self.hear_of(queue);
         tokio::select! {
             () = end.cancelled() => {}
             () = host::hear(self.0.folder.as_ref(), wake) => {}
@@ -189,9 +254,19 @@ impl WakeUps {
         self.0.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<(Arc<str>, Weak<Notify>)>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiter>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn heard(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long one of so many processes waits until it looks: each draws a place in the line, and those at its head do not wait.
+fn turn(processes: u32) -> Duration {
+    let place = if processes > AT_ONCE { fastrand::u32(..processes.min(MOST_APART)) } else { 0 };
+    if place < AT_ONCE { Duration::ZERO } else { APART * place }
 }
 
 /// The task that tells. It may be dropped with its runtime; the next send starts another one then.
@@ -209,16 +284,16 @@ impl Drop for Run {
 }
 
 impl Telling {
-    /// Is there something to be told, or to be remembered for the sake of quiet?
+    /// Is there something to be told, or to be remembered because others have been told often?
     fn is_left(&self, now: Instant) -> bool {
-        self.others || !self.again.is_empty() || self.told.is_some_and(|told| now - told < QUIET)
+        self.others || !self.again.is_empty() || !self.rate.until_full(now).is_zero()
     }
 
     /// How long until it is told next.
     fn next(&self, now: Instant) -> Duration {
-        let quiet = self.told.map_or(Duration::ZERO, |told| QUIET.saturating_sub(now - told));
-        let others = if self.others { quiet } else { QUIET };
+        let others = if self.others { self.rate.wait(now) } else { self.rate.until_full(now) };
         match self.again.first() {
+            Some(again) if !self.others => again.saturating_sub(now - self.sent),
             Some(again) => others.min(again.saturating_sub(now - self.sent)),
             None => others,
         }
@@ -227,11 +302,12 @@ impl Telling {
     /// It is told now; true if others are to hear it too.
     fn take(&mut self, now: Instant) -> bool {
         let rung = self.again.iter().take_while(|again| now - self.sent >= **again).count();
-        let others = (self.others || rung > 0) && self.told.is_none_or(|told| now - told >= QUIET);
-        self.others = !others && (self.others || rung > 0);
         self.again = &self.again[rung..];
+        let wanted = self.others || rung > 0;
+        let others = wanted && self.rate.wait(now).is_zero();
+        self.others = wanted && !others;
         if others {
-            self.told = Some(now);
+            self.rate.take(now);
         }
         others
     }
@@ -241,38 +317,73 @@ impl Telling {
 mod tests {
     use super::*;
 
-    fn telling(again: &'static [Duration]) -> Telling {
-        Telling { sent: Instant::now(), again, others: true, told: None }
+    fn telling(again: &'static [Duration], committed: bool) -> Telling {
+        Telling { sent: Instant::now(), again, others: committed, rate: TOLD }
     }
 
     #[test]
-    fn others_hear_at_once_and_then_not_again_for_a_while() {
-        let mut telling = telling(&[]);
-        let now = telling.sent;
-        assert_eq!(telling.next(now), Duration::ZERO);
-        assert!(telling.take(now));
-        telling.others = true; // sent again
-        let soon = now + Duration::from_millis(10);
-        assert_eq!(telling.next(soon), Duration::from_millis(40));
-        assert!(!telling.take(soon), "it is too soon");
-        assert!(telling.take(now + QUIET), "but it is not forgotten");
-        assert!(!telling.is_left(now + QUIET + QUIET));
-    }
-
-    #[test]
-    fn what_may_not_be_committed_yet_is_rung_again_and_others_hear_the_last_of_it() {
-        let mut telling = telling(&AGAIN);
+    fn a_hundred_a_second_are_told_at_once_and_of_more_none_is_forgotten() {
+        let mut telling = telling(&[], true);
         let sent = telling.sent;
+        let told = |telling: &mut Telling, every: u64| {
+            let each = (0..1000).step_by(usize::try_from(every).unwrap()).map(|passed| {
+                let now = sent + Duration::from_millis(passed);
+                telling.others = true; // sent again
+                telling.next(now).is_zero() && telling.take(now)
+            });
+            each.filter(|told| *told).count()
+        };
+        assert_eq!(told(&mut telling, 10), 100, "each of them at once");
+        telling.rate = TOLD;
+        let many = told(&mut telling, 1);
+        assert!((100..=160).contains(&many), "{many} of 1000");
+        let last = sent + Duration::from_secs(1);
+        let wait = telling.next(last);
+        assert!(telling.others && wait <= Duration::from_millis(8), "the last of them soon: {wait:?}");
+        assert!(telling.take(last + wait) && telling.is_left(last + wait));
+        assert!(!telling.is_left(last + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_may_not_be_committed_yet_is_rung_again_and_others_hear_it_too() {
+        let mut telling = telling(&AGAIN, false);
+        let sent = telling.sent;
+        assert!(!telling.next(sent).is_zero(), "nobody else can see it yet");
         let (mut rung, mut heard) = (0, 0);
         for passed in 0..1000 {
             let now = sent + Duration::from_millis(passed);
             if telling.is_left(now) && telling.next(now).is_zero() {
                 rung += 1;
-                heard += u32::from(telling.take(now));
+                heard += usize::from(telling.take(now));
             }
         }
-        assert!(rung > AGAIN.len() && (4..=6).contains(&heard), "rung {rung}, heard {heard}");
+        assert_eq!((rung, heard), (AGAIN.len(), AGAIN.len()));
         assert!(telling.again.is_empty() && !telling.others);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_large_fleet_only_some_look_at_once_and_each_looks() {
+        let (mut at_once, begun) = (0, tokio::time::Instant::now());
+        for _ in 0..640 {
+            let (wake_ups, orders, chores) = (WakeUps::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
+            wake_ups.join(&"orders".into(), &orders);
+            wake_ups.join_alone(&"orders".into(), &chores);
+            wake_ups.fleet(64);
+            wake_ups.hear_of("orders");
+            wake_ups.hear_of("orders");
+            let before = tokio::time::Instant::now();
+            chores.notified().await;
+            assert_eq!(before.elapsed(), Duration::ZERO, "who does it alone does not wait");
+            orders.notified().await;
+            at_once += u32::from(before.elapsed().is_zero());
+        }
+        assert!((20..=160).contains(&at_once), "{at_once} of 640 looked at once: 1 in 16 does when told once");
+        assert!(begun.elapsed() <= APART * MOST_APART * 640);
+    }
+
+    #[test]
+    fn in_a_small_fleet_nobody_waits() {
+        assert!((0..=AT_ONCE).all(|processes| turn(processes).is_zero()));
     }
 
     #[tokio::test]

@@ -191,7 +191,8 @@ impl<S: Store> Claimer<S> {
         Ok(())
     }
 
-    /// The queue has no more: wait for the poll interval; when draining, end if all is done.
+    /// The queue has no more: wait until the lookout sees something in it, or for the poll interval when draining, and end then if all is
+    /// done.
     async fn idle(&mut self) -> Result<()> {
         if self.shared.reading.drain && self.shared.claims().claimed() == 0 {
             let Shared { store, life, reading, clock, .. } = &*self.shared;
@@ -201,9 +202,11 @@ impl<S: Store> Claimer<S> {
             }
             return self.until(either(clock.sleep(reading.poll), self.shared.wake.notified())).await;
         }
-        let Shared { reading, clock, .. } = &*self.shared;
-        // While messages are in flight a drain waits for the last of them, not for the poll interval.
-        let polled = clock.sleep(reading.poll);
+        let Shared { reading, clock, wake, .. } = &*self.shared;
+        // While messages are in flight a drain waits for the last of them, not for the poll interval. Who only waits is woken by the lookout;
+        // should that ever be silent, the lease is an end.
+        let _looked_for = (!reading.drain).then(|| reading.lookout.wait(&reading.queue, wake));
+        let polled = clock.sleep(if reading.drain { reading.poll } else { reading.lease.max(reading.poll) });
         tokio::pin!(polled);
         loop {
             tokio::select! {

@@ -26,6 +26,9 @@ use crate::{
 
 mod claimer;
 mod level;
+mod lookout;
+
+pub(crate) use lookout::Lookout;
 
 /// The reader of a queue in the store.
 pub struct QueueReader<S: Store> {
@@ -47,6 +50,8 @@ pub(crate) struct Reading {
     pub(crate) drain: bool,
     /// Workers wait here for deliveries; the levels of a lane set have one for all.
     pub(crate) changed: Arc<Notify>,
+    /// Who looks into the queue while it has nothing to claim.
+    pub(crate) lookout: Arc<Lookout>,
 }
 
 struct Shared<S: Store> {

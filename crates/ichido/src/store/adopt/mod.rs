@@ -151,7 +151,7 @@ pub struct ClaimPlan {
     pub steps: Vec<String>,
     /// Does an index know the claimable rows in claim order?
     pub by_index: bool,
-    /// The statements that the table lacks: its owner column, its index.
+    /// The statements that the table lacks: its owner column, its index on claimable rows, its index by owner.
     pub ddl: Vec<String>,
 }
 
@@ -177,9 +177,9 @@ fn named<'a, T>(name: &str, all: &'a [T], name_of: impl Fn(&T) -> &str) -> Optio
     exact.or_else(|| alike.next().filter(|_| alike.next().is_none()))
 }
 
-/// A name for a table's claim index of at most so many bytes, which is not taken.
-pub fn free_name(table: &str, longest: usize, taken: impl Fn(&str) -> bool) -> String {
+/// A name of at most so many bytes, which is not taken, for a table's index for this: `claim` or `owner`.
+pub fn free_name(table: &str, purpose: &str, longest: usize, taken: impl Fn(&str) -> bool) -> String {
     let name = |end: &str| format!("{}{end}", &table[..table.floor_char_boundary(longest - end.len())]);
-    let ends = std::iter::once("_claim".to_owned()).chain((2..).map(|number| format!("_claim_{number}")));
+    let ends = std::iter::once(format!("_{purpose}")).chain((2..).map(|number| format!("_{purpose}_{number}")));
     ends.map(|end| name(&end)).find(|name| !taken(name)).unwrap_or_default()
 }

@@ -1,0 +1,132 @@
+//! Returns parked messages when they are due. Whoever has a queue's chore lease asks in each tick when the next one is, and wakes for it;
+//! a wake-up may mean that one was parked that is due sooner, and is asked about soon, but not more often than a bucket allows. What this
+//! process itself has parked for a moment it returns too, lease or not: two may do so at once. `chores` calls it.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use super::Common;
+use crate::{
+    Store,
+    error::Result,
+    process::rate::Rate,
+    store::{self, MOST_KEYS, Registration},
+};
+
+/// How often wake-ups may make us ask: the first few at once, and then 20 times a second.
+const ASKED: Rate = Rate::new(Duration::from_millis(50), 10);
+
+/// What is due and could not be returned, because somebody has its row, is tried again after this.
+const AGAIN: Duration = Duration::from_millis(5);
+
+pub(super) struct Returns<S: Store> {
+    common: Common<S>,
+    /// Something was sent to, or returned to, a queue whose chores are ours.
+    hint: Arc<Notify>,
+    heeded: BTreeSet<Arc<str>>,
+    /// When the next message is due, as far as is known.
+    next: Option<Instant>,
+    rate: Rate,
+}
+
+impl<S: Store> Returns<S> {
+    pub(super) fn new(common: Common<S>) -> Self {
+        Returns { common, hint: Arc::default(), heeded: BTreeSet::new(), next: None, rate: ASKED }
+    }
+
+    /// Until something may be due. Safe to drop: a hint that is lost then is made up for by the tick.
+    pub(super) async fn due(&self) {
+        let Common { clock, life, .. } = &self.common;
+        loop {
+            let at = self.next.into_iter().chain(life.dues.next()).min();
+            let time = async {
+                match at {
+                    Some(at) => clock.sleep(at.saturating_duration_since(clock.now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = time => return,
+                () = life.dues.sooner.notified() => {}
+                () = self.hint.notified() => return clock.sleep(self.rate.wait(clock.now())).await,
+            }
+        }
+    }
+
+    /// Returns what is due in these queues, and in all of ours if we have parked it; until nothing is, or the time is up.
+    pub(super) async fn run(&mut self, store: &S, by: &Registration, held: Vec<Arc<str>>, until: Instant) {
+        self.heed(store, &held);
+        let own = self.common.life.dues.take(self.common.clock.now());
+        let queues = if own { by.queues.keys().cloned().collect() } else { held };
+        self.rate.take(self.common.clock.now());
+        self.next = None;
+        if queues.is_empty() {
+            return;
+        }
+        if let Err(error) = self.return_all(store, by, &queues, until).await {
+            tracing::warn!(error = %error.in_full(), "cannot return parked messages");
+        }
+    }
+
+    /// Wake-ups for these queues are heeded; those of the others mean nothing any more.
+    fn heed(&mut self, store: &S, held: &[Arc<str>]) {
+        let held: BTreeSet<_> = held.iter().cloned().collect();
+        if self.heeded != held {
+            self.hint = Arc::default();
+            held.iter().for_each(|queue| store.wake_ups().join_alone(queue, &self.hint));
+            self.heeded = held;
+        }
+    }
+
+    async fn return_all(&mut self, store: &S, by: &Registration, queues: &[Arc<str>], until: Instant) -> Result<()> {
+        let began = self.common.clock.now();
+        loop {
+            let waits = store::next_due(store, queues).await?;
+            let now = self.common.clock.now();
+            let later = waits.iter().flatten().filter(|wait| !wait.is_zero()).min();
+            // The database has told whole milliseconds.
+            self.next = later.map(|wait| now + *wait + Duration::from_millis(1));
+            let due = queues.iter().zip(&waits).filter(|(_, wait)| wait.is_some_and(|wait| wait.is_zero()));
+            let due: Vec<_> = due.map(|(queue, _)| queue).collect();
+            if due.is_empty() {
+                return Ok(());
+            }
+            let mut more = false;
+            for queue in due {
+                more |= return_some(store, by, queue).await? > 0;
+            }
+            let now = self.common.clock.now();
+            if !more {
+                self.wake_after(now, AGAIN.max(self.rate.wait(now)));
+                return Ok(());
+            }
+            if now >= until {
+                // There is more, but not all the time is ours.
+                self.wake_after(now, now - began);
+                return Ok(());
+            }
+        }
+    }
+
+    fn wake_after(&mut self, now: Instant, wait: Duration) {
+        let at = now + wait.max(AGAIN);
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+/// Returns up to [`MOST_KEYS`] messages of a queue, and tells those who wait for them; how many.
+async fn return_some<S: Store>(store: &S, by: &Registration, queue: &Arc<str>) -> Result<u64> {
+    let mut only = by.clone();
+    only.queues.retain(|other, _| other == queue);
+    let returned = store::return_due(store, &only).await?;
+    if returned > 0 {
+        tracing::debug!(returned, most = MOST_KEYS, %queue, "parked messages returned");
+        store.wake_ups().tell(store, queue).await;
+    }
+    Ok(returned)
+}
