@@ -1,13 +1,10 @@
-//! How spans leave: OTLP's own exporter behind a small HTTP client, on the thread of the batch processor. Claims that found nothing are
+//! How spans leave: OTLP's own exporter behind a small HTTP client (HTTPS where `tls` is built in), on the thread of the batch processor. Claims that found nothing are
 //! left out: an idle process would send one a second. A collector that is away is told of once; spans are dropped meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::SpanExporter as Otlp;
 use opentelemetry_sdk::{
@@ -17,6 +14,8 @@ use opentelemetry_sdk::{
 };
 use tokio::runtime::Runtime;
 
+use crate::tls::{self, Connector};
+
 /// A collector answers with a few bytes.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
@@ -24,13 +23,13 @@ const LONGEST_ANSWER: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Http {
     runtime: Runtime,
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
 }
 
 impl Http {
     pub(crate) fn new() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Http { runtime, client: Client::builder(TokioExecutor::new()).build_http() })
+        Ok(Http { runtime, client: Client::builder(TokioExecutor::new()).build(tls::connector()?) })
     }
 }
 

@@ -19,6 +19,11 @@
 
 mod exporter;
 mod propagation;
+#[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
+mod tls;
+#[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
+#[path = "no_tls.rs"]
+mod tls;
 
 use std::{fmt, time::Duration};
 
@@ -54,6 +59,7 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Sends spans from now on to the collector at this address, as this service, and lets sends and messages carry their trace.
+    /// `https://` needs a feature `tls-…`, and a certificate that the system trusts, or `SSL_CERT_FILE`.
     ///
     /// # Errors
     /// The address is not one of HTTP, or no thread can be started.
@@ -104,16 +110,19 @@ fn endpoint(otlp: &str) -> Result<String, Error> {
             "a collector's address must have no user and no password in it; put them into OTEL_EXPORTER_OTLP_HEADERS";
         return Err(Error(text.into()));
     }
-    let rest = otlp.strip_prefix("http://").filter(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    let Some(rest) = rest else {
+    let (scheme, rest) = otlp.split_once("://").unwrap_or_default();
+    if !matches!(scheme, "http" | "https") || rest.is_empty() || rest.starts_with('/') {
+        let text = format!("`{otlp}` is not the address of a collector: it is like \"http://127.0.0.1:4318\"");
+        return Err(Error(text));
+    }
+    if scheme == "https" && !tls::BUILT {
         let text = format!(
-            "`{otlp}` is not the address of a collector: it is like \"http://127.0.0.1:4318\"; for one that needs HTTPS, run a \
-             collector on this host that passes spans on"
+            "`{otlp}` asks for TLS, which this build does not have: build it with the feature `tls-rustls-ring` or `tls-rustls-aws-lc`"
         );
         return Err(Error(text));
-    };
+    }
     let bare = rest.trim_end_matches('/');
-    Ok(if bare.contains('/') { otlp.to_owned() } else { format!("http://{bare}/v1/traces") })
+    Ok(if bare.contains('/') { otlp.to_owned() } else { format!("{scheme}://{bare}/v1/traces") })
 }
 
 #[cfg(test)]
@@ -129,7 +138,11 @@ mod tests {
         ] {
             assert_eq!(endpoint(otlp).unwrap(), expected);
         }
-        for refused in ["https://collector", "collector:4318", "http://", "http:///v1", ""] {
+        match endpoint("https://collector/") {
+            Ok(encrypted) => assert_eq!((encrypted.as_str(), tls::BUILT), ("https://collector/v1/traces", true)),
+            Err(refused) => assert!(!tls::BUILT && refused.to_string().contains("tls-rustls-ring"), "{refused}"),
+        }
+        for refused in ["ftp://collector", "collector:4318", "http://", "https:///v1", ""] {
             assert!(endpoint(refused).unwrap_err().to_string().contains("http://127.0.0.1:4318"), "{refused}");
         }
         let secret = endpoint("http://me:hunter2@collector").unwrap_err().to_string();

@@ -5,7 +5,10 @@
 mod scene;
 mod store;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::Duration,
+};
 
 use ichido::{Error, error::Result};
 use tokio::sync::watch;
@@ -91,6 +94,7 @@ struct State {
     ended: HashMap<Verb, u32>,
     next: HashMap<Verb, VecDeque<Fault>>,
     held: HashSet<Verb>,
+    timeout: Option<Duration>,
 }
 
 impl Faults {
@@ -107,6 +111,15 @@ impl Faults {
     /// Lets it happen.
     pub fn resume(&self, verb: Verb) {
         self.0.send_modify(|state| state.held.retain(|held| *held != verb));
+    }
+
+    /// From now on the store says that no statement stays unanswered for longer than this; a verb that is held does all the same.
+    pub fn promise(&self, timeout: Duration) {
+        self.0.send_modify(|state| state.timeout = Some(timeout));
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.0.borrow().timeout
     }
 
     /// How often this verb has begun.

@@ -1,7 +1,7 @@
 //! The example of an axum service, as a program of its own: orders that are posted are shipped exactly once, also when the service is
-//! stopped while requests and messages are in flight.
+//! stopped while requests and messages are in flight. `traces` follows one through RabbitMQ into another process.
 
-use std::{process::Stdio, time::Duration};
+use std::process::Stdio;
 
 use ichido_testkit::{eventually, in_time};
 use sqlx::SqlitePool;
@@ -13,27 +13,33 @@ use tokio::{
 
 use crate::examples::built;
 
-struct Service {
+/// The example as a running program.
+pub(crate) struct Service {
     program: Child,
     address: String,
 }
 
 impl Service {
-    async fn start(url: &str, carrier_takes: Duration) -> Self {
+    /// Starts it on this database, with more variables of the environment.
+    pub(crate) async fn start(url: &str, more: &[(&str, &str)]) -> Self {
         let mut command = Command::new(built("axum_service"));
         command.env("DATABASE_URL", url).env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).kill_on_drop(true);
-        let mut program =
-            command.env("CARRIER_TAKES_MS", carrier_takes.as_millis().to_string()).spawn().expect("the example starts");
+        let mut program = command.envs(more.iter().copied()).spawn().expect("the example starts");
         let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
         let line = in_time("it listens", lines.next_line()).await.unwrap().expect("it says where it listens");
         let address = line.strip_prefix("listening on ").unwrap().to_owned();
-        let service = Service { program, address };
+        Service { program, address }
+    }
+
+    /// Starts it with a process inside, whose carrier takes so many milliseconds for an order.
+    async fn ready(url: &str, carrier_takes: &str) -> Self {
+        let service = Service::start(url, &[("CARRIER_TAKES_MS", carrier_takes)]).await;
         eventually("it is ready", async || service.ask("GET /readyz", "").await == "200").await;
         service
     }
 
     /// Sends a request and returns the status of the answer.
-    async fn ask(&self, what: &str, body: &str) -> String {
+    pub(crate) async fn ask(&self, what: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         let length = body.len();
         stream.write_all(head(what, length, "").as_bytes()).await.unwrap();
@@ -41,12 +47,12 @@ impl Service {
         status(&mut stream).await
     }
 
-    fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let pid = self.program.id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    async fn ends(mut self) -> Option<i32> {
+    pub(crate) async fn ends(mut self) -> Option<i32> {
         in_time("the service ends", self.program.wait()).await.unwrap().code()
     }
 }
@@ -94,7 +100,7 @@ async fn assert_exact(database: &SqlitePool, orders: i64) {
 async fn a_service_that_is_stopped_in_flight_loses_and_doubles_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", folder.path().join("orders.db").display());
-    let service = Service::start(&url, Duration::from_millis(1)).await;
+    let service = Service::ready(&url, "1").await;
     let database = SqlitePool::connect(&url).await.unwrap();
     for id in 1..=5 {
         assert_eq!(service.ask("POST /orders", &order(id)).await, "202");
@@ -106,7 +112,7 @@ async fn a_service_that_is_stopped_in_flight_loses_and_doubles_nothing() {
     assert_eq!(service.ends().await, Some(0));
     assert_exact(&database, 5).await;
 
-    let service = Service::start(&url, Duration::from_millis(500)).await;
+    let service = Service::ready(&url, "500").await;
     for id in 11..=20 {
         assert_eq!(service.ask("POST /orders", &order(id)).await, "202");
     }
@@ -123,7 +129,7 @@ async fn a_service_that_is_stopped_in_flight_loses_and_doubles_nothing() {
     let waiting = number(&database, "select count(*) from ichido_message where owner is null").await;
     assert!(shipped > 5 && shipped + waiting == 16, "{shipped} shipped, {waiting} wait: running messages finish");
 
-    let service = Service::start(&url, Duration::ZERO).await;
+    let service = Service::ready(&url, "0").await;
     eventually("all are shipped", async || number(&database, "select count(*) from shipped").await == 16).await;
     service.terminate();
     assert_eq!(service.ends().await, Some(0));

@@ -10,6 +10,9 @@ use opentelemetry_proto::tonic::{
     trace::v1::{Span as Sent, status::StatusCode as Code},
 };
 use prost::Message;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::testenv::server::acceptor;
 
 /// A span that came, and from which service.
 #[derive(Debug, Clone)]
@@ -37,10 +40,29 @@ impl Collector {
     pub(crate) async fn start() -> Self {
         let spans = Spans::default();
         let router = Router::new().route("/v1/traces", post(take)).with_state(spans.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Collector { spans, url }
+    }
+
+    /// One that is reached over HTTPS only, with the certificate of [`CERTIFICATE`](crate::testenv::server::CERTIFICATE).
+    pub(crate) async fn start_tls() -> Self {
+        let plain = Collector::start().await;
+        let behind = plain.url.strip_prefix("http://").unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let behind = behind.clone();
+                tokio::spawn(async move {
+                    let mut encrypted = acceptor().accept(stream).await?;
+                    let mut plain = TcpStream::connect(behind).await?;
+                    tokio::io::copy_bidirectional(&mut encrypted, &mut plain).await
+                });
+            }
+        });
+        Collector { url, ..plain }
     }
 
     /// The lines of a configuration that send spans here.

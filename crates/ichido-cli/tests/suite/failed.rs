@@ -39,7 +39,10 @@ async fn all_failed_messages_are_retried_however_many(kind: Kind) {
     assert_eq!(env.failed_orders().await, i64::from(FAILED));
     let list = env.run(&["failed", "list"]).await;
     assert!(list.stdout.lines().nth(1).unwrap().starts_with("250 "), "the summary counts all: {list:?}");
-    assert_eq!(list.stdout.lines().filter(|line| line.starts_with("orders/")).count(), 100);
+    let listed: Vec<_> = list.stdout.lines().filter(|line| line.starts_with("orders/")).collect();
+    assert_eq!((listed.len(), listed[0].split_whitespace().nth(1)), (100, Some("failed")), "{listed:?}");
+    let json = env.ok(&["failed", "list", "--json", "--limit", "1"]).await;
+    assert!(json.contains(r#""state":"failed""#), "{json}");
     assert!(list.stderr.contains("100 of 250 messages are shown"), "{list:?}");
     assert_eq!(env.ok(&["failed", "retry", "--all", "--limit", "3"]).await.lines().count(), 3);
     let dry = env.ok(&["failed", "retry", "--all", "--dry-run"]).await;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ichido_testkit::eventually;
 
-use crate::testenv::server::{Server, answer};
+use crate::testenv::server::{CERTIFICATE, Server, answer};
 use crate::testenv::{Env, Kind};
 
 /// A world with the action `Post` on the queue `mail`, and its configuration.
@@ -282,8 +282,7 @@ async fn a_certificate_is_checked() {
     assert!(server.posts().is_empty());
 
     env.ok(&["failed", "retry", "mail/1"]).await;
-    let trusted = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/tls/cert.pem");
-    let ran = env.run_with(RUN, &[("SSL_CERT_FILE", trusted)]).await;
+    let ran = env.run_with(RUN, &[("SSL_CERT_FILE", CERTIFICATE)]).await;
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(server.posts().len(), 1);
 }

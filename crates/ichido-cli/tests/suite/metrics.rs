@@ -82,6 +82,33 @@ async fn a_process_tells_what_it_did(kind: Kind) {
     process.stop().await;
 }
 
+on_servers!(a_scrape_makes_no_query);
+
+/// Every statement goes through a proxy, which counts them; a process that has nothing to do makes a few a second by itself.
+async fn a_scrape_makes_no_query(kind: Kind) {
+    const SCRAPES: u64 = 1_000;
+    let env = Env::new(kind).await;
+    env.configure(|config| {
+        config.replace("lease = \"1s\"", "lease = \"30s\"").replace("poll  = \"50ms\"", "poll = \"1h\"")
+    });
+    let proxy = env.behind_a_proxy();
+    let mut process = env.start("process", &HEALTH);
+    let address = address(&process).await;
+    until_told(&address, &[r#"ichido_backlog{queue="orders",level=""} 0"#]).await;
+    let before = proxy.statements();
+    assert!(before > 0, "it registers and counts what waits");
+    for _ in 0..SCRAPES {
+        scrape(&address).await;
+    }
+    let asked = proxy.statements() - before;
+    assert!(asked < SCRAPES / 2, "{asked} statements beside {SCRAPES} scrapes");
+    // And it needs no answer of the database.
+    proxy.hold();
+    assert!(scrape(&address).await.contains("ichido_heartbeat_age_seconds"));
+    proxy.resume();
+    process.stop().await;
+}
+
 /// The families with their types.
 type Families = BTreeSet<(String, String)>;
 

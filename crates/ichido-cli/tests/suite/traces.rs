@@ -1,19 +1,12 @@
 //! Traces, from outside: what a collector gets of sends, publications and runs, through how many processes they go.
 
-use std::{fmt::Write as _, process::Stdio};
-
-use ichido_testkit::in_time;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::TcpStream,
-    process::{Child, Command},
-};
+use std::fmt::Write as _;
 
 use crate::{
+    axum_service::Service,
     collector::{Collector, Span},
-    examples::built,
     rabbitmq::world::World,
-    testenv::{Env, Kind},
+    testenv::{Env, Kind, server::CERTIFICATE},
 };
 
 /// What is in a payload must be in no span.
@@ -69,8 +62,24 @@ async fn without_a_collector_messages_have_no_trace() {
     let env = Env::new(Kind::Sqlite).await;
     env.ok(&["send", "mail", "{}"]).await;
     assert_eq!(env.text("select headers from ichido_message").await, "{}");
-    env.reconfigure(|config| config + "\n[telemetry]\notlp = \"https://collector\"\n");
-    env.run(&["status"]).await.assert_refused(127, &["telemetry.otlp", "https://collector", "http://127.0.0.1:4318"]);
+    env.reconfigure(|config| config + "\n[telemetry]\notlp = \"ftp://collector\"\n");
+    env.run(&["status"]).await.assert_refused(127, &["telemetry.otlp", "ftp://collector", "http://127.0.0.1:4318"]);
+}
+
+/// Its certificate is checked: what the system does not trust gets no span.
+#[tokio::test]
+async fn a_collector_is_reached_over_https() {
+    let (env, collector) = (Env::new(Kind::Sqlite).await, Collector::start_tls().await);
+    env.configure(|config| config + &collector.lines("greeter"));
+    let send = ["send", "mail", "{}"];
+    let unknown = env.run(&send).await;
+    assert_eq!(unknown.code, Some(0), "{unknown:?}");
+    assert!(unknown.stderr.contains("cannot send traces"), "{unknown:?}");
+    assert!(collector.spans().is_empty());
+    let trusted = env.run_with(&send, &[("SSL_CERT_FILE", CERTIFICATE)]).await;
+    assert_eq!((trusted.code, trusted.stderr.contains("cannot send traces")), (Some(0), false), "{trusted:?}");
+    let [sent] = &collector.until("send", 1).await[..] else { panic!("one send: {:?}", collector.spans()) };
+    assert_eq!(sent.service, "greeter");
 }
 
 /// A collector that is away costs spans, and nothing else.
@@ -85,63 +94,30 @@ async fn a_collector_that_is_away_holds_nobody_up() {
     env.assert_exact(3).await;
 }
 
-struct Service {
-    program: Child,
-    address: String,
-}
-
-impl Service {
-    async fn start(world: &World<'_>, collector: &Collector) -> Self {
-        let mut command = Command::new(built("traced_service"));
-        let database = format!("sqlite://{}", world.env.folder().join("test.db").display());
-        command.env("DATABASE_URL", database).env("AMQP_URL", &world.url).env("OTLP", &collector.url);
-        command.env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).kill_on_drop(true);
-        let mut program = command.spawn().expect("the example starts");
-        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-        let line = in_time("it listens", lines.next_line()).await.unwrap().expect("it says where it listens");
-        let address = line.strip_prefix("listening on ").unwrap().to_owned();
-        Service { program, address }
-    }
-
-    /// Ends it as an operator would: it sends its last spans.
-    async fn end(mut self) {
-        let pid = self.program.id().and_then(|id| id.try_into().ok()).and_then(rustix::process::Pid::from_raw).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert!(in_time("the service ends", self.program.wait()).await.unwrap().success());
-    }
-
-    async fn order(&self, body: &str) {
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        let length = body.len();
-        let head = "POST /orders HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-type: application/json";
-        stream.write_all(format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}").as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        in_time("an answer", stream.read_to_string(&mut answer)).await.unwrap();
-        assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
-    }
-}
-
-/// Sent by a web service, published to RabbitMQ, failed once and done in another process.
+/// Sent by the axum example, published to RabbitMQ, failed once and done in another process.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_through_rabbitmq_and_a_retry_is_one_trace() {
     let (world, collector) = (World::new(Kind::Sqlite).await, Collector::start().await);
     // What fails is there until the first run has failed.
-    let insert = "insert into project (id, name, made_by) values (:id, :name, (select name from pass))";
+    let insert = "insert into project (id, name, made_by) values (:id, :item, (select name from pass))";
     world.env.sql("create table pass (name text)").await;
     world.env.reconfigure(|config| {
         let (head, _) = config.split_once("retry       =").unwrap();
         let retry = "retry = { attempts = 1000, first = \"500ms\", max = \"500ms\" }";
         format!("{head}{retry}\nsql = [\"{insert}\"]\n{}", collector.lines("warehouse"))
     });
-    let service = Service::start(&world, &collector).await;
+    let database = format!("sqlite://{}", world.env.folder().join("test.db").display());
+    let service = Service::start(&database, &[("AMQP_URL", &world.url), ("OTLP", &collector.url)]).await;
     let mut process = world.env.start("process", &["run", "Ship"]);
-    service.order(&format!(r#"{{"id":1,"name":"{SECRET}"}}"#)).await;
+    let order = format!(r#"{{"id":1,"item":"{SECRET}"}}"#);
+    assert_eq!(service.ask("POST /orders", &order).await, "202");
     let first = collector.until("message", 1).await.remove(0);
     world.env.sql("insert into pass values ('now')").await;
     world.env.until("select count(*) from project", 1).await;
     let commit = collector.until("commit", 1).await.remove(0);
     process.stop().await; // sends what is left
-    service.end().await;
+    service.terminate();
+    assert_eq!(service.ends().await, Some(0));
 
     let [request] = &collector.until("POST /orders", 1).await[..] else { panic!("one request") };
     let [send] = &collector.until("send", 1).await[..] else { panic!("one send: {:#?}", collector.spans()) };

@@ -130,6 +130,12 @@ impl Proxy {
         self.plans.current().all_done().await;
     }
 
+    /// How many statements (for RabbitMQ, steps of messages) have passed so far, on all connections.
+    #[must_use]
+    pub fn statements(&self) -> u64 {
+        self.switches.silences.passed()
+    }
+
     /// Closes every open connection. What a client sends afterwards does not arrive.
     pub fn sever_all(&self) {
         self.switches.sever();

@@ -3,6 +3,7 @@
 //! or that one connection, fall silent. Each connection has an ear, which it
 //! shows each statement and asks before it forwards.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -31,6 +32,7 @@ pub(super) struct Silences {
     open: Mutex<Vec<Weak<OnceLock<Silence>>>>,
     planned: Mutex<Option<Planned>>,
     begun: watch::Sender<u32>,
+    passed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,11 @@ impl Silences {
         begun.wait_for(|begun| *begun > 0).await.expect("the sender is ours");
     }
 
+    /// How many statements have passed, on all connections.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
     /// For a new connection.
     pub(super) fn ear(self: &Arc<Self>) -> Ear {
         let own = Arc::default();
@@ -95,6 +102,7 @@ pub(super) struct Ear {
 impl Ear {
     /// Shows a statement (for RabbitMQ, a step's name) that passes; it may be the one at which a silence begins.
     pub(super) fn passes(&self, statement: &[u8]) {
+        self.silences.passed.fetch_add(1, Ordering::Relaxed);
         match self.silences.due(statement) {
             Some(Planned { silence, whom: Whom::Everyone, .. }) => self.silences.begin(silence),
             Some(Planned { silence, whom: Whom::Speaker, .. }) => {

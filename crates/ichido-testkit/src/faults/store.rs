@@ -49,7 +49,7 @@ impl<S: Store> Database for FaultyStore<S> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        self.inner.timeout()
+        self.faults.timeout().or_else(|| self.inner.timeout())
     }
 
     fn silences(&self) -> u64 {

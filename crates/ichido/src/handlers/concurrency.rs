@@ -68,7 +68,7 @@ impl Concurrency {
                     result
                 };
                 match &life {
-                    Some(life) => tokio::spawn(life.signs.worker(work).in_current_span()),
+                    Some(life) => tokio::spawn(life.signs.watch("a worker", work).in_current_span()),
                     None => tokio::spawn(work.in_current_span()),
                 }
             })

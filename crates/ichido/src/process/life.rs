@@ -16,7 +16,7 @@ use tracing::Span;
 use crate::{
     Error,
     observe::journal::{Journal, named},
-    process::{Flags, dues::Dues, flags::Following, probe::Signs, running::Passes},
+    process::{Flags, dues::Dues, flags::Following, running::Passes, signs::Signs},
     stat::{ActionSlots, Backlogs, Flush, Measures, Meters},
     store::{ProcessId, Registration},
 };

@@ -17,6 +17,7 @@ mod rate;
 pub(crate) mod record;
 pub(crate) mod running;
 pub(crate) mod served;
+pub(crate) mod signs;
 mod typed;
 pub(crate) mod upkeep;
 pub(crate) mod wake_ups;

@@ -119,7 +119,8 @@ pub enum ParkedState {
     Waiting,
     /// For nothing: it is back in circulation, and its history is kept.
     Released,
-    /// For an operator.
+    /// For an operator: it has failed, and is called so wherever it is shown.
+    #[serde(rename = "failed")]
     Dead,
     /// For nothing: an operator discarded it.
     Discarded,
@@ -149,9 +150,10 @@ impl ParkedState {
     }
 }
 
+/// As it is shown.
 impl fmt::Display for ParkedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        f.pad(if *self == ParkedState::Dead { "failed" } else { self.as_str() })
     }
 }
 

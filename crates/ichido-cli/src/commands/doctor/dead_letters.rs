@@ -160,12 +160,12 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 }
 
-/// Deletes the dead letters of messages that were discarded. They are of no use to anybody; where that fails they stay until somebody
+/// Deletes the dead letters of messages that were discarded or cancelled. They are of no use to anybody; where that fails they stay until somebody
 /// calls the doctor.
-pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, discarded: &[MessageId]) {
+pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, gone: &[MessageId]) {
     let forgotten = async {
         for kept in Brokers::of(config)?.iter() {
-            let of_queue = discarded.iter().filter(|id| *id.queue == *kept.name());
+            let of_queue = gone.iter().filter(|id| *id.queue == *kept.name());
             let keys: BTreeSet<Key> = of_queue.map(|id| id.key.clone()).collect();
             if !keys.is_empty() {
                 forget_of(&DeadLetters::of(store, kept).await?, &keys).await?;
@@ -174,8 +174,8 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
         Ok::<(), Failure>(())
     };
     if let Err(why) = forgotten.await {
-        let later = "their copies among the dead letters stay until `ichido doctor --fix` deletes them";
-        output::complain(&format!("ichido: discarded, but {later}: {}", why.text));
+        let later = "copies among the dead letters stay until `ichido doctor --fix` deletes them";
+        output::complain(&format!("ichido: {later}: {}", why.text));
     }
 }
 

@@ -1,5 +1,5 @@
 //! `ichido messages cancel`: messages by their ids, or all of a queue, in bounded transactions. A line is printed when that is committed, and not
-//! before. What runs under a lock is asked for and waited for; what is done stays done and is told.
+//! before. What runs under a lock is asked for and waited for; what is done stays done and is told. Of what had failed, the dead letters go too.
 
 use std::{
     collections::BTreeSet,
@@ -9,12 +9,13 @@ use std::{
 
 use ichido::{
     Error, MessageId,
+    inspect::ParkedFilter,
     message::cancel_within,
     store::{Cancellable, Cancelled},
 };
 use serde::Serialize;
 
-use super::super::{by, failed::known_id};
+use super::super::{by, doctor, failed::known_id};
 use crate::{
     args::Cancel,
     config::Config,
@@ -34,8 +35,9 @@ const ROUNDS: u32 = 3;
 
 pub(super) async fn run<S: Backend>(store: &S, config: &Config, args: Cancel) -> Result<u8, Failure> {
     let store = &by(store, args.why.reason.clone());
+    let (cancelled, failed) = (BTreeSet::new(), BTreeSet::new());
     let mut work =
-        Work { store, json: args.json, dry_run: args.dry_run, wait: args.wait, cancelled: BTreeSet::new(), left: 0 };
+        Work { store, config, json: args.json, dry_run: args.dry_run, wait: args.wait, cancelled, failed, left: 0 };
     if let Some(queue) = &args.queue {
         if !config.queues.contains_key(queue) {
             return Err(Failure::unknown_queue(queue, config));
@@ -52,10 +54,13 @@ pub(super) async fn run<S: Backend>(store: &S, config: &Config, args: Cancel) ->
 /// A command under way.
 struct Work<'a, S> {
     store: &'a S,
+    config: &'a Config,
     json: bool,
     dry_run: bool,
     wait: Duration,
     cancelled: BTreeSet<MessageId>,
+    /// Of these the broker may have dead letters.
+    failed: BTreeSet<MessageId>,
     left: u64,
 }
 
@@ -71,6 +76,7 @@ impl<S: Backend> Work<'_, S> {
     async fn these(&mut self, ids: Vec<MessageId>) -> Result<(), Failure> {
         let (begun, mut later) = (Instant::now(), Vec::new());
         for id in ids {
+            self.note_failed(&id).await?;
             let looked = if self.dry_run { self.store.would_cancel(&id).await } else { self.store.cancel(&id).await };
             match looked {
                 Ok(Cancelled::Asked) if !self.dry_run => later.push((id, true)),
@@ -92,6 +98,19 @@ impl<S: Backend> Work<'_, S> {
         Ok(())
     }
 
+    /// Has it failed, in a queue of a broker?
+    async fn note_failed(&mut self, id: &MessageId) -> Result<(), Failure> {
+        if self.dry_run || !self.store.broker_queues().contains(&id.queue) {
+            return Ok(());
+        }
+        let mut filter = ParkedFilter::default();
+        filter.id = Some(id.clone());
+        if !self.store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?.is_empty() {
+            self.failed.insert(id.clone());
+        }
+        Ok(())
+    }
+
     /// Every message of the queue that is in one of these states.
     async fn all(&mut self, queue: &str, states: &[Cancellable]) -> Result<(), Failure> {
         let failure = |error| Failure::of::<S>(&error);
@@ -103,6 +122,9 @@ impl<S: Backend> Work<'_, S> {
                     let page = self.store.cancel_some(queue, *state, PAGE).await.map_err(failure)?;
                     for id in &page {
                         self.tell(id, Cancelled::Cancelled)?;
+                    }
+                    if *state == Cancellable::Failed {
+                        self.failed.extend(page.iter().cloned());
                     }
                     if page.len() < PAGE {
                         break;
@@ -152,6 +174,8 @@ impl<S: Backend> Work<'_, S> {
             for queue in self.cancelled.iter().map(|id| Arc::clone(&id.queue)).collect::<BTreeSet<_>>() {
                 self.store.wake_ups().tell(self.store, &queue).await;
             }
+            let dead: Vec<_> = self.failed.intersection(&self.cancelled).cloned().collect();
+            doctor::forget(self.store, self.config, &dead).await;
         }
         if self.cancelled.len() as u64 + self.left > 1 {
             let (count, would) = (self.cancelled.len(), if self.dry_run { "would be " } else { "" });

@@ -8,6 +8,7 @@ use crate::{
 crate::on_all!(
     an_order_that_fails_is_dead_lettered_and_runs_again_when_an_operator_says_so,
     what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate,
+    what_has_failed_and_is_cancelled_is_gone_at_the_broker_too,
     what_is_discarded_while_the_broker_is_away_is_discarded,
 );
 
@@ -45,9 +46,22 @@ async fn an_order_that_fails_is_dead_lettered_and_runs_again_when_an_operator_sa
 }
 
 async fn what_an_operator_discards_is_gone_and_a_copy_of_it_is_a_duplicate(kind: Kind) {
+    is_gone_by(kind, &["failed", "discard"]).await;
+}
+
+async fn what_has_failed_and_is_cancelled_is_gone_at_the_broker_too(kind: Kind) {
+    is_gone_by(kind, &["messages", "cancel"]).await;
+    let world = World::new(kind).await;
+    fail(&world).await;
+    world.env.ok(&["messages", "cancel", "--queue", "orders", "--state", "failed"]).await;
+    world.settles_at(DEAD, 0).await;
+}
+
+/// Nothing is left of a failed message after this command.
+async fn is_gone_by(kind: Kind, command: &[&str]) {
     let world = World::new(kind).await;
     let id = fail(&world).await;
-    world.env.ok(&["failed", "discard", &id]).await;
+    world.env.ok(&[command, &[&id]].concat()).await;
     world.settles_at(DEAD, 0).await;
     for table in ["ichido_mutex", "ichido_outbox", "ichido_parked"] {
         assert_eq!(world.env.number(&format!("select count(*) from {table}")).await, 0, "{table}");

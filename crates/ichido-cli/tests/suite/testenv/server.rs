@@ -41,6 +41,17 @@ pub fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
 }
 
+/// The certificate in `tests/suite/tls`, which is for `localhost`; whoever should trust it gets this as `SSL_CERT_FILE`.
+pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/tls/cert.pem");
+
+/// Takes connections with that certificate.
+pub fn acceptor() -> TlsAcceptor {
+    let cert = CertificateDer::from_pem_slice(include_bytes!("../tls/cert.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/key.pem")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![cert], key).unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
 impl Server {
     pub async fn start(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
         Server::listen(Arc::new(answer), None).await
@@ -48,10 +59,7 @@ impl Server {
 
     /// The same with TLS, with the certificate in `tests/suite/tls`.
     pub async fn start_tls(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> Self {
-        let cert = CertificateDer::from_pem_slice(include_bytes!("../tls/cert.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(include_bytes!("../tls/key.pem")).unwrap();
-        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![cert], key).unwrap();
-        Server::listen(Arc::new(answer), Some(TlsAcceptor::from(Arc::new(config)))).await
+        Server::listen(Arc::new(answer), Some(acceptor())).await
     }
 
     async fn listen(answer: Answer, tls: Option<TlsAcceptor>) -> Self {

@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     eventually,
+    faults::{Faults, FaultyStore, Running, Verb, one_line, orders},
     fixture::{Fixture, effect, effects, with_orders},
     in_time,
 };
@@ -83,4 +84,27 @@ pub async fn a_token_stops_what_runs_until_a_future_is_ready<F: Fixture>() {
     eventually("it is ready", async || probe.ready().is_ok()).await;
     stop.cancel();
     assert_eq!(in_time("the process ends", running).await.unwrap().unwrap(), 0);
+}
+
+/// Its heartbeat and its workers move all the while; a claim that takes longer than the database allows is a bug of the process's own.
+pub async fn a_process_whose_claimer_hangs_is_not_live<F: Fixture>() {
+    let fixture = with_orders::<F>(1).await;
+    let faults = Arc::new(Faults::default());
+    faults.promise(Duration::from_millis(50));
+    let store = FaultyStore::new(fixture.store(), faults.clone());
+    let process = Process::new(store).lease(Duration::from_secs(1)).poll(Duration::from_millis(20));
+    let process = process.action_fn(orders(), one_line::<F>);
+    let probe = process.probe();
+    let running = Running::start(process);
+    eventually("the order is done", async || effects(&fixture).await == 1).await;
+    eventually("it is live", async || probe.live()).await;
+    faults.hold(Verb::Claim);
+    eventually("the claimer is found", async || match probe.live() {
+        Err(why) if why.contains("the claimer of queue `orders` has not moved for") => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    faults.resume(Verb::Claim);
+    eventually("it is live again", async || probe.live()).await;
+    running.stop().await;
 }

@@ -144,7 +144,8 @@ impl<S: Store> BrokerReader<S> {
         });
         shared.life.tell(shared.receiving.changed.clone());
         shared.receiving.following.tell(&shared.receiving.changed);
-        let admitting = tokio::spawn(admit::run(shared.clone()).in_current_span());
+        let admits = shared.life.signs.watch("the admitting task", admit::run(shared.clone()));
+        let admitting = tokio::spawn(admits.in_current_span());
         BrokerReader { shared, admitting: Filling::new(admitting) }
     }
 }

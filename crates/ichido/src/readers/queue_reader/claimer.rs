@@ -13,7 +13,7 @@ use super::{EmptyLook, Shared};
 use crate::{
     Delivery, Error, Key, Store,
     error::Result,
-    process::{draining::Draining, record::caught},
+    process::{draining::Draining, record::caught, signs::Claiming},
     store::{self, ProcessId},
     trace,
 };
@@ -26,7 +26,8 @@ pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         () = shared.asked.wait() => {}
         () = shared.closing.cancelled() => {}
     }
-    let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), shared };
+    let signs = shared.life.signs.claimer(&shared.reading.queue, shared.store.timeout());
+    let mut claimer = Claimer { asked: shared.clock.now(), draining: Draining::default(), signs, shared };
     while !claimer.shared.closing.is_cancelled() {
         if let Err(error) = caught(Box::pin(claimer.turn())).await {
             let queue = claimer.shared.reading.queue.clone();
@@ -48,10 +49,13 @@ struct Claimer<S: Store> {
     /// When the database was last asked what is ours.
     asked: Instant,
     draining: Draining,
+    /// Tells probes whether it moves.
+    signs: Arc<Claiming>,
 }
 
 impl<S: Store> Claimer<S> {
     async fn turn(&mut self) -> Result<()> {
+        self.signs.begin();
         if self.shared.reading.following.is_held() {
             return self.hold().await;
         }
@@ -90,6 +94,7 @@ impl<S: Store> Claimer<S> {
         if let Err(error) = &freed {
             tracing::warn!(error = %error.in_full(), queue = %reading.queue, "cannot yet release messages that are not started");
         }
+        self.signs.rest();
         tokio::select! {
             () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
             () = room.notified() => {} // something came back
@@ -208,6 +213,7 @@ impl<S: Store> Claimer<S> {
         let _looked_for = (!reading.drain).then(|| reading.lookout.wait(&reading.queue, wake));
         let polled = clock.sleep(if reading.drain { reading.poll } else { reading.lease.max(reading.poll) });
         tokio::pin!(polled);
+        self.signs.rest();
         loop {
             tokio::select! {
                 () = &mut polled => return Ok(()),
@@ -226,6 +232,7 @@ impl<S: Store> Claimer<S> {
     }
 
     async fn until(&self, event: impl Future<Output = ()>) -> Result<()> {
+        self.signs.rest();
         tokio::select! {
             () = event => {}
             () = self.shared.closing.cancelled() => {}

@@ -154,7 +154,8 @@ impl<S: Store> QueueReader<S> {
         shared.life.tell(shared.reading.changed.clone());
         shared.reading.following.tell(&shared.reading.changed);
         shared.store.wake_ups().join(&shared.reading.queue, &shared.wake);
-        let claimer = tokio::spawn(claimer::run(shared.clone()).in_current_span());
+        let claims = shared.life.signs.watch("the claimer", claimer::run(shared.clone()));
+        let claimer = tokio::spawn(claims.in_current_span());
         QueueReader { shared, claimer: Filling::new(claimer) }
     }
 }
