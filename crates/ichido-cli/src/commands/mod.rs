@@ -17,7 +17,6 @@ mod lanes;
 mod messages;
 mod migrate;
 mod papers;
-mod publishing;
 mod relay;
 mod run;
 mod send;
