@@ -27,6 +27,7 @@ use crate::{
     config::Config,
     failure::{FOUND, Failure},
     open::{Backend, OnStore},
+    output,
 };
 
 impl OnStore for Doctor {
@@ -39,7 +40,9 @@ impl OnStore for Doctor {
             let found = by_hand::orphans(&store, queue, self.fix).await.map_err(|error| Failure::of::<S>(&error))?;
             found.iter().try_for_each(|finding| report.finding(finding))?;
         }
-        report.end()?;
+        if report.found.found == 0 && !self.json {
+            output::print("no problems found")?;
+        }
         Ok(if report.found.left > 0 { FOUND } else { 0 })
     }
 }

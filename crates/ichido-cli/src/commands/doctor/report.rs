@@ -1,58 +1,61 @@
 //! What the doctor says: a line for each message that is worth one, as it is found, and the counts of each queue. In JSON each line
 //! is an object, so that nothing need be kept.
 
-use ichido::by_hand::{Examination, Finding, QueueFindings};
+#[cfg(feature = "rabbitmq")]
+use ichido::by_hand::QueueFindings;
+use ichido::by_hand::{Examination, Finding};
 
 use crate::{failure::Failure, output};
 
-/// What is said, and how.
-pub(crate) struct Report {
-    how: How,
-    /// What was found so far.
-    pub(crate) found: Examination,
+/// Something that is said.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Finding(&'a Finding),
+    #[cfg(feature = "rabbitmq")]
+    Counts(&'a QueueFindings),
 }
 
-enum How {
-    Text,
-    Json,
-    /// Nothing is printed: somebody shows it otherwise.
-    Kept,
+/// What was found so far, and to whom it is said.
+pub(crate) struct Report {
+    say: fn(Said<'_>) -> Result<(), Failure>,
+    pub(crate) found: Examination,
 }
 
 impl Report {
     pub(super) fn new(json: bool) -> Self {
-        Report { how: if json { How::Json } else { How::Text }, found: Examination::default() }
+        Report::with(if json { in_json } else { in_words }, Examination::default())
     }
 
-    /// One that is added to what was found before, and not printed.
-    pub(crate) fn kept(found: Examination) -> Self {
-        Report { how: How::Kept, found }
+    /// One that adds to what was found before.
+    pub(crate) fn with(say: fn(Said<'_>) -> Result<(), Failure>, found: Examination) -> Self {
+        Report { say, found }
     }
 
     pub(super) fn finding(&mut self, finding: &Finding) -> Result<(), Failure> {
         self.found.finding(finding);
-        match self.how {
-            How::Text => output::print(&text_of(finding)),
-            How::Json => output::json(finding),
-            How::Kept => Ok(()),
-        }
+        (self.say)(Said::Finding(finding))
     }
 
     #[cfg(feature = "rabbitmq")]
     pub(super) fn counts(&mut self, counts: &QueueFindings) -> Result<(), Failure> {
-        match self.how {
-            How::Text => output::print(&text_of_counts(counts)),
-            How::Json => output::json(counts),
-            How::Kept => {
-                self.found.queues.push(counts.clone());
-                Ok(())
-            }
-        }
+        self.found.queues.push(counts.clone());
+        (self.say)(Said::Counts(counts))
     }
+}
 
-    pub(super) fn end(&self) -> Result<(), Failure> {
-        let nothing = self.found.found == 0 && matches!(self.how, How::Text);
-        if nothing { output::print("no problems found") } else { Ok(()) }
+fn in_json(said: Said<'_>) -> Result<(), Failure> {
+    match said {
+        Said::Finding(finding) => output::json(finding),
+        #[cfg(feature = "rabbitmq")]
+        Said::Counts(counts) => output::json(counts),
+    }
+}
+
+fn in_words(said: Said<'_>) -> Result<(), Failure> {
+    match said {
+        Said::Finding(finding) => output::print(&text_of(finding)),
+        #[cfg(feature = "rabbitmq")]
+        Said::Counts(counts) => output::print(&text_of_counts(counts)),
     }
 }
 

@@ -105,7 +105,9 @@ impl<'a, S: Backend> Work<'a, S> {
             by_hand::wake(self.store, &self.changed).await;
             if self.verb == Repair::Discard {
                 let kept = doctor::forget(self.store, self.config, &self.changed).await;
-                kept.iter().for_each(|why| output::complain(&format!("ichido: {why}")));
+                if let Some(why) = kept {
+                    output::complain(&format!("ichido: {why}"));
+                }
             }
         }
         if self.changed.len() as u64 + self.left > 1 {
