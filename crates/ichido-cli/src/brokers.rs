@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Duration};
 use ichido::{
     BoxFuture, Process, Relay,
     broker::{AnyBroker, DeadLetter, Depths},
+    by_hand::Publishing,
 };
 
 use crate::{
@@ -136,6 +137,12 @@ impl Brokers {
     pub(crate) fn relay<S: Backend>(&self, store: S, config: &Config) -> Relay<S> {
         let relay = Relay::new(store).poll(config.process.poll);
         self.iter().fold(relay, |relay, kept| relay.broker(kept.name.as_str(), kept.broker.clone()))
+    }
+
+    /// Publishes at once what a command has committed.
+    pub(crate) fn publishing<S: Backend>(&self, store: &S, config: &Config) -> Publishing<S> {
+        let deadline = config.guarded().map(|(_, _, rules)| rules.publish_deadline).max().unwrap_or_default();
+        Publishing::new(store.clone(), self.relay(store.clone(), config), deadline)
     }
 
     /// Declares what the queues need, for a process that starts. A broker that is away keeps nobody from starting: it is declared

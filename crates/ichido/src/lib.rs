@@ -14,6 +14,7 @@
 //! | [`readers`] | where deliveries come from, [`Reader`] for sources of your own; [`lanes`], priority by service level |
 //! | [`broker`] | the seam for brokers, [`Relay`], the doctor |
 //! | [`store`] | the seam for databases; [`inspect`], what operators ask and do; [`adopt`], from a table that is there to a queue |
+//! | [`by_hand`] | what operators do, the same for the command line and the console |
 //! | [`error`] | what can go wrong, and who pays for it |
 //! | [`observe`] | the journal, [`Masks`], and [`stat`]: what is measured, and what to tune |
 //! | [`testing`] | for your own tests: run an action, drain a process, move the clock, crash |
@@ -22,6 +23,7 @@
 
 pub mod action;
 pub mod broker;
+pub mod by_hand;
 pub mod error;
 pub mod handlers;
 pub mod message;

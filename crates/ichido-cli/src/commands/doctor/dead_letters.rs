@@ -160,9 +160,9 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 }
 
-/// Deletes the dead letters of messages that were discarded or cancelled. They are of no use to anybody; where that fails they stay until somebody
-/// calls the doctor.
-pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, gone: &[MessageId]) {
+/// Deletes the dead letters of messages that were discarded or cancelled; why they are still there. They are of no use to anybody, and stay
+/// until somebody calls the doctor.
+pub(crate) async fn forget<S: Backend>(store: &S, config: &Config, gone: &[MessageId]) -> Option<String> {
     let forgotten = async {
         for kept in Brokers::of(config)?.iter() {
             let of_queue = gone.iter().filter(|id| *id.queue == *kept.name());
@@ -173,10 +173,10 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
         }
         Ok::<(), Failure>(())
     };
-    if let Err(why) = forgotten.await {
+    forgotten.await.err().map(|why| {
         let later = "copies among the dead letters stay until `ichido doctor --fix` deletes them";
-        output::complain(&format!("ichido: {later}: {}", why.text));
-    }
+        format!("{later}: {}", why.text)
+    })
 }
 
 async fn forget_of<S: Backend>(dead_letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Publishes what a command has committed, before it ends: `send` what it sent, `doctor --fix` what it made due. Whatever comes of it,
+//! Publishes what was committed by hand, before its answer: a send what it sent, the doctor what it made due. Whatever comes of it,
 //! nothing is lost: it stays in the outbox, and whoever relays publishes it later.
 
 use std::{
@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use ichido::{
-    Error, Key, MessageId, Relay, Result,
-    broker::{Flushed, MutexFilter, RowState},
-};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{brokers::Brokers, config::Config, open::Backend};
+use crate::{
+    Inspect, Key, MessageId, Relay,
+    broker::{Flushed, MutexFilter, RowState},
+    error::Result,
+};
 
 /// For the database, beyond what the broker may take.
 const LATE: Duration = Duration::from_secs(5);
@@ -26,8 +26,8 @@ const NOTED: Duration = Duration::from_secs(1);
 /// So many messages are looked at together.
 const KEYS: usize = 500;
 
-/// A relay for as long as a command runs.
-pub(super) struct Publishing<S: Backend> {
+/// A relay for as long as a command or a request runs.
+pub struct Publishing<S: Inspect> {
     store: S,
     relay: Relay<S>,
     limit: Duration,
@@ -35,19 +35,21 @@ pub(super) struct Publishing<S: Backend> {
 
 /// What is not published, and why.
 #[derive(Debug)]
-pub(super) struct Unpublished {
-    pub(super) ids: BTreeSet<MessageId>,
-    pub(super) why: String,
+pub struct Unpublished {
+    /// Which.
+    pub ids: BTreeSet<MessageId>,
+    /// Why.
+    pub why: String,
 }
 
-impl<S: Backend> Publishing<S> {
-    pub(super) fn of(store: &S, brokers: &Brokers, config: &Config) -> Self {
-        let deadline = config.guarded().map(|(_, _, rules)| rules.publish_deadline).max().unwrap_or_default();
-        Publishing { store: store.clone(), relay: brokers.relay(store.clone(), config), limit: deadline + LATE }
+impl<S: Inspect> Publishing<S> {
+    /// Publishes by this relay, whose brokers take at most this long to confirm.
+    pub fn new(store: S, relay: Relay<S>, publish_deadline: Duration) -> Self {
+        Publishing { store, relay, limit: publish_deadline + LATE }
     }
 
     /// Publishes these messages, or waits until another relay has, which is as good.
-    pub(super) async fn publish(&self, ids: &[MessageId]) -> Option<Unpublished> {
+    pub async fn publish(&self, ids: &[MessageId]) -> Option<Unpublished> {
         let until = Instant::now() + self.limit;
         let mut noted = until;
         loop {
@@ -82,7 +84,7 @@ impl<S: Backend> Publishing<S> {
 }
 
 /// Those of these messages that are still to be published.
-async fn unpublished<S: Backend>(store: &S, ids: &[MessageId]) -> Result<BTreeSet<MessageId>, Error> {
+async fn unpublished<S: Inspect>(store: &S, ids: &[MessageId]) -> Result<BTreeSet<MessageId>> {
     let mut by_queue: BTreeMap<&str, Vec<Key>> = BTreeMap::new();
     for id in ids {
         by_queue.entry(&id.queue).or_default().push(id.key.clone());

@@ -1,0 +1,47 @@
+//! Forms that only a page of this console can send: [`CheckedForm`] reads one and looks at its hidden field `csrf`. That no other site sent it,
+//! `headers::guard` has seen before.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+    http::{StatusCode, header},
+    response::Response,
+};
+
+use super::{peer, refused};
+use crate::{Console, Problem, fields::Fields};
+
+/// The hidden field.
+pub(crate) const FIELD: &str = "csrf";
+
+/// The fields of a form that was sent from a page of this console by whoever got that page.
+#[derive(Debug, Clone)]
+pub struct CheckedForm(pub Fields);
+
+impl FromRequest<Console> for CheckedForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        let refuse = |problem| refused(console, &parts, problem);
+        let who = console.0.access.who(&parts.headers, peer(&parts)).map_err(refuse)?;
+        let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("application/x-www-form-urlencoded") {
+            return Err(refuse(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected a form")));
+        }
+        let read = Bytes::from_request(Request::from_parts(parts.clone(), body), console).await;
+        let body = read.map_err(|error| refuse(Problem::new(error.status(), error.body_text())))?;
+        let fields = Fields::parse(&body);
+        if fields.get(FIELD).is_none_or(|given| !is_equal(given, &who.form_token)) {
+            let text = "this form is not from a page that you have open now; go back, reload it and try again";
+            return Err(refuse(Problem::new(StatusCode::FORBIDDEN, text)));
+        }
+        Ok(CheckedForm(fields))
+    }
+}
+
+/// Takes as long for every answer.
+fn is_equal(one: &str, other: &str) -> bool {
+    let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
+    one.len() == other.len() && differs == 0
+}

@@ -1,0 +1,336 @@
+//! The desk of any store. What is read has a time limit; what is changed runs in a task of its own, because no future that owns a transaction may be
+//! dropped, and a browser that goes away drops everything.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::StatusCode;
+use ichido::{
+    Due, Error, Masks, MessageId, Messages, Operate,
+    by_hand::{
+        self, Batch, CancelReport, Canceller, Examination, FailedPages, LaneTargets, Moved, Repaired, ShownFailure,
+        ShownMessage, Standing,
+    },
+    error::Result as Done,
+    inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, shape},
+    lanes::Routes,
+    process::{Flag, RequestState},
+    stat::StatRow,
+    store::{Audited, By, Cancelled},
+};
+
+use super::{
+    Act, Answer, Brokers, CancelLine, CancelOrder, Desk, LeftAlone, Look, RepairAnswer, RepairOrder, SendOrder,
+    SentAnswer, Which,
+};
+use crate::Problem;
+
+/// No read takes longer.
+const SLOWEST_READ: Duration = Duration::from_secs(20);
+
+/// Statistics are read for so long at most.
+const LONGEST_PAST: Duration = Duration::from_hours(1);
+
+/// The desk of a store, in the name of whoever the store acts for.
+#[derive(Clone)]
+pub(crate) struct OnStore<S> {
+    store: S,
+    brokers: Arc<dyn Brokers>,
+    masks: Masks,
+    queues: Arc<[String]>,
+    lanes: Arc<[LaneTargets]>,
+}
+
+impl<S: Operate + Messages> OnStore<S> {
+    pub(crate) fn new(
+        store: S,
+        brokers: Arc<dyn Brokers>,
+        masks: Masks,
+        queues: Vec<String>,
+        lanes: Vec<LaneTargets>,
+    ) -> Self {
+        OnStore { store, brokers, masks, queues: queues.into(), lanes: lanes.into() }
+    }
+
+    /// Reads, within the time limit.
+    async fn read<T>(&self, asked: impl Future<Output = Done<T>> + Send) -> Result<T, Problem> {
+        let Ok(answered) = tokio::time::timeout(SLOWEST_READ, asked).await else {
+            let text = format!("the database did not answer within {SLOWEST_READ:?}");
+            return Err(Problem::later(StatusCode::SERVICE_UNAVAILABLE, 5, text));
+        };
+        answered.map_err(|error| Problem::of::<S>(&error))
+    }
+
+    fn problem(error: &Error) -> Problem {
+        Problem::of::<S>(error)
+    }
+
+    /// Changes something, to the end.
+    fn change<T, F>(&self, change: impl FnOnce(Self) -> F) -> Answer<'static, T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Problem>> + Send + 'static,
+    {
+        let running = tokio::spawn(change(self.clone()));
+        Box::pin(async move {
+            let ended = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "it ended by a panic; the log has more");
+            running.await.map_err(ended)?
+        })
+    }
+
+    async fn sent(self, order: SendOrder) -> Result<SentAnswer, Problem> {
+        let of = |error: Error| Self::problem(&error);
+        let routes = Routes::new(self.lanes.iter().map(|lanes| lanes.set.clone()));
+        let batch = Batch { to: order.to, routes, masks: self.masks.clone(), messages: order.messages };
+        let queues: Vec<String> = self.meant(&batch.to);
+        self.brokers.refuse(&queues).await?;
+        self.store.prepare().await.map_err(of)?;
+        let mut tx = self.store.begin().await.map_err(of)?;
+        let sent = match batch.send(&self.store, &mut tx, |_| ()).await {
+            Ok(sent) => sent,
+            Err(unsent) => {
+                self.store.rollback(tx).await.map_err(of)?;
+                if unsent.error.is_fault::<S>() {
+                    return Err(Self::problem(&unsent.error));
+                }
+                let text = match batch.explain(&self.store, unsent).await {
+                    (Some(at), why) => format!("message {}: {why}; nothing was sent", at + 1),
+                    (None, why) => format!("{why}; nothing was sent"),
+                };
+                return Err(Problem::refused(text));
+            }
+        };
+        self.store.commit(tx).await.map_err(of)?;
+        for queue in &sent.queues {
+            self.store.wake_ups().tell(&self.store, queue).await;
+        }
+        let unpublished = self.brokers.publish(&sent.ids).await;
+        let ids = sent.ids.iter().map(ToString::to_string).collect();
+        Ok(SentAnswer { ids, replayed: false, unpublished })
+    }
+
+    /// The queues that a name may mean.
+    fn meant(&self, to: &str) -> Vec<String> {
+        match self.lanes.iter().find(|lanes| *lanes.set.name == *to) {
+            Some(lanes) => lanes.set.levels.iter().map(|level| level.queue.to_string()).collect(),
+            None => vec![to.to_owned()],
+        }
+    }
+
+    async fn repaired(self, order: RepairOrder) -> Result<RepairAnswer, Problem> {
+        let of = |error: Error| Self::problem(&error);
+        let mut answer = RepairAnswer { dry_run: order.dry_run, ..RepairAnswer::default() };
+        let mut changed = Vec::new();
+        if order.ids.is_empty() {
+            let limit = order.filter.limit;
+            let mut pages = FailedPages::new(order.filter.clone(), limit);
+            let mut seen = 0;
+            loop {
+                let page = pages.next(&self.store).await.map_err(of)?;
+                if page.is_empty() {
+                    break;
+                }
+                seen += page.len();
+                self.repair_these(&order, page, &mut changed, &mut answer).await?;
+            }
+            answer.more = seen >= limit as usize;
+        } else {
+            self.repair_these(&order, order.ids.clone(), &mut changed, &mut answer).await?;
+        }
+        if !order.dry_run {
+            by_hand::wake(&self.store, &changed).await;
+            if order.verb == by_hand::Repair::Discard {
+                answer.warning = self.brokers.forget(&changed).await;
+            }
+        }
+        Ok(answer)
+    }
+
+    async fn repair_these(
+        &self,
+        order: &RepairOrder,
+        ids: Vec<MessageId>,
+        changed: &mut Vec<MessageId>,
+        answer: &mut RepairAnswer,
+    ) -> Result<(), Problem> {
+        for id in ids {
+            let done = by_hand::repair(&self.store, &self.masks, order.verb, &id, order.dry_run).await;
+            match done.map_err(|error| Self::problem(&error))? {
+                Repaired::Yes => {
+                    answer.changed.push(id.to_string());
+                    changed.push(id);
+                }
+                Repaired::Left(why) => answer.left.push(LeftAlone { id: id.to_string(), why }),
+            }
+        }
+        Ok(())
+    }
+
+    async fn cancelled(self, order: CancelOrder) -> Result<Vec<CancelLine>, Problem> {
+        let canceller = Canceller { store: &self.store, dry_run: order.dry_run, wait: order.wait };
+        let mut lines = Told { lines: Vec::new(), changed: Vec::new(), failed: Vec::new(), problem: Problem::of::<S> };
+        match order.which {
+            Which::These(ids) => canceller.these(ids, &mut lines).await?,
+            Which::All(queue, states) => canceller.all(&queue, &states, &mut lines).await?,
+        }
+        if !order.dry_run {
+            by_hand::wake(&self.store, &lines.changed).await;
+            lines.failed.retain(|id| lines.changed.contains(id));
+            // What stays among the dead letters is for the doctor, who finds it.
+            let _ = self.brokers.forget(&lines.failed).await;
+        }
+        Ok(lines.lines)
+    }
+
+    /// The tables first, then the brokers.
+    async fn examined(self, fix: bool) -> Result<Examination, Problem> {
+        let of = |error: Error| Self::problem(&error);
+        self.store.prepare().await.map_err(of)?;
+        let found = self.brokers.examine(self.store.acts_for().clone(), fix, Examination::default()).await;
+        let mut found = found?;
+        for queue in self.queues.iter() {
+            for finding in by_hand::orphans(&self.store, queue, fix).await.map_err(of)? {
+                found.finding(&finding);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What became of messages, one after the other.
+struct Told {
+    lines: Vec<CancelLine>,
+    changed: Vec<MessageId>,
+    /// Of these a broker may have dead letters.
+    failed: Vec<MessageId>,
+    problem: fn(&Error) -> Problem,
+}
+
+impl CancelReport for Told {
+    type Error = Problem;
+
+    fn tell(&mut self, id: &MessageId, result: Cancelled) -> Result<(), Problem> {
+        if result.is_cancelled() {
+            self.changed.push(id.clone());
+        }
+        self.lines.push(CancelLine { id: id.to_string(), result });
+        Ok(())
+    }
+
+    fn has_failed(&mut self, id: &MessageId) {
+        self.failed.push(id.clone());
+    }
+
+    fn failed(&self, error: Error) -> Problem {
+        (self.problem)(&error)
+    }
+
+    fn unsure(&self, id: &MessageId, error: Error) -> Problem {
+        let problem = (self.problem)(&error);
+        Problem { detail: format!("whether {id} is cancelled is not known, try again: {}", problem.detail), ..problem }
+    }
+}
+
+impl<S: Operate + Messages> Look for OnStore<S> {
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(self.read(self.store.ping()))
+    }
+
+    fn standing(&self) -> Answer<'_, Standing> {
+        Box::pin(self.read(Standing::of(&self.store, &self.lanes)))
+    }
+
+    fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>> {
+        Box::pin(self.read(self.store.stats(last.min(LONGEST_PAST))))
+    }
+
+    fn requests(&self) -> Answer<'_, Vec<RequestState>> {
+        Box::pin(self.read(self.store.requests()))
+    }
+
+    fn list(
+        &self,
+        queues: Vec<String>,
+        states: Vec<Listed>,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Answer<'_, MessagePage> {
+        Box::pin(async move { self.read(self.store.list(&queues, &states, after, limit)).await })
+    }
+
+    fn message(&self, id: MessageId) -> Answer<'_, Option<ShownMessage>> {
+        Box::pin(async move { self.read(by_hand::show_message(&self.store, &self.masks, &id)).await })
+    }
+
+    fn failed(&self, filter: ParkedFilter) -> Answer<'_, Vec<Parked>> {
+        Box::pin(async move {
+            let mut found = self.read(self.store.parked(&filter)).await?;
+            for parked in &mut found {
+                let errors = parked.history.iter_mut().map(|failure| &mut failure.error).chain([&mut parked.error]);
+                by_hand::hide(&self.masks, errors, None);
+                parked.shape = shape(&parked.error);
+            }
+            Ok(found)
+        })
+    }
+
+    fn failure(&self, id: MessageId) -> Answer<'_, Option<ShownFailure>> {
+        Box::pin(async move { self.read(by_hand::show_failure(&self.store, &self.masks, &id)).await })
+    }
+
+    fn audit(&self, queue: Option<String>, limit: u32) -> Answer<'_, Vec<Audited>> {
+        Box::pin(async move { self.read(self.store.audit(queue.as_deref(), limit)).await })
+    }
+
+    fn warnings(&self, lease: Duration) -> Answer<'_, Vec<String>> {
+        Box::pin(self.read(self.store.warnings(lease)))
+    }
+
+    fn examine(&self) -> Answer<'_, Examination> {
+        self.change(|desk| desk.examined(false))
+    }
+}
+
+impl<S: Operate + Messages> Act for OnStore<S> {
+    fn send(&self, order: SendOrder) -> Answer<'_, SentAnswer> {
+        self.change(|desk| desk.sent(order))
+    }
+
+    fn cancel(&self, order: CancelOrder) -> Answer<'_, Vec<CancelLine>> {
+        self.change(|desk| desk.cancelled(order))
+    }
+
+    fn reschedule(&self, id: MessageId, due: Due) -> Answer<'_, Moved> {
+        self.change(|desk| async move {
+            let moved = by_hand::reschedule(&desk.store, &desk.masks, &id, due).await;
+            moved.map_err(|error| Self::problem(&error))
+        })
+    }
+
+    fn run_now(&self, ids: Vec<MessageId>) -> Answer<'_, Vec<Moved>> {
+        self.change(|desk| async move {
+            let moved = by_hand::run_now(&desk.store, &desk.masks, &ids).await;
+            moved.map_err(|error| Self::problem(&error))
+        })
+    }
+
+    fn repair(&self, order: RepairOrder) -> Answer<'_, RepairAnswer> {
+        self.change(|desk| desk.repaired(order))
+    }
+
+    fn set_flag(&self, request_id: String, flag: Flag, on: bool) -> Answer<'_, (bool, RequestState)> {
+        self.change(|desk| async move {
+            let set = by_hand::set_flag(&desk.store, &request_id, flag, on).await;
+            set.map_err(|error| Self::problem(&error))
+        })
+    }
+
+    fn fix(&self) -> Answer<'_, Examination> {
+        self.change(|desk| desk.examined(true))
+    }
+}
+
+impl<S: Operate + Messages> Desk for OnStore<S> {
+    fn acting(&self, by: By) -> Arc<dyn Act> {
+        Arc::new(OnStore { store: self.store.by(by), ..self.clone() })
+    }
+}
