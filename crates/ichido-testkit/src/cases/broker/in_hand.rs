@@ -191,7 +191,7 @@ pub async fn of_two_copies_in_one_process_one_is_busy<F: Fixture, B: BrokerFixtu
         let ids = stage.send(1).await;
         script.entered().await;
         stage.publish_copies(&ids).await;
-        stage.until("the copy waits", async || stage.busy().await.0 == 1).await;
+        stage.until("the copy waits", async || stage.is_one_busy().await).await;
         script.open(1);
         stage.finish(process, &ids).await;
         assert_eq!(script.runs().len(), 1);

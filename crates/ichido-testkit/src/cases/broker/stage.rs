@@ -130,6 +130,12 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
         self.at.depth("orders", Part::Busy).await
     }
 
+    /// Does one wait because somebody is at its message? A broker without a place for those has it among what is out.
+    pub(crate) async fn is_one_busy(&self) -> bool {
+        self.busy().await.0 > 0
+            || self.db.number("select count(*) from ichido_stat where found_busy > 0").await > 0
+    }
+
     /// How many dead letters there are.
     pub(crate) async fn dead(&self) -> (u32, u32) {
         self.at.depth("orders", Part::Dead).await
