@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use ichido::{CancellationToken, Guarded, Queue, message::ClaimBy};
+use ichido::{Guarded, Queue, message::ClaimBy};
 use ichido_test_servers::injector::{Fault, Faults};
 use ichido_testkit::{LIMIT, eventually, size};
-use tokio::{sync::mpsc::unbounded_channel, time::timeout};
+use tokio::{sync::mpsc::unbounded_channel, task::JoinHandle};
 
 use crate::{
     rabbitmq::ledger::{self, LOST, Orders, Random, Written},
@@ -40,12 +40,31 @@ impl Storm {
         self.consumers.push(consumer);
     }
 
-    /// Time itself is what is tested: somebody is killed whatever it does.
-    async fn kill_until(&mut self, every: Duration, over: CancellationToken) {
-        while timeout(every, over.cancelled()).await.is_err() {
-            let victim = self.random.below(u32::try_from(CONSUMERS).expect("few")) as usize;
-            self.consumers.swap_remove(victim).kill().await;
-            self.start_consumer();
+    async fn kill_one(&mut self) {
+        let victim = self.random.below(u32::try_from(CONSUMERS).expect("few")) as usize;
+        self.consumers.swap_remove(victim).kill().await;
+        self.start_consumer();
+    }
+
+    async fn effects(&self) -> i64 {
+        self.world.env.number("select count(*) from project").await
+    }
+
+    /// Kills somebody every few seconds, whatever it does, until everything is sent and done. Time itself is what is tested.
+    async fn rage(&mut self, sending: &JoinHandle<impl Send>) {
+        let (mut effects, mut grown) = (0, Instant::now());
+        for round in 0.. {
+            tokio::time::sleep(Duration::from_secs(size(2, 5).into())).await;
+            let lost = self.world.env.number(&format!("select count(*) from {LOST}")).await;
+            if round > 1 && sending.is_finished() && lost == 0 {
+                break;
+            }
+            let now = self.effects().await;
+            if now > effects {
+                (effects, grown) = (now, Instant::now());
+            }
+            assert!(grown.elapsed() < LIMIT, "nothing happens any more: {now} effects, {lost} lost");
+            self.kill_one().await;
         }
     }
 
@@ -81,29 +100,9 @@ async fn storm<S: Written>(kind: Kind, messages: u32, open: impl FnOnce(&str, Ve
     // The injector makes the copies here.
     let (copies, _kept) = unbounded_channel();
     let orders = Orders { store, random, copies, last: 0, committed: 0, rolled_back: 0, unknown: 0 };
-    let (all_done, env) = (CancellationToken::new(), &scene.world.env);
-    let (count, over) = (format!("select count(*) from {LOST}"), all_done.clone());
-    println!("{kind:?}: begins with {} effects", env.number("select count(*) from project").await);
-    let sending = tokio::spawn(async move { timeout(LIMIT * 3, orders.send(messages)).await.expect("sent in time") });
-    let watching = {
-        let (kind, url) = (kind, scene.world.env.url.clone());
-        let folder = scene.world.env.folder().to_owned();
-        tokio::spawn(async move { (kind, url, folder, count, over) })
-    };
-    drop(watching);
-    let orders = {
-        let token = all_done.clone();
-        let kills = scene.kill_until(Duration::from_secs(size(2, 5).into()), token);
-        let (orders, ()) = tokio::join!(
-            async {
-                let orders = sending.await.expect("no panic");
-                all_done.cancel();
-                orders
-            },
-            kills
-        );
-        orders
-    };
+    let sending = tokio::spawn(orders.send(messages));
+    scene.rage(&sending).await;
+    let orders = sending.await.expect("no panic");
     scene.ends_well().await;
     let line = ledger::verdict(&scene.world.env).await;
     let (injected, calls) = (scene.world.injector.injected(), scene.world.injector.calls());
@@ -117,7 +116,10 @@ async fn storm<S: Written>(kind: Kind, messages: u32, open: impl FnOnce(&str, Ve
     );
     assert_eq!(line, ledger::EXACT);
     let twice = injected.get(&Fault::SentTwice).copied().unwrap_or(0);
-    assert!(orders.committed >= messages && twice >= u64::from(messages / 10) && injected.len() == 10, "it was a storm");
+    assert!(
+        orders.committed >= messages && twice >= u64::from(messages / 10) && injected.len() == 10,
+        "it was a storm"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
