@@ -34,6 +34,8 @@ pub enum Verb {
     DeleteFileSets,
     /// Claim messages.
     Claim,
+    /// Look whether there is something to claim.
+    Look,
     /// Give claims back.
     Release,
     /// Record a failure.
@@ -60,6 +62,8 @@ pub enum Verb {
     Drained,
     /// Write what was counted.
     Stats,
+    /// Read what is to be published.
+    Unsent,
     /// Does the database answer?
     Ping,
 }
