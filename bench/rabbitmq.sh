@@ -8,6 +8,6 @@ set -euo pipefail
 
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/..
 target=${CARGO_TARGET_DIR:-$root/target}
-cd "$root/bench/rabbitmq"
-CARGO_TARGET_DIR=$target cargo build --release --locked --quiet
+cd "$root/bench"
+CARGO_TARGET_DIR=$target cargo build --release --locked --quiet -p bench-rabbitmq
 "$target/release/bench-rabbitmq" "$@"

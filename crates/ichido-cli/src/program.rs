@@ -143,13 +143,14 @@ pub(crate) fn queues<'a>(action: &'a Action, config: &'a Config) -> Vec<&'a str>
 }
 
 fn pool(name: &str, action: &Action, config: &Config) -> Pool {
-    let ahead = config.read_ahead(workers(action, config));
     let pool = Pool::new(name).concurrency(action.concurrency);
     let pool = match config.lanes.get(&action.from) {
         Some(lanes) => pool.from_lanes(lanes.set.clone()),
         None => pool.from(action.from.as_str()),
     };
-    let pool = pool.read_ahead(ahead).retry(action.retry);
+    // What nobody has set, the reader finds out.
+    let ahead = config.process.read_ahead.map(|_| config.read_ahead(workers(action, config)));
+    let pool = ahead.into_iter().fold(pool, Pool::read_ahead).retry(action.retry);
     let pool = pool.isolation(action.isolation).commit_interval(action.commit_interval);
     let pool = action.commit_on.iter().fold(pool, |pool, failure| pool.commit_on(*failure));
     match action.timeout {

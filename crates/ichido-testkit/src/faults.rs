@@ -37,6 +37,8 @@ pub enum Verb {
     DeleteFileSets,
     /// Claim messages.
     Claim,
+    /// Look whether there is something to claim.
+    Look,
     /// Give claims back.
     Release,
     /// Record a failure.
@@ -63,6 +65,8 @@ pub enum Verb {
     Drained,
     /// Write what was counted.
     Stats,
+    /// Read what is to be published.
+    Unsent,
     /// Does the database answer?
     Ping,
 }

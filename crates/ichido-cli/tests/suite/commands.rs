@@ -88,6 +88,12 @@ async fn check_prints_the_handler_queue_and_the_statements(kind: Kind) {
     env.sql(&format!("drop index received_order_claim{table}")).await;
     let warned = env.run(&["check"]).await;
     assert!(warned.code == Some(0) && warned.stderr.contains("no index on its claimable rows"), "{warned:?}");
+    assert!(!warned.stderr.contains("no index by owner"), "{warned:?}");
+    if kind != Kind::MariaDb {
+        env.sql("drop index received_order_owner").await;
+        let warned = env.run(&["check"]).await;
+        assert!(warned.code == Some(0) && warned.stderr.contains("no index by owner"), "{warned:?}");
+    }
 }
 
 async fn check_warns_of_what_can_cost_work(kind: Kind) {

@@ -6,6 +6,7 @@ mod dropped_passes;
 mod encrypted;
 mod fixture;
 mod guards;
+mod idle;
 mod large;
 mod large_messages;
 mod notify;

@@ -158,7 +158,7 @@ impl<S: Store> Queues for FaultyStore<S> {
     }
 
     async fn claimable(&self, queues: &[Arc<str>]) -> Result<Vec<bool>> {
-        self.inner.claimable(queues).await
+        self.faults.apply(Verb::Look, None, self.inner.claimable(queues)).await
     }
 
     async fn next_due(&self, queues: &[Arc<str>]) -> Result<Vec<Option<Duration>>> {
@@ -247,7 +247,7 @@ impl<S: Store> Outbox for FaultyStore<S> {
     }
 
     async fn unsent(&self, queue: &str, most: usize) -> Result<Vec<Unsent>> {
-        self.inner.unsent(queue, most).await
+        self.faults.apply(Verb::Unsent, None, self.inner.unsent(queue, most)).await
     }
 
     async fn any_unsent(&self, queues: &BTreeSet<Arc<str>>) -> Result<bool> {

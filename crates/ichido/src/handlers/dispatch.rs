@@ -32,7 +32,7 @@ use crate::{
         broker_reader::{BrokerReader, Receiving},
         lane_reader::{LaneReader, LevelReader},
         limited::{Allowance, Limited},
-        queue_reader::{Lookout, Reading, Share},
+        queue_reader::{Ahead, Lookout, Reading, Share},
     },
     store,
 };
@@ -137,6 +137,8 @@ impl<S: Store> Dispatch<S> {
         let (together, ahead) = (pool.commit_interval, pool.ahead());
         let slots = pool.workers().saturating_mul(together);
         let changed = Arc::new(Notify::new());
+        // The levels of a lane set share what is read ahead: how much that is, the set decides.
+        let grows = pool.read_ahead.is_none() && pool.lanes().is_none() && together == 1;
         let open = |queue: &Arc<str>, share: Share| -> Arc<dyn LevelReader> {
             let (queue, following, changed) = (queue.clone(), from.following.clone(), changed.clone());
             let (store, life, clock) = (cx.store.clone(), from.life.clone(), cx.clock.clone());
@@ -150,8 +152,9 @@ impl<S: Store> Dispatch<S> {
                 return Arc::new(BrokerReader::open(store, life, clock, receiving));
             }
             let lookout = from.lookout.clone();
-            let reading = Reading { queue, following, share, together, ahead, poll, lease, drain, changed, lookout };
-            Arc::new(QueueReader::open(store, life, clock, reading))
+            let reading = Reading { queue, following, share, together, poll, lease, drain, changed, lookout };
+            let ahead = if grows { Ahead::growing(ahead) } else { Ahead::fixed(ahead) };
+            Arc::new(QueueReader::open(store, life, clock, reading, ahead))
         };
         match &pool.from {
             From::Reader(reader) => reader.clone(),

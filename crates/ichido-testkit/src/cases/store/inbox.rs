@@ -231,8 +231,8 @@ pub async fn old_ids_are_forgotten_some_at_a_time<F: Fixture>() {
     let young = "in ('paid:shop:3:4', 'paid:shop:1001:4')";
     let age = format!("update ichido_inbox set done_at = '2000-01-01 00:00:00' where id not {young}");
     scene.fixture.sql(&age).await;
-    for left in [5, 2, 2] {
-        store.prune(Retention::default()).await.unwrap();
+    for (left, more) in [(5, true), (2, false), (2, false)] {
+        assert_eq!(store.prune(Retention::default()).await.unwrap(), more, "whoever asks is told to go on");
         assert_eq!(scene.ids().await, left);
     }
     assert_eq!(scene.fixture.number(&format!("select count(*) from ichido_inbox where id {young}")).await, 2);

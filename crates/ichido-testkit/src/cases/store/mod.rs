@@ -16,6 +16,7 @@ pub mod flags;
 pub mod groups;
 pub mod handlers;
 pub mod heartbeat_loss;
+pub mod idle;
 pub mod inbox;
 pub mod interference;
 pub mod kinds;

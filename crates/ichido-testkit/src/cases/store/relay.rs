@@ -1,15 +1,22 @@
 //! The outbox: what was sent to brokers is published after commit, in order, by one relay at a time, and until it has arrived.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use ichido::{
-    Error, Guarded, Inspect, NewMessage, Queue,
+    Error, Guarded, Inspect, NewMessage, Queue, Relay,
     broker::{OutboxState, Outgoing, Publication},
     store::{Database, Failure, Mutexes, Outbox, ProcessId, Queues, Stats, Transactions},
 };
 
+use tokio::sync::mpsc;
+
+use super::publications::Told;
 use crate::{
     cases::broker_rows::{BODY, join, leased, publish_all, rows, send_all, send_one, unsent},
+    faults::{Faults, FaultyStore, Verb},
     fixture::{Fixture, Player},
 };
 
@@ -239,4 +246,36 @@ pub async fn who_looks_around_sees_what_is_to_be_published<F: Fixture>() {
     publish_all(&store, "paid").await;
     send_all(&store, "paid", &[NewMessage::new("{}").delay(HOUR)]).await;
     assert!(!store.any_unsent(&both).await.unwrap());
+}
+
+/// Payloads are read by whoever has the lease, and by nobody else.
+pub async fn a_relay_without_the_lease_reads_no_payload<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let (store, faults) = (fixture.store_with(leased()), Arc::<Faults>::default());
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let faulty = FaultyStore::new(store.clone(), faults.clone());
+    let relay = Relay::new(faulty).broker("paid", Told { tell, depths: None });
+    assert_eq!(relay.flush().await.unwrap().published, 0);
+    assert_eq!(faults.begun(Verb::Unsent), 0, "there is nothing to be read");
+    send_one(&store, "paid").await;
+    let other = ProcessId::random();
+    assert!(store.take_relay_lease(other, "paid").await.unwrap());
+    assert!(relay.flush().await.unwrap().elsewhere);
+    assert_eq!(faults.begun(Verb::Unsent), 0, "it is another's to publish");
+    store.release_relay_lease(other, "paid").await.unwrap();
+    assert_eq!(relay.flush().await.unwrap().published, 1);
+    assert!(told.try_recv().is_ok());
+}
+
+/// A relay asks whether something may be missing by taking its lease; where nothing circulates, it writes nothing.
+pub async fn where_nothing_was_published_nobody_takes_the_lease<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let store = fixture.store_with(leased());
+    assert!(!store.any_circulating("paid").await.unwrap());
+    send_one(&store, "paid").await;
+    assert!(!store.any_circulating("paid").await.unwrap(), "it is not with the broker yet");
+    publish_all(&store, "paid").await;
+    assert!(store.any_circulating("paid").await.unwrap());
+    assert!(!store.any_circulating("refund").await.unwrap());
+    assert_eq!(store.circulating("paid", Duration::ZERO, 10).await.unwrap().old.len(), 1);
 }

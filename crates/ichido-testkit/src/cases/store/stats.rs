@@ -9,7 +9,7 @@ use ichido::{
     lanes::{LaneSet, Level, Policy},
     process::Retention,
     stat::{Backlog, ERROR, Stat, StatRow, Tally, WINDOW},
-    store::{Database, Processes, Queues, Stats, Transactions},
+    store::{Database, ProcessId, Processes, Queues, Stats, Transactions},
     testing::Dial,
 };
 use serde_json::Value;
@@ -198,6 +198,38 @@ pub async fn only_what_is_old_is_forgotten<F: Fixture>() {
     assert_eq!((rows().await, notes().await), (2, 0));
     assert_eq!(fixture.number("select count(*) from ichido_stat where done > 2").await, 0);
     assert_eq!(store.parked(&ParkedFilter::default()).await.unwrap().len(), 1, "what is not done stays");
+}
+
+pub async fn after_an_hour_the_counts_of_all_processes_are_one_row<F: Fixture>() {
+    let fixture = F::fresh().await;
+    let Player { store, registration } = Player::join(&fixture).await;
+    let now = store.poll(&registration).await.unwrap().minute;
+    let stat = |queue: &'static str, done: u64| {
+        let mut tally = Tally { started: done, done, ..Tally::default() };
+        tally.running.add(Duration::from_millis(3));
+        Stat { queue: queue.into(), lane: None, slots: 2, tally }
+    };
+    for process in (0..5).map(|_| ProcessId::random()) {
+        for minute in [now, now - 59, now - 90, now - 91] {
+            store.note_stats(process, minute, &[stat("mail", 10), stat("orders", 1)]).await.unwrap();
+        }
+    }
+    let rows = async |of: &str| fixture.number(&format!("select count(*) from ichido_stat where {of}")).await;
+    assert!(!store.prune(Retention::default()).await.unwrap(), "that was all");
+    assert_eq!(rows(&format!("minute >= {}", now - 59)).await, 20, "the last hour is by process");
+    assert_eq!(rows(&format!("minute < {}", now - 59)).await, 4);
+    let old = store.stats(3 * 60 * MINUTE).await.unwrap();
+    let mail = old.iter().filter(|row| &*row.stat.queue == "mail" && row.age > 80 * MINUTE);
+    let sums: Vec<_> = mail.map(|row| (row.process, row.stat.slots, row.stat.tally.clone())).collect();
+    let mut five = Tally { started: 50, done: 50, ..Tally::default() };
+    (0..5).for_each(|_| five.running.add(Duration::from_millis(3)));
+    assert_eq!(sums, [(ProcessId::NOBODY, 10, five.clone()), (ProcessId::NOBODY, 10, five)]);
+    // A row that comes late is added, and a second time nothing is.
+    store.note_stats(ProcessId::random(), now - 90, &[stat("mail", 7)]).await.unwrap();
+    for _ in 0..2 {
+        store.prune(Retention::default()).await.unwrap();
+        assert_eq!(fixture.number(&format!("select sum(done) from ichido_stat where minute = {}", now - 90)).await, 62);
+    }
 }
 
 pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture>() {

@@ -53,7 +53,13 @@ impl<S: Store> Returns<S> {
             tokio::select! {
                 () = time => return,
                 () = life.dues.sooner.notified() => {}
-                () = self.hint.notified() => return clock.sleep(self.rate.wait(clock.now())).await,
+                () = self.hint.notified() => {
+                    let wait = self.rate.wait(clock.now());
+                    if !wait.is_zero() {
+                        clock.sleep(wait).await;
+                    }
+                    return;
+                }
             }
         }
     }

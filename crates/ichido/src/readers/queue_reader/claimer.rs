@@ -164,6 +164,7 @@ impl<S: Store> Claimer<S> {
         }
         let count = found.len();
         let mut claims = self.shared.claims();
+        claims.note_claim(count >= wanted, clock.now());
         claims.emptied = (count < wanted).then(|| EmptyLook { began, ended: clock.now(), number });
         if count > 0 {
             self.draining.goes_on();

@@ -39,7 +39,7 @@ impl<S: Store> LevelReader for QueueReader<S> {
             failed: claims.buffer.error.is_some(),
             ready: !paused && head.is_some(),
             reads: !paused && !claims.buffer.finished,
-            held: claims.counted(reading.ahead),
+            held: claims.counted(),
             sent: head.and_then(|head| head.sent),
             claims: claims.begun,
             emptied: claims.emptied,

@@ -24,11 +24,12 @@ use crate::{
     store::{self, MOST_KEYS, ProcessId},
 };
 
+mod ahead;
 mod claimer;
 mod level;
 mod lookout;
 
-pub(crate) use lookout::Lookout;
+pub(crate) use self::{ahead::Ahead, lookout::Lookout};
 
 /// The reader of a queue in the store.
 pub struct QueueReader<S: Store> {
@@ -44,7 +45,6 @@ pub(crate) struct Reading {
     pub(crate) share: Share,
     /// How many messages a worker takes together.
     pub(crate) together: usize,
-    pub(crate) ahead: usize,
     pub(crate) poll: Duration,
     pub(crate) lease: Duration,
     pub(crate) drain: bool,
@@ -78,6 +78,8 @@ struct Claims {
     /// A claim's reply or a COMMIT's outcome was lost: the database must be asked what is ours.
     in_doubt: bool,
     share: Share,
+    /// How many messages are claimed beyond those that workers run; a part of the share.
+    ahead: Ahead,
     /// How many claims have begun.
     begun: u64,
     /// The last claim, if it took all there was.
@@ -114,8 +116,9 @@ impl Share {
 }
 
 impl Claims {
-    fn new(share: Share) -> Self {
+    fn new(share: Share, ahead: Ahead) -> Self {
         Claims {
+            ahead,
             buffer: Buffer::default(),
             in_flight: HashMap::new(),
             in_doubt: false,
@@ -132,20 +135,27 @@ impl Claims {
 
     /// How many of them count against the share. Suspects may wait for long, one after the other: they take the place of what is read
     /// ahead, never that of a worker, so that others run beside them.
-    fn counted(&self, ahead: usize) -> usize {
-        self.buffer.ready.len() + self.in_flight.len() + self.buffer.suspects.len().min(ahead)
+    fn counted(&self) -> usize {
+        self.buffer.ready.len() + self.in_flight.len() + self.buffer.suspects.len().min(self.ahead.get())
+    }
+
+    /// A claim was made, which got all that it wanted or not: the next one may want more or less.
+    fn note_claim(&mut self, full: bool, at: Instant) {
+        let before = self.ahead.get();
+        self.ahead.note(full, at);
+        self.share.claimed = self.share.claimed.saturating_sub(before).saturating_add(self.ahead.get());
     }
 }
 
 impl<S: Store> QueueReader<S> {
-    pub(crate) fn open(store: S, life: Arc<Life>, clock: Arc<dyn Clock>, reading: Reading) -> Self {
+    pub(crate) fn open(store: S, life: Arc<Life>, clock: Arc<dyn Clock>, reading: Reading, ahead: Ahead) -> Self {
         let share = reading.share;
         let shared = Arc::new(Shared {
             store,
             life,
             clock,
             reading,
-            claims: Mutex::new(Claims::new(share)),
+            claims: Mutex::new(Claims::new(share, ahead)),
             room: Notify::new(),
             wake: Arc::new(Notify::new()),
             closing: CancellationToken::new(),
@@ -167,10 +177,10 @@ impl<S: Store> Shared<S> {
 
     /// How many more messages may be claimed now; nothing while enough are at hand, so that claims come in batches.
     fn wanted(&self, claims: &Claims) -> usize {
-        if claims.buffer.ready.len() * 4 > self.reading.ahead {
+        if claims.buffer.ready.len() * 4 > claims.ahead.get() {
             return 0;
         }
-        match claims.share.claimed.saturating_sub(claims.counted(self.reading.ahead)) {
+        match claims.share.claimed.saturating_sub(claims.counted()) {
             // While a worker settles what it had together, it is not refilled one by one.
             room if room < self.reading.together => 0,
             room => room.min(MOST_KEYS),
