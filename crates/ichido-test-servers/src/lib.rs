@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
+mod browser;
 pub mod certificates;
+mod chromium;
 mod guardian;
 mod mariadb;
 mod pgbouncer;
@@ -25,6 +27,8 @@ mod rabbitmq_tls;
 mod starting;
 mod user;
 
+pub use browser::{Browser, Look};
+pub use chromium::Chromium;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
