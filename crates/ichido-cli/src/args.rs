@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Send one message, or one per line of a file
     Send(Send),
+    /// Serve the web console, the HTTP API and the metrics of all processes, until Ctrl-C
+    Serve(Serve),
     /// Publish messages that were sent to broker queues, until Ctrl-C; `ichido run` does this too
     Relay,
     /// Show queues, processes, waiting and running times, and tuning advice
@@ -278,6 +280,13 @@ pub(crate) struct Send {
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Where to listen [default: `serve.listen` in the configuration, or 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]

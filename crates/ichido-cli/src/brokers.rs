@@ -7,6 +7,7 @@ use std::{fs, io, path::Path, time::Duration};
 use ichido::{
     Process, Relay,
     broker::{Outgoing, Unpublished},
+    by_hand::Publishing,
     message::GuardBy,
 };
 use ichido_rabbitmq::{
@@ -82,6 +83,12 @@ impl Brokers {
     pub(crate) fn relay<S: Backend>(&self, store: S, config: &Config) -> Relay<S> {
         let relay = Relay::new(store).poll(config.process.poll);
         self.iter().fold(relay, |relay, kept| relay.broker(kept.name.as_str(), kept.clone()))
+    }
+
+    /// Publishes at once what a command has committed.
+    pub(crate) fn publishing<S: Backend>(&self, store: &S, config: &Config) -> Publishing<S> {
+        let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
+        Publishing::new(store.clone(), self.relay(store.clone(), config), deadline)
     }
 
     /// Declares what the queues need, for a process that starts. A broker that is away keeps nobody from starting: it is declared

@@ -1,4 +1,4 @@
-//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq`, `metrics`, `telemetry` and `tls-rustls-ring` of the crate, all of them by
+//! What this binary was built with: the features `sqlite`, `postgres`, `mysql`, `rabbitmq`, `metrics`, `telemetry`, `console` and `tls-rustls-ring` of the crate, all of them by
 //! default, or `tls-rustls-aws-lc`.
 //! `open` asks it about the configuration before anything is opened, `--version` tells it.
 //!
@@ -33,6 +33,7 @@ const MYSQL: Feature = Feature { name: "mysql", of: "MariaDB and MySQL", built: 
 const RABBITMQ: Feature = Feature { name: "rabbitmq", of: "RabbitMQ", built: cfg!(feature = "rabbitmq") };
 const METRICS: Feature = Feature { name: "metrics", of: "metrics", built: cfg!(feature = "metrics") };
 const TELEMETRY: Feature = Feature { name: "telemetry", of: "traces", built: cfg!(feature = "telemetry") };
+const CONSOLE: Feature = Feature { name: "console", of: "the console", built: cfg!(feature = "console") };
 const RING: Feature = Feature { name: "tls-rustls-ring", of: "TLS", built: cfg!(feature = "tls-rustls-ring") };
 const AWS_LC: Feature = Feature { name: "tls-rustls-aws-lc", of: "TLS", built: cfg!(feature = "tls-rustls-aws-lc") };
 
@@ -52,7 +53,7 @@ impl Feature {
 
 /// The features of this binary, by name.
 pub(crate) fn built() -> Vec<&'static str> {
-    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, METRICS, TELEMETRY, RING, AWS_LC];
+    let all = [SQLITE, POSTGRES, MYSQL, RABBITMQ, METRICS, TELEMETRY, CONSOLE, RING, AWS_LC];
     let built: Vec<_> = all.iter().filter(|feature| feature.built).map(|feature| feature.name).collect();
     if built.is_empty() { vec!["no features"] } else { built }
 }
@@ -85,6 +86,12 @@ fn encrypts(action: &ActionKind) -> bool {
 pub(crate) fn no_demo() -> Failure {
     let refused = SQLITE.for_key("ichido demo").expect_err("this is compiled only without the feature");
     Failure::usage(refused.text)
+}
+
+/// Refuses `ichido serve` where there is no console.
+#[cfg(not(feature = "console"))]
+pub(crate) fn no_console() -> Failure {
+    CONSOLE.for_key("ichido serve").expect_err("this is compiled only without the feature")
 }
 
 #[cfg(test)]

@@ -28,6 +28,11 @@ const SECRET: [&str; 11] = [
 
 /// All settings that a process runs by, and the arguments it was given.
 pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, String)]) -> String {
+    lines(config, masks, arguments).join(" ")
+}
+
+/// The same, one after the other.
+pub(crate) fn lines(config: &Config, masks: &Masks, arguments: &[(String, String)]) -> Vec<String> {
     let (process, retry, log) = (&config.process, &config.process.retry, &config.log);
     let limit = match retry.limit {
         Limit::Count(count) => format!("count {count}"),
@@ -56,7 +61,7 @@ pub(crate) fn settings(config: &Config, masks: &Masks, arguments: &[(String, Str
     }
     told.extend(config.actions.iter().map(|(name, action)| described(name, action, config, masks)));
     told.extend(arguments.iter().map(|(name, value)| format!("--{name}={}", shown(name, value, masks))));
-    told.join(" ")
+    told
 }
 
 fn at_broker(name: &str, queue: &RabbitMq, config: &Config) -> String {

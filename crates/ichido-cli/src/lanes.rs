@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ichido::lanes::{LaneSet, Policy, Routes};
+use ichido::{
+    by_hand::LaneTargets,
+    lanes::{LaneSet, Policy, Routes},
+};
 
 use crate::{config::Config, failure::Failure};
 
@@ -13,6 +16,15 @@ pub(crate) fn routes(config: &Config) -> Routes {
 
 pub(crate) fn lane_sets(config: &Config) -> impl Iterator<Item = LaneSet> {
     config.lanes.values().map(|lanes| lanes.set.clone())
+}
+
+/// All lane sets with the targets of their levels, for who looks at them.
+pub(crate) fn targets(config: &Config) -> Vec<LaneTargets> {
+    let of = |lanes: &crate::config::LaneSet| LaneTargets {
+        set: lanes.set.clone(),
+        targets: lanes.tuning.iter().map(|tuning| tuning.target).collect(),
+    };
+    config.lanes.values().map(of).collect()
 }
 
 /// A lane set that the configuration does not know.

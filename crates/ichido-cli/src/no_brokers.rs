@@ -2,7 +2,7 @@
 //! (`features` refuses it), so there are never any. The names are those of `brokers`.
 #![allow(clippy::unused_self, clippy::unused_async, clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
 
-use ichido::{Process, Relay};
+use ichido::{Process, Relay, by_hand::Publishing};
 
 use crate::{config::Config, failure::Failure, open::Backend};
 
@@ -36,6 +36,11 @@ impl Brokers {
 
     pub(crate) fn relay<S: Backend>(&self, store: S, config: &Config) -> Relay<S> {
         Relay::new(store).poll(config.process.poll)
+    }
+
+    pub(crate) fn publishing<S: Backend>(&self, store: &S, config: &Config) -> Publishing<S> {
+        let deadline = config.rabbitmq().map(|(_, queue)| queue.mutex.publish_deadline).max().unwrap_or_default();
+        Publishing::new(store.clone(), self.relay(store.clone(), config), deadline)
     }
 
     pub(crate) async fn declare(&self) -> Result<(), Failure> {

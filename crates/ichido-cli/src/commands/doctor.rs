@@ -12,26 +12,22 @@ mod report;
 #[cfg(feature = "rabbitmq")]
 mod sight;
 
-use ichido::{
-    MessageId,
-    broker::{Orphan, Verdict},
-};
+use ichido::by_hand;
 
 #[cfg(feature = "rabbitmq")]
-pub(super) use self::dead_letters::forget;
+pub(crate) use self::dead_letters::forget;
+use self::exam::Exam;
 #[cfg(not(feature = "rabbitmq"))]
-pub(super) use self::exam::forget;
-use self::{
-    exam::Exam,
-    report::{Done, Finding, Report},
-};
-use super::{by, publishing::Publishing};
+pub(crate) use self::exam::forget;
+pub(crate) use self::report::Report;
+use super::by;
 use crate::{
     args::Doctor,
     brokers::Brokers,
     config::Config,
     failure::{FOUND, Failure},
     open::{Backend, OnStore},
+    output,
 };
 
 impl OnStore for Doctor {
@@ -39,53 +35,31 @@ impl OnStore for Doctor {
         let store = by(&store, self.why.reason.clone());
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut report = Report::new(self.json);
-        let brokers = Brokers::of(config)?;
-        for kept in brokers.iter() {
-            let only = || brokers.clone().only(|name| name == kept.name());
-            let fix = self.fix.then(|| Publishing::of(&store, &only(), config));
-            let exam = Exam::of(&store, kept, fix, &mut report).await?;
-            Box::pin(exam.run()).await?;
-        }
+        examine_brokers(&store, config, self.fix, &mut report).await?;
         for queue in config.queues.keys() {
-            orphans(&store, queue, self.fix, &mut report).await?;
+            let found = by_hand::orphans(&store, queue, self.fix).await.map_err(|error| Failure::of::<S>(&error))?;
+            found.iter().try_for_each(|finding| report.finding(finding))?;
         }
-        report.end()?;
-        Ok(if report.left > 0 { FOUND } else { 0 })
+        if report.found.found == 0 && !self.json {
+            output::print("no problems found")?;
+        }
+        Ok(if report.found.left > 0 { FOUND } else { 0 })
     }
 }
 
-/// Rows that are new and owned by no process.
-async fn orphans<S: Backend>(store: &S, queue: &str, fix: bool, report: &mut Report) -> Result<(), Failure> {
-    let failure = |error| Failure::of::<S>(&error);
-    let mut freed = false;
-    for orphan in store.orphans(queue).await.map_err(failure)? {
-        let done = match fix {
-            true if store.release_orphan(queue, &orphan).await.map_err(failure)? => {
-                freed = true;
-                Some(Done::did("released"))
-            }
-            true => Some(Done::left_alone()),
-            false => None,
-        };
-        report.finding(&of_orphan(queue, &orphan, done))?;
-    }
-    if freed {
-        store.wake_ups().tell(store, queue).await;
+/// Examines every queue that a broker keeps.
+pub(crate) async fn examine_brokers<S: Backend>(
+    store: &S,
+    config: &Config,
+    fix: bool,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let brokers = Brokers::of(config)?;
+    for kept in brokers.iter() {
+        let only = || brokers.clone().only(|name| name == kept.name());
+        let fix = fix.then(|| only().publishing(store, config));
+        let exam = Exam::of(store, kept, fix, report).await?;
+        Box::pin(exam.run()).await?;
     }
     Ok(())
-}
-
-fn of_orphan(queue: &str, orphan: &Orphan, done: Option<Done>) -> Finding {
-    let meaning = match &orphan.owner {
-        _ if orphan.is_aside() => "parked, but there is no record of it".to_owned(),
-        owner => format!("new, but owned by {owner}, which is not a known process"),
-    };
-    let message = MessageId { queue: queue.into(), key: orphan.key.clone() }.to_string();
-    Finding {
-        mutex: "owned",
-        verdict: Verdict::Retry,
-        action: Some("release"),
-        done,
-        ..Finding::of(queue, message, meaning)
-    }
 }

@@ -1,17 +1,16 @@
-//! `ichido failed`: the messages that wait for an operator. `list` and `show` are here, `retry` and `discard` in `by_hand`.
+//! `ichido failed`: the messages that wait for an operator. `list` and `show` are here, `retry` and `discard` in `repairing`.
 
-mod by_hand;
+mod repairing;
 
 use std::collections::BTreeMap;
 
 use ichido::{
-    Headers, Masks, MessageId,
+    MessageId,
+    by_hand::{self, Repair},
     inspect::{Parked, ParkedFilter},
 };
-use serde::Serialize;
 
-pub(super) use self::by_hand::hidden;
-use self::by_hand::{Verb, by_hand};
+use self::repairing::repair;
 use crate::{
     args::{Failed, Which},
     config::Config,
@@ -31,8 +30,8 @@ impl OnStore for Failed {
         match self {
             Failed::List { which, waiting, json } => list(&store, config, which, waiting, json).await,
             Failed::Show { id, json } => show(&store, config, &id, json).await,
-            Failed::Retry(many) => by_hand(&store, config, Verb::Retry, many).await,
-            Failed::Discard(many) => by_hand(&store, config, Verb::Discard, many).await,
+            Failed::Retry(many) => repair(&store, config, Repair::Retry, many).await,
+            Failed::Discard(many) => repair(&store, config, Repair::Discard, many).await,
         }
     }
 }
@@ -115,47 +114,22 @@ async fn tell_elsewhere<S: Backend>(store: &S) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A failed message with its payload.
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    parked: Parked,
-    payload: Option<String>,
-}
-
 /// The id of a message in one of the configuration's queues.
 pub(super) fn known_id<S: Backend>(config: &Config, id: &str) -> Result<MessageId, Failure> {
     let id: MessageId = id.parse().map_err(|error| Failure::of::<S>(&error))?;
     if config.queues.contains_key(&*id.queue) { Ok(id) } else { Err(Failure::unknown_queue(&id.queue, config)) }
 }
 
-/// What is masked is masked here too. Errors were when they were recorded; those from before are looked at again.
-pub(super) fn hide<'a>(
-    masks: &Masks,
-    errors: impl Iterator<Item = &'a mut String>,
-    payload: Option<String>,
-) -> Option<String> {
-    let known = payload.as_deref().unwrap_or_default().as_bytes();
-    errors.for_each(|text| *text = masks.text(text, known, &Headers::new()));
-    payload.map(|payload| masks.payload(payload.as_bytes()).into_owned())
-}
-
 async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> Result<u8, Failure> {
     let id = known_id::<S>(config, id)?;
-    let mut filter = ParkedFilter::default();
-    (filter.id, filter.waiting) = (Some(id.clone()), true);
-    let parked = store.parked(&filter).await.map_err(|error| Failure::of::<S>(&error))?;
-    let Some(mut parked) = parked.into_iter().next() else {
-        return Err(Failure::found(format!("{id} has not failed")));
-    };
-    let payload = store.payload(&id).await.map_err(|error| Failure::of::<S>(&error))?;
-    let errors = parked.history.iter_mut().map(|failure| &mut failure.error).chain([&mut parked.error]);
-    let payload = hide(&program::masks(config), errors, payload);
-    parked.shape = ichido::inspect::shape(&parked.error);
+    let found = by_hand::show_failure(store, &program::masks(config), &id).await;
+    let found = found.map_err(|error| Failure::of::<S>(&error))?;
+    let shown = found.ok_or_else(|| Failure::found(format!("{id} has not failed")))?;
     if json {
-        output::json(&Shown { parked, payload })?;
+        output::json(&shown)?;
         return Ok(0);
     }
+    let (parked, payload) = (shown.parked, shown.payload);
     output::print(&format!("message   {}", parked.id))?;
     output::print(&format!("state     {}", parked.state))?;
     output::print(&format!("attempts  {}", parked.attempts))?;

@@ -1,7 +1,7 @@
 //! `ichido stop`, `unstop`, `pause` and `resume`: flags of a request id, in the database. Every process that serves the id
 //! follows them within its check interval, wherever it runs, and so does one that starts later.
 
-use ichido::process::{Flag, RequestState};
+use ichido::{by_hand, process::Flag};
 
 use super::by;
 use crate::{
@@ -44,8 +44,7 @@ impl SetFlag {
 impl OnStore for SetFlag {
     async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
         let (of, store) = (|error| Failure::of::<S>(&error), by(&store, self.reason.clone()));
-        let changed = store.set_flag(&self.request_id, self.flag, self.on).await.map_err(of)?;
-        let state = find(&store, &self.request_id).await?;
+        let (changed, state) = by_hand::set_flag(&store, &self.request_id, self.flag, self.on).await.map_err(of)?;
         output::talk(&self.told(changed, state.processes));
         Ok(0)
     }
@@ -58,11 +57,4 @@ pub(super) fn served(live: usize, what: &str) -> String {
         1 => format!("one live process serves {what}"),
         more => format!("{more} live processes serve {what}"),
     }
-}
-
-/// How a request id is doing.
-pub(super) async fn find<S: Backend>(store: &S, request_id: &str) -> Result<RequestState, Failure> {
-    let all = store.requests().await.map_err(|error| Failure::of::<S>(&error))?;
-    let found = all.into_iter().find(|state| state.request_id == request_id);
-    Ok(found.unwrap_or_else(|| RequestState::new(request_id)))
 }

@@ -1,6 +1,8 @@
 //! `ichido health`: does a live process serve a request id? For probes of service managers.
 
-use super::flags::{find, served};
+use ichido::by_hand::request_state;
+
+use super::flags::served;
 use crate::{
     args::Health,
     config::Config,
@@ -11,7 +13,7 @@ use crate::{
 
 impl OnStore for Health {
     async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
-        let state = find(&store, &self.request_id).await?;
+        let state = request_state(&store, &self.request_id).await.map_err(|error| Failure::of::<S>(&error))?;
         if self.json {
             output::json(&state)?;
         } else {

@@ -4,13 +4,13 @@
 mod cancel;
 mod moved;
 
-use ichido::inspect::{Listed, MessageInfo, MessagePage, PastFailure};
+use ichido::{
+    by_hand,
+    inspect::{Listed, MessageInfo, MessagePage},
+};
 use serde::Serialize;
 
-use super::{
-    by,
-    failed::{hide, known_id},
-};
+use super::{by, failed::known_id};
 use crate::{
     args::{List, Messages},
     config::Config,
@@ -92,38 +92,20 @@ fn quoted(text: &str) -> String {
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// What there is to say where no message is found.
-fn nowhere(id: &ichido::MessageId) -> String {
-    format!("{id} is not there: it is done and gone, was cancelled or discarded, or was never sent")
-}
-
-/// A message with its past and its payload.
-#[derive(Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    info: MessageInfo,
-    history: Vec<PastFailure>,
-    payload: Option<String>,
-}
-
 async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> Result<u8, Failure> {
     let id = known_id::<S>(config, id)?;
-    let failure = |error| Failure::of::<S>(&error);
-    let found = store.message(&id).await.map_err(failure)?;
-    let mut info = found.ok_or_else(|| Failure::found(nowhere(&id)))?;
-    let payload = store.payload(&id).await.map_err(failure)?;
-    let errors = info.history.iter_mut().map(|failure| &mut failure.error).chain(info.error.as_mut());
-    let payload = hide(&program::masks(config), errors, payload);
+    let found = by_hand::show_message(store, &program::masks(config), &id).await;
+    let found = found.map_err(|error| Failure::of::<S>(&error))?;
+    let shown = found.ok_or_else(|| Failure::found(by_hand::nowhere(&id)))?;
     if json {
-        let history = std::mem::take(&mut info.history);
-        output::json(&Shown { info, history, payload })?;
+        output::json(&shown)?;
         return Ok(0);
     }
-    for line in lines(&info) {
+    for line in lines(&shown.info) {
         output::print(&line)?;
     }
-    output::print(&format!("payload   {}", output::indented(payload.as_deref().unwrap_or("(gone)"))))?;
-    for failure in &info.history {
+    output::print(&format!("payload   {}", output::indented(shown.payload.as_deref().unwrap_or("(gone)"))))?;
+    for failure in &shown.history {
         let error = output::indented(&failure.error);
         output::print(&format!("\nattempt {} at {}\n{error}", failure.attempt, failure.at))?;
     }

@@ -17,10 +17,14 @@ mod lanes;
 mod messages;
 mod migrate;
 mod papers;
-mod publishing;
 mod relay;
 mod run;
 mod send;
+#[cfg(feature = "console")]
+mod serve;
+#[cfg(not(feature = "console"))]
+#[path = "no_serve.rs"]
+mod serve;
 mod status;
 
 use ichido::{process::Flag, store::By};
@@ -83,6 +87,7 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
         Command::Migrate(migrate) => on_store(&config, migrate).await,
         Command::Check(check) => on_store(&config, With { args: check, parts }).await,
         Command::Run(run) => on_store(&config, With { args: run, parts }).await,
+        Command::Serve(serve) => on_store(&config, With { args: serve, parts }).await,
         Command::Send(send) => on_store(&config, send).await,
         Command::Relay => on_store(&config, relay::Relay).await,
         Command::Status(status) => on_store(&config, status).await,

@@ -13,7 +13,6 @@ use std::{
 use ichido::{Due, NewMessage, lanes::Sent};
 
 use self::bulk::Bulk;
-use super::publishing::Publishing;
 use crate::{
     args::Send,
     brokers::Brokers,
@@ -69,7 +68,7 @@ async fn publish<S: Backend>(store: &S, sent: Sent, brokers: &Brokers, config: &
         return;
     }
     let ids: Vec<_> = sent.ids.into_iter().filter(|id| brokers.iter().any(|kept| *kept.name() == *id.queue)).collect();
-    if let Some(left) = Publishing::of(store, &brokers, config).publish(&ids).await {
+    if let Some(left) = brokers.publishing(store, config).publish(&ids).await {
         let (ids, why, later) = (left.ids.len(), left.why, "a running process or `ichido relay` will publish them");
         let left = format!("committed, but not all messages are published yet ({ids} are left)");
         output::complain(&format!("ichido: {left}: {why}; {later}"));

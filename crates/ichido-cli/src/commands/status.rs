@@ -10,18 +10,15 @@ mod watch;
 
 use std::time::Duration;
 
-use ichido::{
-    inspect::Overview,
-    lanes::Policy,
-    stat::{self, Advice, Lane, Load, Summary, WINDOW},
-};
+use ichido::by_hand::Standing;
 use serde::Serialize;
 
 use self::{fail_if::Exceeded, order::Order};
 use crate::{
     args::Status,
-    config::{Config, LaneSet},
+    config::Config,
     failure::{FOUND, Failure},
+    lanes::targets,
     open::{Backend, OnStore},
     output, screen,
 };
@@ -43,7 +40,7 @@ impl OnStore for Status {
         }
         loop {
             let mut view = View::of(&store, config).await.map_err(|error| Failure::of::<S>(&error))?;
-            view.exceeded = fail_if::exceeded(&self.fail_if, &view.overview);
+            view.exceeded = fail_if::exceeded(&self.fail_if, &view.standing.overview);
             let text = (!self.json).then(|| view.text());
             let read = output::refresh(text.as_deref(), &view, self.watch)?;
             view.exceeded.iter().for_each(|limit| output::complain(&limit.to_string()));
@@ -62,40 +59,18 @@ impl OnStore for Status {
 #[derive(Serialize)]
 struct View {
     #[serde(flatten)]
-    overview: Overview,
-    measured: Vec<Summary>,
-    advice: Vec<Advice>,
+    standing: Standing,
     /// The conditions of `--fail-if` that hold.
     exceeded: Vec<Exceeded>,
-    #[serde(skip)]
-    loads: Vec<Load>,
 }
 
 impl View {
     async fn of<S: Backend>(store: &S, config: &Config) -> ichido::error::Result<Self> {
-        let overview = store.overview().await?;
-        let mut loads = stat::loads_of(&overview, &store.stats(WINDOW).await?);
-        for load in &mut loads {
-            name_level(load, config);
-        }
-        let measured = loads.iter().map(Load::summary).collect();
-        Ok(View { measured, advice: stat::advise(&loads), exceeded: Vec::new(), overview, loads })
+        Ok(View { standing: Standing::of(store, &targets(config)).await?, exceeded: Vec::new() })
     }
 
     fn text(&self) -> String {
-        let parts = tables::parts(self, &Order::default());
+        let parts = tables::parts(&self.standing, &Order::default());
         parts.iter().map(|part| part.join("\n")).collect::<Vec<_>>().join("\n\n")
-    }
-}
-
-/// The configuration knows which level a queue is, also before a message of it has run; and only it knows the target.
-fn name_level(load: &mut Load, config: &Config) {
-    for LaneSet { set, tuning, .. } in config.lanes.values() {
-        let levels = (0..).zip(set.levels.iter().zip(tuning));
-        for (rank, (level, tuning)) in levels.filter(|(_, (level, _))| *level.queue == *load.queue) {
-            load.lane = Some(Lane { lanes: set.name.clone(), level: level.name.clone(), rank });
-            load.target = tuning.target;
-            load.own_slots = set.policy == Policy::Dedicated { borrow: false };
-        }
     }
 }

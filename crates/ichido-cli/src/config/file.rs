@@ -18,11 +18,12 @@ use super::log::{self, Log};
 use super::process::Process;
 use super::queue::Queue;
 use super::section::Section;
+use super::serve::Serve;
 use super::telemetry::Telemetry;
 use super::url::Url;
 
-pub(super) const KEYS: [&str; 9] =
-    ["database", "process", "log", "telemetry", "retention", "queues", "lanes", "actions", "dispatch"];
+pub(super) const KEYS: [&str; 10] =
+    ["database", "process", "log", "telemetry", "serve", "retention", "queues", "lanes", "actions", "dispatch"];
 
 pub(super) const URL_VARIABLE: &str = "ICHIDO_DATABASE_URL";
 const MOST_CONNECTIONS: u32 = 16;
@@ -40,6 +41,8 @@ pub struct Config {
     pub log: Log,
     /// Where traces go.
     pub telemetry: Telemetry,
+    /// Where the console listens, and for whom.
+    pub serve: Serve,
     /// How long records of finished work are kept.
     pub retention: Retention,
     /// The queues by name, with those that only lanes mention.
@@ -95,6 +98,7 @@ impl Config {
             process: Process::read(root)?,
             log: Log::read(root)?,
             telemetry: Telemetry::read(root)?,
+            serve: Serve::read(root)?,
             retention: log::retention(root)?,
             queues,
             lanes,

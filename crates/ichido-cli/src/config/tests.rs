@@ -9,6 +9,7 @@ mod queues;
 mod rubbish;
 mod rules;
 mod secrets;
+mod serve;
 mod template;
 mod typos;
 mod values;

@@ -167,9 +167,9 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
     }
 }
 
-/// Deletes the dead letters of messages that were discarded. They are of no use to anybody; where that fails they stay until somebody
+/// Deletes the dead letters of messages that were discarded; why they are still there. They are of no use to anybody, and stay until somebody
 /// calls the doctor.
-pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, discarded: &[MessageId]) {
+pub(crate) async fn forget<S: Backend>(store: &S, config: &Config, discarded: &[MessageId]) -> Option<String> {
     let forgotten = async {
         for kept in Brokers::of(config)?.iter() {
             let of_queue = discarded.iter().filter(|id| *id.queue == *kept.name());
@@ -180,10 +180,10 @@ pub(in crate::commands) async fn forget<S: Backend>(store: &S, config: &Config, 
         }
         Ok::<(), Failure>(())
     };
-    if let Err(why) = forgotten.await {
+    forgotten.await.err().map(|why| {
         let later = "their copies among the dead letters stay until `ichido doctor --fix` deletes them";
-        output::complain(&format!("ichido: discarded, but {later}: {}", why.text));
-    }
+        format!("discarded, but {later}: {}", why.text)
+    })
 }
 
 async fn forget_of<S: Backend>(dead_letters: &DeadLetters<'_, S>, keys: &BTreeSet<Key>) -> Result<(), Failure> {

@@ -14,16 +14,17 @@ use std::collections::BTreeSet;
 use ichido::{
     Key, Message, MessageId,
     broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
+    by_hand::{Done, Finding, Publishing, QueueFindings},
     message::GuardBy,
 };
 use ichido_rabbitmq::{self as rabbitmq, Delivery, REASON, Settled};
 
 use super::{
     dead_letters::{DeadLetters, Named},
-    report::{Counts, Done, Finding, Report},
+    report::Report,
     sight::{self, Depths, look},
 };
-use crate::{brokers::Kept, commands::publishing::Publishing, failure::Failure, open::Backend, output};
+use crate::{brokers::Kept, failure::Failure, open::Backend, output};
 
 /// A finding that is told when what was made due is published, or not.
 struct Pending {
@@ -48,7 +49,7 @@ pub(super) struct Exam<'a, S: Backend> {
     /// Why it takes nothing at all.
     trouble: Option<String>,
     pending: Vec<Pending>,
-    counts: Counts,
+    counts: QueueFindings,
 }
 
 impl<'a, S: Backend> Exam<'a, S> {
@@ -60,7 +61,7 @@ impl<'a, S: Backend> Exam<'a, S> {
     ) -> Result<Self, Failure> {
         let dead_letters = DeadLetters::of(store, kept).await?;
         let depths = look(kept).await?;
-        let counts = Counts { queue: kept.name().to_owned(), ..Counts::default() };
+        let counts = QueueFindings { queue: kept.name().to_owned(), ..QueueFindings::default() };
         Ok(Exam {
             dead_letters,
             fix,
@@ -87,7 +88,7 @@ impl<'a, S: Backend> Exam<'a, S> {
         self.missing(now.is_some())?;
         if let Some(depths) = now.or(self.depths.take()) {
             let ichido::broker::Depths { ready, unacknowledged, busy, dead, .. } = depths.counted;
-            self.counts = Counts { ready, unacknowledged, busy, dead, ..self.counts };
+            self.counts = QueueFindings { ready, unacknowledged, busy, dead, ..self.counts };
         }
         self.report.counts(&self.counts)
     }

@@ -1,13 +1,15 @@
 //! Stands in for `exam` in a binary without the feature `rabbitmq`, where there is no queue at a broker to examine.
 #![allow(clippy::unused_self, clippy::unused_async)]
 
-use ichido::MessageId;
+use ichido::{MessageId, by_hand::Publishing};
 
 use super::report::Report;
-use crate::{brokers::Kept, commands::publishing::Publishing, config::Config, failure::Failure, open::Backend};
+use crate::{brokers::Kept, config::Config, failure::Failure, open::Backend};
 
 /// There are no dead letters.
-pub(in crate::commands) async fn forget<S>(_: &S, _: &Config, _: &[MessageId]) {}
+pub(crate) async fn forget<S>(_: &S, _: &Config, _: &[MessageId]) -> Option<String> {
+    None
+}
 
 pub(super) enum Exam {}
 

@@ -1,16 +1,11 @@
-//! `ichido messages cancel`: messages by their ids, or all of a queue, in bounded transactions. A line is printed when that is committed, and not
-//! before. What runs under a lock is asked for and waited for; what is done stays done and is told.
+//! `ichido messages cancel`: messages by their ids, or all of a queue. A line is printed when that is committed, and not before.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use ichido::{
     Error, MessageId,
-    message::cancel_within,
-    store::{Cancellable, Cancelled},
+    by_hand::{CancelReport, Canceller},
+    store::Cancelled,
 };
 use serde::Serialize;
 
@@ -23,28 +18,19 @@ use crate::{
     output,
 };
 
-/// So many messages are cancelled in one transaction.
-const PAGE: usize = 100;
-
-/// So many are listed at most, of those that are locked, or that would be cancelled.
-const LISTED: usize = 10_000;
-
-/// Messages move from one state to the other meanwhile: what is claimed was ready a moment ago.
-const ROUNDS: u32 = 3;
-
 pub(super) async fn run<S: Backend>(store: &S, config: &Config, args: Cancel) -> Result<u8, Failure> {
     let store = &by(store, args.why.reason.clone());
-    let mut work =
-        Work { store, json: args.json, dry_run: args.dry_run, wait: args.wait, cancelled: BTreeSet::new(), left: 0 };
+    let canceller = Canceller { store, dry_run: args.dry_run, wait: args.wait };
+    let mut work = Work { store, json: args.json, dry_run: args.dry_run, cancelled: BTreeSet::new(), left: 0 };
     if let Some(queue) = &args.queue {
         if !config.queues.contains_key(queue) {
             return Err(Failure::unknown_queue(queue, config));
         }
-        work.all(queue, &args.states()).await?;
+        canceller.all(queue, &args.states(), &mut work).await?;
     } else {
         // All of them are read before the first is changed.
         let ids = args.ids.iter().map(|id| known_id::<S>(config, id)).collect::<Result<Vec<_>, _>>()?;
-        work.these(ids).await?;
+        canceller.these(ids, &mut work).await?;
     }
     work.end().await
 }
@@ -54,7 +40,6 @@ struct Work<'a, S> {
     store: &'a S,
     json: bool,
     dry_run: bool,
-    wait: Duration,
     cancelled: BTreeSet<MessageId>,
     left: u64,
 }
@@ -66,58 +51,8 @@ struct Line<'a> {
     result: Cancelled,
 }
 
-impl<S: Backend> Work<'_, S> {
-    /// All are asked for before the first is waited for.
-    async fn these(&mut self, ids: Vec<MessageId>) -> Result<(), Failure> {
-        let (begun, mut later) = (Instant::now(), Vec::new());
-        for id in ids {
-            let looked = if self.dry_run { self.store.would_cancel(&id).await } else { self.store.cancel(&id).await };
-            match looked {
-                Ok(Cancelled::Asked) if !self.dry_run => later.push((id, true)),
-                Err(error) if error.is_fault::<S>() && !self.dry_run => later.push((id, false)),
-                looked => self.tell(&id, looked.map_err(|error| Failure::of::<S>(&error))?)?,
-            }
-        }
-        for (id, seen) in later {
-            let wait = self.wait.saturating_sub(begun.elapsed());
-            let looked = match cancel_within(self.store, &id, wait).await.map_err(|error| unsure::<S>(&id, &error))? {
-                // It was not, when this began.
-                Cancelled::Already => Cancelled::Cancelled,
-                // It was there.
-                Cancelled::Unknown if seen => Cancelled::Done,
-                looked => looked,
-            };
-            self.tell(&id, looked)?;
-        }
-        Ok(())
-    }
-
-    /// Every message of the queue that is in one of these states.
-    async fn all(&mut self, queue: &str, states: &[Cancellable]) -> Result<(), Failure> {
-        let failure = |error| Failure::of::<S>(&error);
-        let mut locked = Vec::new();
-        for _ in 0..if self.dry_run { 0 } else { ROUNDS } {
-            let before = self.cancelled.len();
-            for state in states {
-                loop {
-                    let page = self.store.cancel_some(queue, *state, PAGE).await.map_err(failure)?;
-                    for id in &page {
-                        self.tell(id, Cancelled::Cancelled)?;
-                    }
-                    if page.len() < PAGE {
-                        break;
-                    }
-                }
-            }
-            if self.cancelled.len() == before {
-                break;
-            }
-        }
-        for state in states {
-            locked.extend(self.store.cancellable(queue, *state, LISTED).await.map_err(failure)?);
-        }
-        self.these(locked).await
-    }
+impl<S: Backend> CancelReport for Work<'_, S> {
+    type Error = Failure;
 
     /// Says what became of a message: what is cancelled on standard output.
     fn tell(&mut self, id: &MessageId, result: Cancelled) -> Result<(), Failure> {
@@ -146,6 +81,18 @@ impl<S: Backend> Work<'_, S> {
         Ok(())
     }
 
+    fn failed(&self, error: Error) -> Failure {
+        Failure::of::<S>(&error)
+    }
+
+    fn unsure(&self, id: &MessageId, error: Error) -> Failure {
+        let failure = Failure::of::<S>(&error);
+        let text = format!("whether {id} is cancelled is not known, run this again: {}", failure.text);
+        Failure { text, ..failure }
+    }
+}
+
+impl<S: Backend> Work<'_, S> {
     async fn end(self) -> Result<u8, Failure> {
         if !self.dry_run {
             // What was held up in a group need not wait for a poll.
@@ -159,11 +106,4 @@ impl<S: Backend> Work<'_, S> {
         }
         Ok(if self.left > 0 { FOUND } else { 0 })
     }
-}
-
-/// The database failed to the end.
-fn unsure<S: Backend>(id: &MessageId, error: &Error) -> Failure {
-    let failure = Failure::of::<S>(error);
-    let text = format!("whether {id} is cancelled is not known, run this again: {}", failure.text);
-    Failure { text, ..failure }
 }

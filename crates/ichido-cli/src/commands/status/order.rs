@@ -3,9 +3,10 @@
 
 use std::cmp::{Ordering, Reverse};
 
-use ichido::inspect::{ProcessState, QueueCounts};
-
-use super::View;
+use ichido::{
+    by_hand::Standing,
+    inspect::{ProcessState, QueueCounts},
+};
 
 const QUEUES: [&str; 6] = ["QUEUE", "READY", "OLDEST", "CLAIMED", "WAITING", "FAILED"];
 const PROCESSES: [&str; 6] = ["PROCESS", "REQUEST ID", "HOST", "PID", "AGE", "STATE"];
@@ -65,7 +66,7 @@ impl Order {
     }
 
     /// The measures of the queues follow the queues.
-    pub(super) fn sort(&self, view: &mut View) {
+    pub(super) fn sort(&self, view: &mut Standing) {
         if let Some(by) = self.queues {
             let queues = &mut view.overview.queues;
             queues.sort_by(|one, other| by.apply(compare_queues(by.column, one, other)));

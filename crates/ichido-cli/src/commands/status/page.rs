@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use ichido::inspect::Parked;
+use ichido::{by_hand::Standing, inspect::Parked};
 
-use super::{View, order::Order, tables};
+use super::{order::Order, tables};
 use crate::{
     output,
     screen::{Line, Size},
@@ -18,7 +18,7 @@ const KEYS: &str = "q: quit   s, p: sort queues, processes by the next column   
 
 /// What was seen, and when.
 pub(super) struct Seen {
-    pub(super) view: View,
+    pub(super) view: Standing,
     /// The last errors, the newest first.
     pub(super) errors: Vec<Parked>,
     pub(super) at: Instant,

@@ -2,19 +2,20 @@
 //! about it; its first line has the headings.
 
 use ichido::{
+    by_hand::Standing,
     inspect::{MOST_COUNTED, ProcessState, QueueCounts, RunningState},
     process::RequestState,
     stat::{self, Histogram, Load},
 };
 
-use super::{View, order::Order};
+use super::order::Order;
 use crate::output;
 
 /// So many of the messages that run are shown; `--json` has all that processes have told.
 const MOST_SHOWN: usize = 10;
 
 /// All parts that have something to show.
-pub(super) fn parts(view: &View, order: &Order) -> Vec<Vec<String>> {
+pub(super) fn parts(view: &Standing, order: &Order) -> Vec<Vec<String>> {
     let overview = &view.overview;
     let all = [
         queues(&overview.queues, order),
@@ -34,7 +35,7 @@ fn queues(queues: &[QueueCounts], order: &Order) -> Vec<String> {
     lines
 }
 
-fn levels(view: &View) -> Vec<String> {
+fn levels(view: &Standing) -> Vec<String> {
     let headings =
         ["LAST 5 MIN", "LEVEL", "IN/MIN", "OUT/MIN", "WAIT P50", "P95", "P99", "RUN P50", "P95", "SLOTS", "BUSY"];
     let mut lines = output::lines(headings, &view.loads.iter().map(measured).collect::<Vec<_>>());

@@ -6,15 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::inspect::ParkedFilter;
+use ichido::{by_hand::Standing, inspect::ParkedFilter};
 
 use super::{
-    AGAIN, View,
+    AGAIN,
     page::{Page, Seen},
 };
 use crate::{
     config::Config,
     failure::Failure,
+    lanes::targets,
     open::Backend,
     screen::{Event, Events, Screen},
 };
@@ -59,7 +60,7 @@ pub(super) async fn watch<S: Backend>(store: &S, config: &Config) -> Result<u8, 
 
 impl Seen {
     async fn of<S: Backend>(store: &S, config: &Config) -> ichido::error::Result<Self> {
-        let view = View::of(store, config).await?;
+        let view = Standing::of(store, &targets(config)).await?;
         let mut last = ParkedFilter::default();
         (last.newest, last.waiting, last.limit) = (true, true, ERRORS);
         let has_errors = view.overview.queues.iter().any(|queue| queue.failed + queue.waiting > 0);

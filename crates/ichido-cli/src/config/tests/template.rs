@@ -1,7 +1,7 @@
 //! What `ichido init` writes is true: each key that is commented out has its default behind it, and no key is forgotten.
 
 use super::super::{
-    Config, TEMPLATE, action, action_kind, broker, built, database, dispatch, lanes, log, process, queue, table,
+    Config, TEMPLATE, action, action_kind, broker, built, database, dispatch, lanes, log, process, queue, serve, table,
     telemetry, with_url,
 };
 use super::parse;
@@ -76,11 +76,12 @@ fn mentions(text: &str, key: &str) -> bool {
 
 #[test]
 fn no_key_is_forgotten() {
-    let sections: [(&str, Vec<&str>); 9] = [
+    let sections: [(&str, Vec<&str>); 10] = [
         ("database", database::KEYS.to_vec()),
         ("process", [&process::KEYS[..], &process::RETRY_KEYS[..]].concat()),
         ("log", log::KEYS.to_vec()),
         ("telemetry", telemetry::KEYS.to_vec()),
+        ("serve", serve::KEYS.to_vec()),
         ("dispatch", dispatch::KEYS.to_vec()),
         ("queues", [&table::KEYS[..], &queue::KEYS[..]].concat()),
         ("queues", [&broker::RABBITMQ_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),

@@ -6,14 +6,12 @@ use std::time::Duration;
 use ichido::{
     Key,
     broker::{InQueue, MutexFilter, MutexRow, RowState, Sighting, Verdict},
+    by_hand::{Done, Finding},
 };
 
 use super::Exam;
 use crate::{
-    commands::doctor::{
-        report::{Done, Finding},
-        sight::{Depths, look},
-    },
+    commands::doctor::sight::{Depths, look},
     failure::Failure,
     open::Backend,
 };
