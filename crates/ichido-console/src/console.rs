@@ -24,6 +24,7 @@ pub(crate) struct Inner {
     pub(crate) queues: Vec<String>,
     pub(crate) lanes: Vec<LaneTargets>,
     pub(crate) settings: Settings,
+    pub(crate) snapshots: pages::Snapshots,
 }
 
 /// What the settings page shows, and the page of the handler queue.
@@ -204,6 +205,7 @@ impl<S: Operate + Messages> Builder<S> {
             queues: self.queues,
             lanes: self.lanes,
             settings: self.settings,
+            snapshots: pages::Snapshots::default(),
         }))
     }
 }

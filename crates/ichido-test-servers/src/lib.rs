@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a test harness speaks by panicking")]
 
+mod browser;
 pub mod certificates;
+mod chromium;
 mod guardian;
 pub mod injector;
 mod mariadb;
@@ -28,6 +30,8 @@ mod sqs_api;
 mod starting;
 mod user;
 
+pub use browser::{Browser, Look};
+pub use chromium::Chromium;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;

@@ -1,33 +1,107 @@
 //! What people see. Every page is rendered here and readable without a script; handlers ask for their role like those of the API, read through
 //! [`As::look`](crate::access::As::look), and change something only in a POST whose form is a [`CheckedForm`](crate::access::CheckedForm).
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `visit`, `flash`, `live`, `snapshot` | who looks, what the next page says once, pages that refresh themselves, counts that all pages share |
+//! | `overview`, `queue`, `message`, `failed`, `processes`, `lanes`, `simulate`, `doctor`, `reference` | the pages |
+//! | `acts` | what their buttons do |
+//! | `concern`, `words` | what is wrong, in words; numbers and times as people read them |
+//! | `hour`, `chart`, `scale` | charts |
+//!
+//! The templates are in `templates`, the stylesheet and the script in `assets`.
 
+mod acts;
+mod assets;
+mod chart;
+mod concern;
+mod doctor;
+mod failed;
+mod flash;
+mod hour;
+mod lanes;
+mod live;
+mod message;
+mod overview;
+mod processes;
+mod queue;
+mod reference;
+mod scale;
+mod simulate;
+mod snapshot;
+mod visit;
+mod words;
+
+use askama::Template;
 use axum::{
+    extract::State,
     http::{HeaderValue, StatusCode, Uri, header, request::Parts},
     response::{Html, IntoResponse, Response},
 };
 
+pub(crate) use self::snapshot::Snapshots;
+use self::visit::{Asked, Frame, Visit, rendered, show};
 use crate::{
     Console, Problem,
-    access::{self, As, Public, Read},
+    access::{self, Admin, As, Operate, Public, Read},
     fields::Fields,
     routes::Routes,
 };
 
+/// Pages that whoever has this role may look at.
+macro_rules! page {
+    ($name:ident, $role:ty, $render:path) => {
+        async fn $name(who: As<$role>, asked: Asked) -> Response {
+            show(Visit::new(&who, asked), $render).await
+        }
+    };
+}
+
+page!(overview_page, Read, overview::overview);
+page!(queues_page, Read, overview::queues);
+page!(queue_page, Read, queue::queue);
+page!(message_page, Read, message::message);
+page!(failed_page, Read, failed::failed);
+page!(all_page, Operate, failed::all);
+page!(processes_page, Read, processes::processes);
+page!(lanes_page, Read, lanes::lanes);
+page!(doctor_page, Read, doctor::doctor);
+page!(handlers_page, Read, reference::handlers);
+page!(settings_page, Admin, reference::settings);
+page!(audit_page, Read, reference::audit);
+
 /// All pages.
 pub(crate) fn routes() -> Routes {
     Routes::new()
-        .get("/", overview)
+        .get("/", overview_page)
+        .get("/queues", queues_page)
+        .get("/queue", queue_page)
+        .get("/message", message_page)
+        .get("/failed", failed_page)
+        .get("/failed/all", all_page)
+        .get("/processes", processes_page)
+        .get("/lanes", lanes_page)
+        .get("/doctor", doctor_page)
+        .get("/handlers", handlers_page)
+        .get("/settings", settings_page)
+        .get("/audit", audit_page)
         .get("/login", login)
         .post("/login", access::log_in)
         .post("/logout", access::log_out)
+        .merge(acts::routes())
+        .merge(assets::routes())
 }
 
-async fn overview(who: As<Read>) -> Result<Html<String>, PageProblem> {
-    let standing = who.look().standing().await.map_err(|problem| PageProblem(who.console().clone(), problem))?;
-    Ok(Html(format!("<!doctype html><title>ichido</title><p>{} queues", standing.overview.queues.len())))
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage<'a> {
+    base: &'a str,
+    version: &'static str,
+    error: Option<&'a str>,
+    to: &'a str,
 }
 
-async fn login(_: Public, axum::extract::State(console): axum::extract::State<Console>, query: Fields) -> Response {
+async fn login(_: Public, State(console): State<Console>, query: Fields) -> Response {
     login_page(&console, None, access::inside(query.get("to")))
 }
 
@@ -38,15 +112,9 @@ pub(crate) fn login_again(console: &Console, problem: &Problem, to: &str) -> Res
     page
 }
 
-fn login_page(console: &Console, why: Option<&str>, to: &str) -> Response {
-    let page = format!(
-        "<!doctype html><title>ichido: log in</title><p>{}<form method=post action=\"{}/login\">\
-         <input type=hidden name=to value=\"{}\"><label>Token <input type=password name=token></label><button>Log in</button></form>",
-        escaped(why.unwrap_or_default()),
-        console.base(),
-        escaped(to)
-    );
-    Html(page).into_response()
+fn login_page(console: &Console, error: Option<&str>, to: &str) -> Response {
+    let page = LoginPage { base: console.base(), version: env!("CARGO_PKG_VERSION"), error, to };
+    Html(rendered(&page)).into_response()
 }
 
 /// Whoever may not see a page gets the one to log in, if that would help; else why.
@@ -62,14 +130,22 @@ pub(crate) fn refused(console: &Console, parts: &Parts, problem: &Problem) -> Re
     response
 }
 
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage<'a> {
+    frame: Frame,
+    title: &'static str,
+    text: &'a str,
+}
+
 /// A page that says why there is no other.
-pub(crate) fn problem(_: &Console, problem: &Problem) -> Response {
-    let text = format!("<!doctype html><title>{}</title><h1>{0}</h1><p>{}", problem.title(), escaped(&problem.detail));
-    (problem.status, Html(text)).into_response()
+pub(crate) fn problem(console: &Console, problem: &Problem) -> Response {
+    let page = ProblemPage { frame: Frame::bare(console), title: problem.title(), text: &problem.detail };
+    (problem.status, Html(rendered(&page))).into_response()
 }
 
 /// What is not there.
-pub(crate) async fn nowhere(axum::extract::State(console): axum::extract::State<Console>, uri: Uri) -> Response {
+pub(crate) async fn nowhere(State(console): State<Console>, uri: Uri) -> Response {
     let why = match uri.path() {
         "/api/v1/schedules" => "schedules are not built yet",
         "/docs" => "the documentation is not served by this version",
@@ -77,17 +153,4 @@ pub(crate) async fn nowhere(axum::extract::State(console): axum::extract::State<
     };
     let found = Problem::nowhere(why);
     if access::is_for_programs(uri.path()) { found.into_response() } else { problem(&console, &found) }
-}
-
-/// Why a page cannot be shown, as a page.
-struct PageProblem(Console, Problem);
-
-impl IntoResponse for PageProblem {
-    fn into_response(self) -> Response {
-        problem(&self.0, &self.1)
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,0 +1,226 @@
+//! What the pages' buttons do: each is a form that posts, and leads on to a page that says what became of it. The verbs are those of the
+//! command line, through the same desk.
+
+use axum::{extract::Path, response::Response};
+use ichido::{
+    Due, MessageId,
+    by_hand::{Moved, Repair},
+    inspect::ParkedFilter,
+    store::Cancelled,
+};
+
+use super::{
+    failed::{AT_ONCE, Which, verb},
+    flash::Flash,
+    problem,
+    processes::{FLAGS, told},
+    visit::go_on,
+    words::plural,
+};
+use crate::{
+    Console, Problem,
+    access::{Admin, As, CheckedForm, Operate, inside},
+    desk::{self, CancelLine, CancelOrder, RepairAnswer, RepairOrder},
+    fields::Fields,
+    routes::Routes,
+};
+
+/// How long a message that runs is waited for when it is cancelled.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .post("/messages/{verb}", message)
+        .post("/failed/all", all)
+        .post("/processes/{verb}", flag)
+        .post("/doctor/fix", fix)
+}
+
+/// Why, if it was said.
+fn reason(form: &Fields) -> Option<String> {
+    form.get("reason").map(|reason| reason.chars().take(500).collect())
+}
+
+/// The page after a form: where it came from, and what it says.
+async fn after(console: &Console, form: &Fields, done: Result<Flash, Problem>) -> Response {
+    console.0.snapshots.forget().await;
+    let back = inside(form.get("back"));
+    match done {
+        Ok(flash) => go_on(console, back, &flash),
+        Err(why) if form.get("back").is_some() => go_on(console, back, &Flash::bad(why.detail)),
+        Err(why) => problem(console, &why),
+    }
+}
+
+/// `retry`, `discard`, `cancel`, `run-now` and `reschedule`, each of the messages that are named.
+async fn message(who: As<Operate>, Path(verb): Path<String>, CheckedForm(form): CheckedForm) -> Response {
+    let done = message_done(&who, &verb, &form).await;
+    after(who.console(), &form, done).await
+}
+
+async fn message_done(who: &As<Operate>, verb: &str, form: &Fields) -> Result<Flash, Problem> {
+    let ids = ids(who.console(), form)?;
+    let act = who.act(reason(form));
+    match verb {
+        "retry" | "discard" => {
+            let verb = repair(verb);
+            let order = RepairOrder { verb, ids, filter: ParkedFilter::default(), dry_run: false };
+            Ok(repaired(verb, &act.repair(order).await?))
+        }
+        "cancel" => {
+            let order = CancelOrder { which: desk::Which::These(ids), dry_run: false, wait: WAIT };
+            Ok(cancelled(&act.cancel(order).await?))
+        }
+        "run-now" => Ok(moved(&act.run_now(ids).await?)),
+        "reschedule" => {
+            let due = due(form.get("due").unwrap_or_default())?;
+            let mut all = Vec::new();
+            for id in ids {
+                all.push(act.reschedule(id, due).await?);
+            }
+            Ok(moved(&all))
+        }
+        _ => Err(Problem::nowhere(format!("there is nothing called `{verb}` to do with a message"))),
+    }
+}
+
+fn repair(verb: &str) -> Repair {
+    if verb == "discard" { Repair::Discard } else { Repair::Retry }
+}
+
+fn ids(console: &Console, form: &Fields) -> Result<Vec<MessageId>, Problem> {
+    let parse = |text: &str| {
+        let id: MessageId = text.parse().map_err(|_| Problem::bad(format!("`{text}` is not the id of a message")))?;
+        let known = console.queues().iter().any(|queue| **queue == *id.queue);
+        if known {
+            Ok(id)
+        } else {
+            Err(Problem::nowhere(format!("there is no queue `{}` in the configuration", id.queue)))
+        }
+    };
+    let ids = form.all("id").map(parse).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() { Err(Problem::bad("no message is selected; nothing was changed")) } else { Ok(ids) }
+}
+
+/// A time span from now, or a time.
+fn due(text: &str) -> Result<Due, Problem> {
+    if let Ok(span) = humantime::parse_duration(text.trim()) {
+        return Ok(Due::After(span));
+    }
+    let at = humantime::parse_rfc3339_weak(text.trim());
+    let wrong =
+        || Problem::bad(format!("`{text}` is neither a time span like 10m or 2h nor a time like 2026-11-18T09:00:00Z"));
+    at.map(Due::At).map_err(|_| wrong())
+}
+
+/// All that the filter means: only the page that has shown how many leads here.
+async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
+    let done = async {
+        let mut which = Which::of(&form);
+        which.waiting = false;
+        let verb = repair(verb(form.get("verb"))?.verb);
+        let order = RepairOrder { verb, ids: Vec::new(), filter: which.filter(&form, AT_ONCE)?, dry_run: false };
+        Ok(repaired(verb, &who.act(reason(&form)).repair(order).await?))
+    };
+    let done = done.await;
+    let console = who.console();
+    console.0.snapshots.forget().await;
+    match done {
+        Ok(flash) => go_on(console, "/failed", &flash),
+        Err(why) => problem(console, &why),
+    }
+}
+
+fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
+    let done = match &answer.changed[..] {
+        [one] => format!("{one} {}.", verb.done()),
+        all => format!("{} {}.", plural(all.len(), "message"), verb.done()),
+    };
+    let left = match &answer.left[..] {
+        [] => String::new(),
+        [one] => format!(" Left alone: {}.", one.why),
+        all => format!(" {} left alone: {} …", all.len(), all[0].why),
+    };
+    let more = if answer.more { " There may be more." } else { "" };
+    let warning = answer.warning.as_ref().map_or_else(String::new, |warning| format!(" {warning}"));
+    let text = format!("{done}{left}{more}{warning}");
+    if answer.changed.is_empty() || answer.warning.is_some() { Flash::warn(text) } else { Flash::ok(text) }
+}
+
+fn cancelled(lines: &[CancelLine]) -> Flash {
+    let told = lines.iter().map(|CancelLine { id, result }| match result {
+        Cancelled::Cancelled => format!("{id} cancelled."),
+        Cancelled::Already => format!("{id} was cancelled or discarded before."),
+        Cancelled::Done => format!("{id} is done, and stays done."),
+        Cancelled::Asked => {
+            format!("{id} still runs; its process is asked to drop it, and cancels it unless it is done first.")
+        }
+        _ => format!("{id} not found: never sent, or done and gone."),
+    });
+    let text = told.collect::<Vec<_>>().join(" ");
+    if lines.iter().all(|line| line.result.is_cancelled()) { Flash::ok(text) } else { Flash::warn(text) }
+}
+
+fn moved(all: &[Moved]) -> Flash {
+    let text = all.iter().map(|moved| format!("{}.", moved.text.trim_end_matches('.'))).collect::<Vec<_>>().join(" ");
+    if all.iter().any(|moved| moved.failed) { Flash::warn(text) } else { Flash::ok(text) }
+}
+
+/// `stop`, `unstop`, `pause` and `resume` of a request id.
+async fn flag(who: As<Operate>, Path(verb): Path<String>, CheckedForm(form): CheckedForm) -> Response {
+    let done = async {
+        let known = FLAGS.iter().find(|(name, ..)| *name == verb);
+        let (_, flag, on) =
+            known.ok_or_else(|| Problem::nowhere(format!("there is nothing called `{verb}` to do with a process")))?;
+        let id = form.get("request_id").ok_or_else(|| Problem::bad("no request id was given"))?.to_owned();
+        let (changed, now) = who.act(reason(&form)).set_flag(id, *flag, *on).await?;
+        Ok(Flash::ok(told(&verb, changed, &now)))
+    };
+    let done = done.await;
+    let console = who.console();
+    console.0.snapshots.forget().await;
+    match done {
+        Ok(flash) => go_on(console, "/processes", &flash),
+        Err(why) => problem(console, &why),
+    }
+}
+
+/// The doctor does what is safe.
+async fn fix(who: As<Admin>, CheckedForm(form): CheckedForm) -> Response {
+    let fixed = who.act(reason(&form)).fix().await;
+    let console = who.console();
+    console.0.snapshots.forget().await;
+    match fixed {
+        Ok(found) => {
+            let mended = found.found.saturating_sub(found.left);
+            let text = match (found.found, found.left) {
+                (0, _) => "Nothing was wrong.".to_owned(),
+                (_, 0) => format!("Mended: {}.", plural(usize::try_from(mended).unwrap_or(usize::MAX), "message")),
+                (_, left) => format!("{mended} mended or waiting; {left} need a look."),
+            };
+            let flash = if found.left == 0 { Flash::ok(text) } else { Flash::warn(text) };
+            go_on(console, "/doctor", &flash)
+        }
+        Err(why) => problem(console, &why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_due_time_is_a_span_or_a_time() {
+        assert!(matches!(due("10m"), Ok(Due::After(span)) if span.as_secs() == 600));
+        assert!(matches!(due("2026-11-18T09:00:00Z"), Ok(Due::At(_))));
+        assert!(due("tomorrow").unwrap_err().detail.contains("tomorrow"));
+    }
+
+    #[test]
+    fn what_was_left_alone_is_told() {
+        let left = vec![desk::LeftAlone { id: "a/1".into(), why: "a/1 has not failed; left alone".into() }];
+        let flash =
+            repaired(Repair::Retry, &RepairAnswer { changed: vec!["a/2".into()], left, ..RepairAnswer::default() });
+        assert_eq!(flash, Flash::ok("a/2 retried. Left alone: a/1 has not failed; left alone."));
+    }
+}
