@@ -17,15 +17,9 @@ cat >ichido.toml <<END
 [database]
 url = "$url"
 [queues.bench]
-[actions.One]
-from        = "bench"
-concurrency = 8
-sql         = ["select 1"]
-[actions.Hundred]
-from            = "bench"
-concurrency     = 8
-commit_interval = 100
-sql             = ["select 1"]
+[actions]
+One     = { from = "bench", concurrency = 8, sql = ["select 1"] }
+Hundred = { from = "bench", concurrency = 8, commit_interval = 100, sql = ["select 1"] }
 END
 "$ichido" -q migrate >/dev/null
 

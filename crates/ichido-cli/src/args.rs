@@ -1,5 +1,7 @@
 //! The command line as clap reads it. Help texts are written for someone who has never seen ichido.
 
+mod failed;
+mod lanes;
 mod messages;
 
 use std::{
@@ -13,7 +15,11 @@ use clap::{Args, Parser, Subcommand};
 
 use ichido::message::MOST_ATTEMPTS;
 
-pub(crate) use self::messages::{Cancel, List, Messages, Reschedule};
+pub(crate) use self::{
+    failed::{Failed, Many, Which},
+    lanes::{Lanes, Simulate},
+    messages::{Cancel, List, Messages, Reschedule},
+};
 use crate::features;
 
 /// Exactly-once work from your database tables.
@@ -348,112 +354,6 @@ pub(crate) struct Audit {
 pub(crate) struct Health {
     /// The request id: what follows the / in `ichido run`, otherwise the action's name
     pub(crate) request_id: String,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Which messages.
-#[derive(Debug, Args)]
-pub(crate) struct Which {
-    /// Only messages of this queue
-    #[arg(long)]
-    pub(crate) queue: Option<String>,
-    /// Only messages whose last error contains this text
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) error: Option<String>,
-    /// Only messages that were parked at least this long ago, like 90s, 2h or 7d
-    #[arg(long, value_name = "AGE", value_parser = crate::config::parse_duration)]
-    pub(crate) older: Option<Duration>,
-    /// Maximum number of messages; the oldest failures come first [list: 100, others: all]
-    #[arg(long)]
-    pub(crate) limit: Option<u32>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Many {
-    /// Message ids, like orders/42
-    #[arg(required_unless_present_any = ["queue", "error", "older", "all"])]
-    pub(crate) ids: Vec<String>,
-    #[command(flatten)]
-    pub(crate) which: Which,
-    /// All failed messages of the configured queues
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Maximum number of messages per second
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rate: Option<u32>,
-    /// Only print what would be changed
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) why: Why,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Failed {
-    /// List messages that failed for good, after a summary of their errors
-    List {
-        #[command(flatten)]
-        which: Which,
-        /// Include messages that wait for a retry or a delay
-        #[arg(long)]
-        waiting: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show one message with its errors
-    Show {
-        /// The message id, like orders/42
-        id: String,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run messages again, starting at attempt one
-    Retry(Many),
-    /// Give up on messages for good; a record is kept in `ichido_audit`
-    Discard(Many),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Lanes {
-    /// Predict waiting times per level by simulating random arrivals; needs no database
-    Simulate(Simulate),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Simulate {
-    /// The lane set; may be left out if the configuration has only one
-    pub(crate) lanes: Option<String>,
-    /// Arrival rate: LEVEL=50/s, also /m, /h and /d; without LEVEL=, for every level. Repeatable
-    #[arg(long, value_name = "[LEVEL=]RATE")]
-    pub(crate) rate: Vec<String>,
-    /// Time to process a message: LEVEL=40ms; without LEVEL=, for every level. Repeatable
-    #[arg(long, value_name = "[LEVEL=]TIME", required = true)]
-    pub(crate) service: Vec<String>,
-    /// Messages already waiting at the start: LEVEL=1000; without LEVEL=, for every level. Repeatable
-    #[arg(long, value_name = "[LEVEL=]NUMBER")]
-    pub(crate) backlog: Vec<String>,
-    /// Every message takes exactly that long [default: exponentially distributed]
-    #[arg(long)]
-    pub(crate) fixed: bool,
-    /// Number of workers [default: as configured for the action of the lane set]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) concurrency: Option<u32>,
-    /// Policy to simulate [default: the configured one]
-    #[arg(long, value_parser = ["dedicated", "strict", "weighted"])]
-    pub(crate) policy: Option<String>,
-    /// Simulated time
-    #[arg(long, default_value = "10m", value_parser = crate::config::parse_duration)]
-    pub(crate) duration: Duration,
-    /// Seed of the random numbers
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Write a plot of the waiting times to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -59,13 +59,7 @@ impl Database for MySql {
     ichido_sql::server_database!(fault::is_own_fault);
 
     fn connections(&self) -> ConnectionCounts {
-        ConnectionCounts {
-            business: self.business.size(),
-            own: self.own.size(),
-            upkeep: ConnectionCounts::upkeep(1),
-            listen: 0,
-            watch: 1,
-        }
+        ConnectionCounts::of_server(self.business.size(), self.own.size(), false)
     }
 
     /// The same database and queues through one connection of its own.

@@ -75,13 +75,7 @@ impl Database for Postgres {
 
     fn connections(&self) -> ConnectionCounts {
         let listens = self.shared.notify.load(Ordering::Relaxed) && !self.own.is_pooled();
-        ConnectionCounts {
-            business: self.business.size(),
-            own: self.own.0.size(),
-            upkeep: ConnectionCounts::upkeep(1),
-            listen: listens.into(),
-            watch: 1,
-        }
+        ConnectionCounts::of_server(self.business.size(), self.own.0.size(), listens)
     }
 
     /// The same database and queues through one connection of its own.

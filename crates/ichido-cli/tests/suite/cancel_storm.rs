@@ -9,8 +9,7 @@ use std::{
 };
 
 use ichido::{
-    Client, Context, MessageId, Messages, Outcome, Pool, Process, Result, RetryPolicy, Store,
-    handlers::{Limit, Retry},
+    Client, Context, MessageId, Messages, Outcome, Pool, Result, RetryPolicy, Store,
     store::{By, Cancelled},
 };
 use ichido_test_servers::proxy::{Cut, Proxy};
@@ -22,7 +21,7 @@ use crate::{
         ledger::{Random, Written},
         world::{BUSY, QUEUE},
     },
-    snoozing::{DATABASE, Order, Scene, WAY, broker, queue},
+    snoozing::{DATABASE, Order, Scene, Serve, patient, queue, run_child},
     testenv::Kind,
 };
 
@@ -58,27 +57,19 @@ async fn ship<S: Written>(cx: &mut Context<S>, order: Order) -> Result<Outcome> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by other tests, in processes of their own"]
 async fn child() {
-    let Ok(url) = std::env::var(DATABASE) else { return };
-    let queues = vec![queue(&std::env::var(WAY).unwrap())];
-    match url.split(':').next() {
-        Some("postgres") => serve(ichido_postgres::Postgres::new(&url, None, 8, queues).unwrap()).await,
-        Some("mysql") => serve(ichido_mysql::MySql::new(&url, None, 8, false, queues).unwrap()).await,
-        _ => serve(ichido_sqlite::Sqlite::new(&url, queues).unwrap()).await,
-    }
+    run_child::<Ship>().await;
 }
 
-async fn serve<S: Written + Store>(store: S) {
-    // A death may cost a suspect an attempt, and nobody is to fail.
-    let policy = RetryPolicy { attempts: 1000, first: Duration::from_millis(20), ..RetryPolicy::default() };
-    let pool = Pool::new("Ship").from("orders").concurrency(4).retry(policy);
-    let patient = Retry { limit: Limit::Count(1000), interval: Duration::from_millis(200), ..Retry::default() };
-    let patient = Retry { window: Duration::from_mins(10), ..patient };
-    let tick = Duration::from_millis(50);
-    let mut process = Process::new(store).poll(tick).check(tick).lease(Duration::from_secs(1)).retry(patient);
-    if let Some(broker) = broker() {
-        process = process.broker("orders", broker);
+struct Ship;
+
+impl Serve for Ship {
+    async fn serve<S: Written + Store>(store: S) {
+        // A death may cost a suspect an attempt, and nobody is to fail.
+        let policy = RetryPolicy { attempts: 1000, first: Duration::from_millis(20), ..RetryPolicy::default() };
+        let pool = Pool::new("Ship").from("orders").concurrency(4).retry(policy);
+        let process = patient(store, Duration::from_secs(1)).check(Duration::from_millis(50));
+        process.action_fn(pool, ship::<S>).run().await.unwrap();
     }
-    process.action_fn(pool, ship::<S>).run().await.unwrap();
 }
 
 /// What was said about each order that was to be cancelled; nothing, where the database failed to the end.

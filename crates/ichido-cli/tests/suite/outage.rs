@@ -56,7 +56,7 @@ async fn a_server_that_is_stopped_and_killed_is_survived(kind: Kind) {
     let env = Env::with_url(kind, server.fresh_database()).await;
     env.ok(&["migrate"]).await;
     // Whoever has not come back a lease after the others would be rescued, as it should be; a slow machine takes its time.
-    let lease = size(4, 2);
+    let lease = size(8, 2);
     // A refused connection is an error at once: twenty tries are over before the server is back.
     env.configure(|config| {
         config.replace("lease = \"1s\"", &format!("lease = \"{lease}s\"")).replace("count = 20", "count = 500")

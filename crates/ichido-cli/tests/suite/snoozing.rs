@@ -59,12 +59,33 @@ async fn early<S: Written>(cx: &mut Context<S>, order: Order) -> Result<Outcome>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by other tests, in processes of their own"]
 async fn child() {
+    run_child::<Early>().await;
+}
+
+/// What a child of a test does with its store, until it is killed.
+pub(crate) trait Serve {
+    async fn serve<S: Written + Store>(store: S);
+}
+
+/// Serves the queue that the test has told this process, if it is one of a test.
+pub(crate) async fn run_child<P: Serve>() {
     let Ok(url) = std::env::var(DATABASE) else { return };
     let queues = vec![queue(&std::env::var(WAY).unwrap())];
     match url.split(':').next() {
-        Some("postgres") => serve(ichido_postgres::Postgres::new(&url, None, 8, queues).unwrap()).await,
-        Some("mysql") => serve(ichido_mysql::MySql::new(&url, None, 8, false, queues).unwrap()).await,
-        _ => serve(ichido_sqlite::Sqlite::new(&url, queues).unwrap()).await,
+        Some("postgres") => P::serve(ichido_postgres::Postgres::new(&url, None, 8, queues).unwrap()).await,
+        Some("mysql") => P::serve(ichido_mysql::MySql::new(&url, None, 8, false, queues).unwrap()).await,
+        _ => P::serve(ichido_sqlite::Sqlite::new(&url, queues).unwrap()).await,
+    }
+}
+
+/// Waits out whatever a storm does to the database, with a broker if the test has told one.
+pub(crate) fn patient<S: Store>(store: S, lease: Duration) -> Process<S> {
+    let patient = Retry { limit: Limit::Count(1000), interval: Duration::from_millis(200), ..Retry::default() };
+    let patient = Retry { window: Duration::from_mins(10), ..patient };
+    let process = Process::new(store).poll(Duration::from_millis(50)).lease(lease).retry(patient);
+    match broker() {
+        Some(broker) => process.broker("orders", broker),
+        None => process,
     }
 }
 
@@ -81,23 +102,21 @@ pub(crate) fn queue(way: &str) -> Queue {
     Queue::broker("orders", rules)
 }
 
-async fn serve<S: Written + Store>(store: S) {
-    let attempts: u32 = std::env::var(ATTEMPTS).unwrap().parse().unwrap();
-    let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
-    let pool = Pool::new("Early").from("orders").concurrency(4).retry(policy);
-    let patient = Retry { limit: Limit::Count(1000), interval: Duration::from_millis(200), ..Retry::default() };
-    let patient = Retry { window: Duration::from_mins(10), ..patient };
-    // Where no attempt may be spent, a process that a busy machine keeps from its heartbeat must not count as dead.
-    let lease = if attempts == 1 { SECOND * 60 } else { SECOND };
-    let mut process = Process::new(store).poll(Duration::from_millis(50)).lease(lease).retry(patient);
-    if let Some(broker) = broker() {
-        process = process.broker("orders", broker);
+struct Early;
+
+impl Serve for Early {
+    async fn serve<S: Written + Store>(store: S) {
+        let attempts: u32 = std::env::var(ATTEMPTS).unwrap().parse().unwrap();
+        let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
+        let pool = Pool::new("Early").from("orders").concurrency(4).retry(policy);
+        // Where no attempt may be spent, a process that a busy machine keeps from its heartbeat must not count as dead.
+        let lease = if attempts == 1 { SECOND * 60 } else { SECOND };
+        patient(store, lease).action_fn(pool, early::<S>).run().await.unwrap();
     }
-    process.action_fn(pool, early::<S>).run().await.unwrap();
 }
 
 /// The broker of a process that the tests start.
-pub(crate) fn broker() -> Option<RabbitMq> {
+fn broker() -> Option<RabbitMq> {
     let broker = std::env::var(BROKER).ok()?;
     let mut topology = Topology::new(QUEUE);
     topology.busy_delay = Duration::from_millis(200);

@@ -71,12 +71,12 @@ async fn without_a_collector_messages_have_no_trace() {
 async fn a_collector_is_reached_over_https() {
     let (env, collector) = (Env::new(Kind::Sqlite).await, Collector::start_tls().await);
     env.configure(|config| config + &collector.lines("greeter"));
-    let send = ["send", "mail", "{}"];
-    let unknown = env.run(&send).await;
+    let command = ["send", "mail", "{}"];
+    let unknown = env.run(&command).await;
     assert_eq!(unknown.code, Some(0), "{unknown:?}");
     assert!(unknown.stderr.contains("cannot send traces"), "{unknown:?}");
     assert!(collector.spans().is_empty());
-    let trusted = env.run_with(&send, &[("SSL_CERT_FILE", CERTIFICATE)]).await;
+    let trusted = env.run_with(&command, &[("SSL_CERT_FILE", CERTIFICATE)]).await;
     assert_eq!((trusted.code, trusted.stderr.contains("cannot send traces")), (Some(0), false), "{trusted:?}");
     let [sent] = &collector.until("send", 1).await[..] else { panic!("one send: {:?}", collector.spans()) };
     assert_eq!(sent.service, "greeter");

@@ -49,9 +49,7 @@ impl SilenceFixture for OnPostgres {
     }
 
     fn silence_at(line: &Proxy, silence: Silence, pattern: &str, nth: u32) {
-        let whom = if silence.everyone { Whom::Everyone } else { Whom::Speaker };
-        let what = if silence.both { proxy::Silence::Both } else { proxy::Silence::Answers };
-        line.silence_at(what, whom, pattern, nth);
+        line.silence_at(proxy::Silence::of(silence.both), Whom::of(silence.everyone), pattern, nth);
     }
 
     async fn silenced(line: &Proxy) {

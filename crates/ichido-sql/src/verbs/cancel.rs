@@ -240,9 +240,7 @@ async fn take<S: SqlRows>(store: &S, tx: &mut S::Connection, queue: &S::Queue, k
         groups::free(store, tx, queue, owner, group.into_iter().collect()).await?;
         note(store, tx, queue, key, owner, None).await?;
     }
-    let (table, column) = (&store.tables().cancel, S::Dialect::KEY);
-    let asked = format!("delete from {table} where process = ?1 and queue = ?2 and {column} = ?3");
-    store.execute(tx, Query::new(asked).bind(ProcessId::NOBODY).bind(&*queue.queue).exact(key.to_string())).await?;
+    store.execute(tx, asked_of_all(store, "delete", (&queue.queue, &key.to_string()))).await?;
     groups::free_failed(store, tx, queue, &key.to_string()).await?;
     if let Some(hash) = hash {
         inbox::mark_done(store, tx, queue, key, hash).await?;
@@ -258,14 +256,8 @@ async fn past<S: SqlStore>(
     queue: &SqlQueue,
     key: &Key,
 ) -> Result<Option<(String, u32)>> {
-    let past = format!(
-        "select state, attempts from {} where queue = ?1 and {} = ?2 {}",
-        store.tables().parked,
-        S::Dialect::KEY,
-        S::Dialect::LOCK
-    );
-    let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
-    past.first().map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
+    let past = parked::locked_past(store, tx, queue, key, ("state, attempts", "")).await?;
+    past.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
 }
 
 /// A message of an inbox without a mutex row: it is done, or runs, or has only been asked about.
@@ -283,10 +275,7 @@ async fn take_from_inbox<S: SqlRows>(
         return Ok(Look::Locked(None));
     }
     let id = (&*queue.queue, &*key.to_string());
-    let (table, column) = (&store.tables().cancel, S::Dialect::KEY);
-    let asked = format!("select 1 from {table} where process = ?1 and queue = ?2 and {column} = ?3 and asked");
-    let asked = Query::new(asked).bind(ProcessId::NOBODY).bind(id.0).exact(id.1);
-    if store.fetch(tx, asked).await?.is_empty() {
+    if store.fetch(tx, asked_of_all(store, "select 1", id)).await?.is_empty() {
         return Ok(Look::Over(Cancelled::Unknown));
     }
     // Somebody may have made a mutex row since; it is locked by now, and nobody's.
@@ -296,6 +285,13 @@ async fn take_from_inbox<S: SqlRows>(
     inbox::mark_done(store, tx, queue, key, Vec::new()).await?;
     audit::write_by(store, tx, VERB, id, "claimed", by).await?;
     Ok(Look::Taken)
+}
+
+/// What everybody who serves the queue was asked about a message. Nobody is only told there: such a note is for an owner.
+fn asked_of_all<S: SqlStore>(store: &S, what: &str, (queue, key): (&str, &str)) -> Query {
+    let (table, column) = (&store.tables().cancel, S::Dialect::KEY);
+    let asked = format!("{what} from {table} where process = ?1 and queue = ?2 and {column} = ?3");
+    Query::new(asked).bind(ProcessId::NOBODY).bind(queue).exact(key)
 }
 
 /// Is it done already, or was it cancelled or discarded before? In the inbox both look the same.

@@ -87,19 +87,11 @@ fn is_waiting(past: Option<&Past>) -> bool {
 }
 
 async fn locked<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueue, key: &Key) -> Result<Option<Past>> {
-    let past = format!(
-        "select state, attempts, suspect, snoozed, history from {} where queue = ?1 and {} = ?2 {}",
-        store.tables().parked,
-        S::Dialect::KEY,
-        S::Dialect::LOCK
-    );
-    let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
-    let read = |row: &crate::Row| {
-        let state = ParkedState::read(&row.get::<String>(0)?);
-        let (attempts, suspect) = (row.get(1)?, row.get(2)?);
-        Ok(Past { state, attempts, suspect, snoozed: row.get(3)?, history: row.get(4)? })
-    };
-    past.first().map(read).transpose()
+    let columns = "state, attempts, suspect, snoozed, history";
+    let Some(row) = parked::locked_past(store, tx, queue, key, (columns, "")).await? else { return Ok(None) };
+    let state = ParkedState::read(&row.get::<String>(0)?);
+    let (attempts, suspect) = (row.get(1)?, row.get(2)?);
+    Ok(Some(Past { state, attempts, suspect, snoozed: row.get(3)?, history: row.get(4)? }))
 }
 
 /// Parks a message that can be claimed; false if it cannot, or somebody has its row locked.

@@ -11,7 +11,7 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Kind, Query, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Kind, Query, Row, SqlQueue, SqlRows, SqlStore,
     past::Note,
     verbs::{audit, groups, inbox, outbox},
 };
@@ -282,14 +282,22 @@ pub async fn discard<S: SqlRows>(store: &S, id: &MessageId) -> Result<bool> {
 
 /// The history of a message that has failed, whose row nobody else changes now.
 async fn dead<S: SqlStore>(store: &S, tx: &mut S::Connection, queue: &SqlQueue, key: &Key) -> Result<Option<String>> {
-    let dead = format!(
-        "select history from {} where queue = ?1 and {} = ?2 and state = 'dead' {}",
-        store.tables().parked,
-        S::Dialect::KEY,
-        S::Dialect::LOCK
-    );
-    let dead = store.fetch(tx, Query::new(dead).bind(&*queue.queue).exact(key.to_string())).await?;
-    dead.first().map(|row| row.get(0)).transpose()
+    let dead = locked_past(store, tx, queue, key, ("history", "and state = 'dead'")).await?;
+    dead.map(|row| row.get(0)).transpose()
+}
+
+/// These columns of a message's parked row, if this holds for it; nobody else changes the row now.
+pub(crate) async fn locked_past<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &SqlQueue,
+    key: &Key,
+    (columns, condition): (&str, &str),
+) -> Result<Option<Row>> {
+    let (parked, column, lock) = (&store.tables().parked, S::Dialect::KEY, S::Dialect::LOCK);
+    let past = format!("select {columns} from {parked} where queue = ?1 and {column} = ?2 {condition} {lock}");
+    let past = store.fetch(tx, Query::new(past).bind(&*queue.queue).exact(key.to_string())).await?;
+    Ok(past.into_iter().next())
 }
 
 /// It has not failed, or not any more.

@@ -26,6 +26,22 @@ pub enum Whom {
     Speaker,
 }
 
+impl Silence {
+    /// Of both sides, or of the server's answers only.
+    #[must_use]
+    pub fn of(both: bool) -> Self {
+        if both { Silence::Both } else { Silence::Answers }
+    }
+}
+
+impl Whom {
+    /// Everyone, or the speaker only.
+    #[must_use]
+    pub fn of(everyone: bool) -> Self {
+        if everyone { Whom::Everyone } else { Whom::Speaker }
+    }
+}
+
 /// The silences of one proxy.
 #[derive(Debug, Default)]
 pub(super) struct Silences {

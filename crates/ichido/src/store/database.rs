@@ -83,6 +83,12 @@ pub struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
+    /// Those of a store on a server: each task of the upkeep needs one, and so does whoever asks about a silent session.
+    #[must_use]
+    pub fn of_server(business: u32, own: u32, listens: bool) -> Self {
+        ConnectionCounts { business, own, upkeep: ConnectionCounts::upkeep(1), listen: listens.into(), watch: 1 }
+    }
+
     /// How many `upkeep` needs if each of its tasks needs this many.
     #[must_use]
     pub fn upkeep(each: u32) -> u32 {

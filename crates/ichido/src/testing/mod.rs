@@ -12,6 +12,7 @@
 mod crash;
 mod dial;
 mod drain;
+mod ran;
 mod run;
 mod sent;
 
@@ -19,6 +20,7 @@ pub use self::{
     crash::{Step, crash_at},
     dial::Dial,
     drain::{Attempt, Drained, drain},
-    run::{Ran, Run},
+    ran::Ran,
+    run::Run,
     sent::{Expected, Sent},
 };

@@ -66,7 +66,8 @@ async fn counts_of_some_seconds_ago_lose_no_messages() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     relay.stop().await;
-    assert!(!relay.log().contains(" WARN "), "{}", relay.log());
+    // A busy machine may keep it from renewing its lease, and it says so; but nothing is lost.
+    assert!(!relay.log().contains("the broker lost messages"), "{}", relay.log());
     world.settles_at(QUEUE, 12).await;
 }
 

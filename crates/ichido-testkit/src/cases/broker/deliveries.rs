@@ -1,6 +1,9 @@
 //! Messages that a broker carries, from send to settlement, between two ends in one database.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ichido::{
     Client, Operate,
@@ -8,7 +11,7 @@ use ichido::{
     store::{Database, Transactions},
 };
 
-use super::stage::{Script, Stage, Work, outgoing, ways, with_body};
+use super::stage::{Running, Script, Stage, Work, outgoing, ways, with_body};
 use crate::fixture::{BrokerFixture, Fixture, Line as _, failed};
 
 pub async fn what_is_sent_is_run_once_and_leaves_nothing<F: Fixture, B: BrokerFixture>() {
@@ -75,22 +78,33 @@ pub async fn a_snoozed_message_comes_again_as_the_same_attempt<F: Fixture, B: Br
     }
 }
 
+/// A message that has failed for good, and is a dead letter; a fourth run would be done.
+async fn one_that_failed<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>) -> (Vec<String>, Arc<Script>, Running) {
+    let ids = stage.send(1).await;
+    let script = Script::new(3, false);
+    let process = stage.process(Work::of(script.clone()));
+    stage.until("dead", async || stage.dead().await == (1, 0)).await;
+    (ids, script, process)
+}
+
+/// An operator retries it: it is done, once.
+async fn retried<F: Fixture, B: BrokerFixture>(stage: &Stage<F, B>, ids: &[String], process: Running) {
+    assert!(stage.store().retry(&ids[0].parse().unwrap()).await.unwrap());
+    stage.until_effects(1).await;
+    stage.until("done", async || stage.count("ichido_mutex").await == 0).await;
+    process.end().await;
+    stage.exactly_once(ids).await;
+}
+
 pub async fn what_has_failed_is_a_dead_letter_until_an_operator_retries<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await;
-        let ids = stage.send(1).await;
-        let script = Script::new(3, false);
-        let process = stage.process(Work::of(script.clone()));
-        stage.until("dead", async || stage.dead().await == (1, 0)).await;
+        let (ids, script, process) = one_that_failed(&stage).await;
         assert_eq!(stage.effects().await, 0);
         let known = failed(&stage.db).await;
         assert_eq!(known.len(), 1, "{known:?}");
         assert!(known[0].0 == ids[0] && known[0].1 == 3 && known[0].2.contains("told to fail"), "{known:?}");
-        assert!(stage.store().retry(&ids[0].parse().unwrap()).await.unwrap());
-        stage.until_effects(1).await;
-        stage.until("done", async || stage.count("ichido_mutex").await == 0).await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        retried(&stage, &ids, process).await;
         assert_eq!(script.runs().last().unwrap().1, 1, "as attempt one");
         assert_eq!(stage.dead().await, (1, 0), "the copy stays for whoever looks after dead letters");
     }
@@ -146,18 +160,11 @@ pub async fn another_body_under_a_pending_id_never_runs<F: Fixture, B: BrokerFix
 pub async fn another_body_under_a_failed_id_is_never_its_copy<F: Fixture, B: BrokerFixture>() {
     for way in ways::<F>() {
         let stage = Stage::<F, B>::new(way).await;
-        let ids = stage.send(1).await;
-        let script = Script::new(3, false);
-        let process = stage.process(Work::of(script.clone()));
-        stage.until("dead", async || stage.dead().await == (1, 0)).await;
+        let (ids, script, process) = one_that_failed(&stage).await;
         let forged = with_body(outgoing(&ids[0], &stage.origin().await, Some("orders")), r#"{"id":666}"#);
         stage.publish(&[forged]).await;
         stage.until("both are dead letters", async || stage.dead().await == (2, 0)).await;
-        assert!(stage.store().retry(&ids[0].parse().unwrap()).await.unwrap());
-        stage.until_effects(1).await;
-        stage.until("done", async || stage.count("ichido_mutex").await == 0).await;
-        process.end().await;
-        stage.exactly_once(&ids).await;
+        retried(&stage, &ids, process).await;
         assert!(script.bodies.lock().unwrap().iter().all(|body| body["id"] == 0), "{way:?}");
     }
 }
