@@ -14,7 +14,7 @@ use ichido::{
 
 use crate::{
     envelope,
-    header::{self, Attributes, ENCODING, ORIGIN, QUEUE, REASON, ROW},
+    header::{self, APP_ID, Attributes, ENCODING, MESSAGE_ID, ORIGIN, QUEUE, REASON, ROW},
 };
 
 /// One handing-over of a message.
@@ -81,8 +81,8 @@ impl Delivery {
             id: header::id(&self.attributes),
             origin: text(ORIGIN),
             queue: text(QUEUE),
-            message_id: Some(self.message_id.clone()).filter(|id| !id.is_empty()),
-            sender: None,
+            message_id: text(MESSAGE_ID).or_else(|| Some(self.message_id.clone()).filter(|id| !id.is_empty())),
+            sender: text(APP_ID),
             payload: self.payload().into(),
             headers,
             redelivered: self.receives > 1,

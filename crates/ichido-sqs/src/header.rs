@@ -27,6 +27,12 @@ pub const REASON: &str = "x-ichido-reason";
 /// The row of a message that has failed for good.
 pub const ROW: &str = "x-ichido-row";
 
+/// The id that a foreign sender gives its message, as the property of AMQP: SQS's own is another one each time that the sender tries again.
+pub const MESSAGE_ID: &str = "message_id";
+
+/// The name that a foreign sender gives itself, as the property of AMQP.
+pub const APP_ID: &str = "app_id";
+
 /// SQS's limit.
 pub(crate) const MOST_ATTRIBUTES: usize = 10;
 

@@ -47,7 +47,7 @@ pub use self::{
     delivery::Delivery,
     envelope::Envelope,
     error::{Error, Result},
-    header::{ENCODING, HEADERS, ID, ORIGIN, QUEUE, REASON, ROW},
+    header::{APP_ID, ENCODING, HEADERS, ID, MESSAGE_ID, ORIGIN, QUEUE, REASON, ROW},
     publisher::Publisher,
     server::Server,
     sqs::{Settings, Sqs},

@@ -14,6 +14,7 @@ use aws_config::{
 };
 use aws_sdk_sqs::{
     Client,
+    config::Credentials,
     error::{ProvideErrorMetadata, SdkError},
     types::QueueAttributeName as Name,
 };
@@ -40,6 +41,7 @@ pub struct Server(Arc<Inner>);
 struct Inner {
     region: Option<String>,
     endpoint: Option<String>,
+    credentials: Option<Credentials>,
     client: OnceCell<Client>,
     /// The addresses of queues, by name.
     urls: Mutex<HashMap<String, String>>,
@@ -49,8 +51,19 @@ impl Server {
     /// In this region, or the one of the environment; at this endpoint, or the region's.
     #[must_use]
     pub fn new(region: Option<&str>, endpoint: Option<&str>) -> Self {
+        Self::with(region, endpoint, None)
+    }
+
+    /// The same as whoever has this access key and its secret.
+    #[must_use]
+    pub fn as_user(region: Option<&str>, endpoint: Option<&str>, (key, secret): (&str, &str)) -> Self {
+        Self::with(region, endpoint, Some(Credentials::new(key, secret, None, None, "ichido")))
+    }
+
+    fn with(region: Option<&str>, endpoint: Option<&str>, credentials: Option<Credentials>) -> Self {
         let (region, endpoint) = (region.map(str::to_owned), endpoint.map(str::to_owned));
-        Self(Arc::new(Inner { region, endpoint, client: OnceCell::new(), urls: Mutex::default() }))
+        let (client, urls) = (OnceCell::new(), Mutex::default());
+        Self(Arc::new(Inner { region, endpoint, credentials, client, urls }))
     }
 
     /// Where the address of this queue says; what is given takes precedence.
@@ -93,7 +106,7 @@ impl Server {
     }
 
     async fn connected(&self) -> Result<Client> {
-        let Inner { region, endpoint, .. } = &*self.0;
+        let Inner { region, endpoint, credentials, .. } = &*self.0;
         let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).build();
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
             .http_client(tls::http_client())
@@ -106,6 +119,9 @@ impl Server {
         } else if endpoint.is_some() {
             let given = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new());
             loader = loader.region(given.or_else(ProfileFileRegionProvider::new()).or_else(ANY_REGION));
+        }
+        if let Some(credentials) = credentials {
+            loader = loader.credentials_provider(credentials.clone());
         }
         let loaded = timeout(TIMEOUT, loader.load()).await;
         let loaded =

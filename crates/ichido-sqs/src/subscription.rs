@@ -12,7 +12,7 @@ use ichido::broker::{RowName, Unpublished};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -33,6 +33,9 @@ const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 /// So many receives at a time, while each of them brings all that it asked for.
 const MOST_RECEIVES: usize = 4;
+
+/// How long a source that closes waits for receives that are under way.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// In bytes.
 const LONGEST_REASON: usize = 2000;
@@ -218,12 +221,21 @@ impl Subscription {
     }
 
     /// Stops receiving and releases what nobody has taken; what was taken can still be settled. A long poll that is under way ends by itself, and
-    /// what it brings goes back.
+    /// what it brings goes back. It may bring what was just released: that is waited for.
     pub async fn close(&self) {
         self.shared.closed.send_replace(true);
         self.shared.changed.notify_waiters();
         let untaken = self.shared.in_hand().take_untaken();
+        if untaken.is_empty() {
+            return;
+        }
         self.shared.release_all(untaken).await;
+        let answered = async {
+            while self.shared.asking().receives > 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let _ = timeout(CLOSING, answered).await;
     }
 }
 
@@ -284,7 +296,11 @@ impl Shared {
         drop(asking);
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let answer = shared.receive(most, wait).await;
+            let mut answer = shared.receive(most, wait).await;
+            if shared.is_closed() {
+                let late = answer.as_mut().map(std::mem::take).unwrap_or_default();
+                shared.release_all(late.into_iter().map(Arc::new).collect()).await;
+            }
             shared.take(most, answer);
         });
     }
@@ -330,12 +346,8 @@ impl Shared {
                 }
             }
         }
-        let brought = answer.unwrap_or_default();
-        if self.is_closed() {
-            self.give_back(brought.into_iter().map(Arc::new).collect());
-        } else {
-            let mut in_hand = self.in_hand();
-            brought.into_iter().for_each(|delivery| in_hand.put(delivery, now, self.settings.visibility));
+        for delivery in answer.unwrap_or_default() {
+            self.in_hand().put(delivery, now, self.settings.visibility);
         }
         self.changed.notify_waiters();
         self.freed.notify_one();

@@ -24,6 +24,8 @@ status = { column = "status", new = "0", done = "1", failed = "2" }
 owner = "process_id"
 [queues.shipments]
 rabbitmq = { url = "amqp://localhost", queue = "shipments" }
+[queues.invoices]
+sqs = { queue = "invoices", dead_letter = "invoices-dead" }
 [lanes.site]
 policy = "strict"
 levels = [{ level = "member", queue = "members" }, { level = "free", queue = "everybody" }]
@@ -76,7 +78,7 @@ fn mentions(text: &str, key: &str) -> bool {
 
 #[test]
 fn no_key_is_forgotten() {
-    let sections: [(&str, Vec<&str>); 9] = [
+    let sections: [(&str, Vec<&str>); 10] = [
         ("database", database::KEYS.to_vec()),
         ("process", [&process::KEYS[..], &process::RETRY_KEYS[..]].concat()),
         ("log", log::KEYS.to_vec()),
@@ -84,6 +86,7 @@ fn no_key_is_forgotten() {
         ("dispatch", dispatch::KEYS.to_vec()),
         ("queues", [&table::KEYS[..], &queue::KEYS[..]].concat()),
         ("queues", [&broker::RABBITMQ_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),
+        ("queues", [&broker::SQS_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),
         ("lanes", lanes::KEYS.to_vec()),
         ("actions", [&action::KEYS[..], &action_kind::KEYS[..]].concat()),
     ];
