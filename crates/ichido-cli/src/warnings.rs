@@ -3,16 +3,25 @@
 
 use std::time::Duration;
 
-use ichido::{message::GuardBy, store::is_loopback};
+use ichido::{
+    message::{GuardBy, OnBusy},
+    store::is_loopback,
+};
 
 use crate::{
-    config::{Config, RabbitMqType},
+    config::{Config, RabbitMqType, Url},
     open::Backend,
     program,
 };
 
 /// How long RabbitMQ waits for an acknowledgement, unless it is told otherwise.
 const ACK_TIMEOUT: Duration = Duration::from_mins(30);
+
+/// The longest time for which SQS hides a message.
+const LONGEST_VISIBILITY: Duration = Duration::from_hours(12);
+
+/// Below this, a host that is busy for a while does not renew in time.
+const SHORT_VISIBILITY: Duration = Duration::from_secs(10);
 
 /// Servers elsewhere whose certificate is not verified: whoever is on the way reads and changes what goes there, passwords first.
 pub(crate) fn about_connections<S: Backend>(store: &S, config: &Config) -> Vec<String> {
@@ -34,7 +43,12 @@ pub(crate) fn about_connections<S: Backend>(store: &S, config: &Config) -> Vec<S
             format!("queues.{name}.rabbitmq.{key}: the connection to {host} is not encrypted; use {scheme}://, with `ca` for an authority of your own")
         })
     });
-    database.chain(brokers).collect()
+    let endpoints = config.sqs().filter_map(|(name, queue)| {
+        let plain = |url: &&Url| !url.is_encrypted() && !is_loopback(url.host());
+        let host = queue.endpoint.as_ref().filter(plain)?.host().to_owned();
+        Some(format!("queues.{name}.sqs.endpoint: the connection to {host} is not encrypted; use https://"))
+    });
+    database.chain(brokers).chain(endpoints).collect()
 }
 
 /// What is worth a word.
@@ -74,7 +88,40 @@ pub(crate) fn about_brokers(config: &Config) -> Vec<String> {
             )
         })
     });
-    kept.chain(late).chain(unknown).collect()
+    kept.chain(late).chain(unknown).chain(about_sqs(config)).collect()
+}
+
+fn about_sqs(config: &Config) -> Vec<String> {
+    let mut told = Vec::new();
+    for (name, queue) in config.sqs() {
+        let readers = config.actions.iter().filter(|(_, action)| program::queues(action, config).contains(&name));
+        let long = readers.filter_map(|(action, of)| Some((action, of.timeout.filter(|it| *it > LONGEST_VISIBILITY)?)));
+        told.extend(long.map(|(action, timeout)| {
+            format!(
+                "actions.{action}.timeout: SQS hides a delivery for at most {LONGEST_VISIBILITY:?}, and hands it out again while the action \
+                 runs for up to {timeout:?}; its effects still happen only once"
+            )
+        }));
+        if queue.visibility < SHORT_VISIBILITY {
+            let visibility = queue.visibility;
+            told.push(format!(
+                "queues.{name}.sqs.visibility: a delivery that is not renewed within {visibility:?}, for example because a host is busy, is \
+                 handed out again; use {SHORT_VISIBILITY:?} or more"
+            ));
+        }
+        if queue.mutex.guard == GuardBy::Inbox {
+            told.push(format!(
+                "queues.{name}.sqs.guard: SQS gives a message another id when its sender sends it again or it is redriven; senders should set the \
+                 attribute `message_id`, which stays the same"
+            ));
+        }
+        if queue.is_fifo() && queue.mutex.on_busy == OnBusy::DeadLetter {
+            told.push(format!(
+                "queues.{name}.sqs.on_busy: a message of a FIFO queue that is dead-lettered while it is busy loses its place in its group; use \"delay\""
+            ));
+        }
+    }
+    told
 }
 
 #[cfg(test)]
@@ -109,6 +156,25 @@ mod tests {
         assert!(unknown.len() == 1 && unknown[0].starts_with("queues.q.rabbitmq.guard: "), "{unknown:?}");
         for known in ["guard = \"inbox\"", "management = \"http://h:15672\""] {
             assert_eq!(warned(&format!("{route}, {known}"), "from = \"q\""), Vec::<String>::new(), "{known}");
+        }
+    }
+
+    fn of_sqs(queue: &str, action: &str) -> Vec<String> {
+        let text = format!("[queues.q]\nsqs = {{ {queue} }}\n[actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n");
+        about_brokers(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
+    }
+
+    #[test]
+    fn what_sqs_cannot_hold_is_worth_a_word() {
+        assert_eq!(of_sqs("queue = \"x\"", "timeout = \"12h\""), Vec::<String>::new());
+        for (queue, action, part) in [
+            ("queue = \"x\"", "timeout = \"13h\"", "actions.A.timeout: SQS hides a delivery"),
+            ("queue = \"x\", visibility = \"5s\"", "", "queues.q.sqs.visibility: "),
+            ("queue = \"x\", guard = \"inbox\"", "", "attribute `message_id`"),
+            ("queue = \"x.fifo\", on_busy = \"dead-letter\"", "", "loses its place"),
+        ] {
+            let told = of_sqs(queue, action);
+            assert!(told.len() == 1 && told[0].contains(part), "{told:?}");
         }
     }
 

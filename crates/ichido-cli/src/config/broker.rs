@@ -259,7 +259,10 @@ fn whole_seconds(field: &Field, range: RangeInclusive<Duration>) -> Result<Durat
 fn sqs_queue(field: &Field) -> Result<String, ConfigError> {
     let text = field.filled()?;
     if text.contains("://") {
-        return http(field).map(|url| url.as_str().to_owned());
+        let url = http(field)?;
+        // It is told in many places, and credentials come from elsewhere.
+        let bare = !url.as_str().contains(['@', '?']);
+        return if bare { Ok(text) } else { Err(field.wrong("a queue's URL without a user and a query")) };
     }
     let stem = text.strip_suffix(".fifo").unwrap_or(&text);
     let plain = stem.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));

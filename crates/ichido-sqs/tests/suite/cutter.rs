@@ -127,7 +127,10 @@ impl Shared {
         true
     }
 
-    async fn ask(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
+    async fn ask(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
         let (head, body) = request.into_parts();
         let body = Full::new(body.collect().await?.to_bytes());
         let stream = TcpStream::connect(self.upstream).await?;

@@ -1,7 +1,7 @@
 //! What the cases of `ichido-testkit` about brokers need, at a private SQS: each case has an account of its own, so that its queues have the names
 //! that it wants.
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, time::Duration};
 
 use aws_sdk_sqs::{
     Client,
@@ -232,9 +232,4 @@ impl Line for Proxied {
         self.cutter.refuse();
         self.cutter.sever();
     }
-}
-
-/// An account at the shared node.
-pub(crate) async fn account() -> Arc<AtSqs> {
-    Arc::new(AtSqs::fresh().await)
 }

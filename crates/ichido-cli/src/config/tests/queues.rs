@@ -127,8 +127,14 @@ fn every_key_of_an_sqs_queue_is_read() {
 [queues.q]
 payload_limit = 1024
 [queues.q.sqs]
-url = "https://sqs.eu-central-1.amazonaws.com"
-queue = "orders"
+queue = "orders.fifo"
+region = "eu-central-1"
+endpoint = "http://127.0.0.1:4566"
+fifo = true
+visibility = "2m"
+wait = "10s"
+dead_letter = "failed.fifo"
+declare = false
 guard = "inbox"
 claim = "lease"
 on_busy = "delay"
@@ -139,5 +145,34 @@ publish_deadline = "3s"
     let queue = accepted(text).queues.remove("q").unwrap();
     assert_eq!(queue.payload_limit, 1024);
     let QueueKind::Sqs(sqs) = queue.kind else { panic!("no SQS queue") };
-    assert_eq!((sqs.queue.as_str(), sqs.mutex.publish_deadline), ("orders", 3 * SECOND));
+    assert_eq!((sqs.queue.as_str(), sqs.mutex.publish_deadline), ("orders.fifo", 3 * SECOND));
+    assert_eq!((sqs.region.as_deref(), sqs.declare), (Some("eu-central-1"), false));
+    assert_eq!(sqs.endpoint.as_ref().map(Url::as_str), Some("http://127.0.0.1:4566"));
+    assert_eq!((sqs.visibility, sqs.wait, sqs.is_fifo()), (120 * SECOND, 10 * SECOND, true));
+    assert_eq!(sqs.dead_letters(), "failed.fifo");
+}
+
+#[test]
+fn an_sqs_queue_needs_only_its_name() {
+    let text = "[queues.q]\nsqs = { queue = \"orders\" }";
+    let QueueKind::Sqs(sqs) = accepted(text).queues.remove("q").unwrap().kind else { panic!("no SQS queue") };
+    assert_eq!((sqs.visibility, sqs.wait, sqs.declare), (60 * SECOND, 20 * SECOND, true));
+    assert_eq!((&sqs.region, &sqs.endpoint, sqs.is_fifo()), (&None, &None, false));
+    assert_eq!((sqs.dead_letters().as_str(), sqs.mutex.busy_delay), ("orders-dead", 5 * SECOND));
+    let fifo = accepted(&text.replace("orders", "orders.fifo"));
+    assert_eq!(fifo.sqs().next().unwrap().1.dead_letters(), "orders-dead.fifo");
+}
+
+#[test]
+fn what_sqs_does_not_have_is_refused() {
+    let sqs = |keys: &str| format!("[queues.q]\nsqs = {{ queue = \"orders\"{keys} }}");
+    refused(&sqs(", fifo = true"), &["queues.q.sqs.fifo: the name of a FIFO queue ends with `.fifo`"]);
+    refused(&sqs(", visibility = \"13h\""), &["queues.q.sqs.visibility", "at most 12h"]);
+    refused(&sqs(", visibility = \"1500ms\""), &["queues.q.sqs.visibility", "whole seconds"]);
+    refused(&sqs(", wait = \"21s\""), &["queues.q.sqs.wait", "at most 20s"]);
+    refused("[queues.q]\nsqs = { queue = \"a b\" }", &["queues.q.sqs.queue", "letters, digits"]);
+    let two = |a: &str, b: &str| format!("[queues.a]\nsqs = {{ {a} }}\n[queues.b]\nsqs = {{ {b} }}");
+    refused(&two("queue = \"x\"", "queue = \"x\""), &["queues.b.sqs.queue: the queue `a` already uses this queue"]);
+    refused(&two("queue = \"x\"", "queue = \"x-dead\""), &["queues.b.sqs.queue", "the dead-letter queue of the other"]);
+    accepted(&two("queue = \"x\"", "queue = \"x\", region = \"eu-west-1\""));
 }

@@ -89,7 +89,7 @@ fn a_queue_has_one_kind() {
     let broker = "{ url = \"amqp://h\", queue = \"x\" }";
     let both = with_table(&format!("rabbitmq = {broker}"));
     refused(&both, &["ichido.toml:5: queues.q.rabbitmq: a queue can have only one of `table`, `rabbitmq` and `sqs`"]);
-    let both = with_queue(&format!("rabbitmq = {broker}\nsqs = {{ url = \"http://h\", queue = \"x\" }}"));
+    let both = with_queue(&format!("rabbitmq = {broker}\nsqs = {{ queue = \"x\" }}"));
     refused(&both, &["ichido.toml:3: queues.q.sqs: a queue can have only one of"]);
 }
 

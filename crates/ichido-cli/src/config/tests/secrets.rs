@@ -35,7 +35,7 @@ fn printing_a_configuration_shows_no_secret() {
     let text = "[database]\nurl = \"postgres://app:s3cret@db/shop\"\n\
         [queues.r.rabbitmq]\nurl = \"amqp://u:s3cret@h\"\nqueue = \"x\"\n\
         management = \"http://u:s3cret@h\"\n\
-        [queues.s]\nsqs = { url = \"https://u:s3cret@h\", queue = \"x\" }\n\
+        [queues.s]\nsqs = { endpoint = \"https://u:s3cret@h\", queue = \"x\" }\n\
         [actions.A]\nfrom = \"r\"\n\
         [actions.A.http]\nurl = \"http://u:s3cret@h\"\n\
         headers = { Authorization = \"s3cret\" }\n";
@@ -59,7 +59,8 @@ fn no_message_shows_a_password() {
         format!("[process]\nexempt = \"postgres{url}\""),
         with_queue(&format!("rabbitmq = {{ url = \"amqb{url}\", queue = \"x\" }}")),
         with_queue(&format!("rabbitmq = {{ url = [\"amqp{url}\", \"x{url}\"], queue = \"x\" }}")),
-        with_queue(&format!("sqs = {{ url = \"amqp{url}\", queue = \"x\" }}")),
+        with_queue(&format!("sqs = {{ endpoint = \"amqp{url}\", queue = \"x\" }}")),
+        with_queue(&format!("sqs = {{ queue = \"https{url}\" }}")),
         with_action(&format!("http = {{ url = \"amqp{url}\" }}")),
         format!("[database]\nurl = \"postgres{url}"),
         format!("[database]\nurl = postgres{url}"),

@@ -24,6 +24,8 @@ status = { column = "status", new = "0", done = "1", failed = "2" }
 owner = "process_id"
 [queues.shipments]
 rabbitmq = { url = "amqp://localhost", queue = "shipments" }
+[queues.invoices]
+sqs = { queue = "invoices", dead_letter = "invoices-dead" }
 [lanes.site]
 policy = "strict"
 levels = [{ level = "member", queue = "members" }, { level = "free", queue = "everybody" }]
@@ -85,6 +87,7 @@ fn no_key_is_forgotten() {
         ("dispatch", dispatch::KEYS.to_vec()),
         ("queues", [&table::KEYS[..], &queue::KEYS[..]].concat()),
         ("queues", [&broker::RABBITMQ_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),
+        ("queues", [&broker::SQS_KEYS[..], &broker::MUTEX_KEYS[..]].concat()),
         ("lanes", lanes::KEYS.to_vec()),
         ("actions", [&action::KEYS[..], &action_kind::KEYS[..]].concat()),
     ];

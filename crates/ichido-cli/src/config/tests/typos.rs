@@ -38,7 +38,7 @@ fn a_typo_is_found_inside_inline_tables() {
     refused(&status, &["ichido.toml:3: queues.q.status.doen", "`done`", "allowed: column, new, done, failed"]);
     let rabbit = with_queue("rabbitmq = { url = \"amqp://h\", queu = \"x\" }");
     refused(&rabbit, &["queues.q.rabbitmq.queu", "did you mean `queue`?"]);
-    let sqs = with_queue("sqs = { url = \"https://h\", queue = \"x\", exchange = \"\" }");
+    let sqs = with_queue("sqs = { queue = \"x\", exchange = \"\" }");
     refused(&sqs, &["queues.q.sqs.exchange: unknown key\n"]);
     refused(&with_action("retry = { atempts = 3 }"), &["actions.A.retry.atempts", "`attempts`"]);
     refused(&with_action("http = { uri = \"x\" }"), &["actions.A.http.uri", "`url`"]);

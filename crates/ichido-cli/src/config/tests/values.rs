@@ -109,7 +109,7 @@ fn a_missing_key_names_the_table_that_needs_it() {
     refused(&table.replace("new = 0, ", ""), &["queues.q.status.new: missing"]);
     refused(&with_queue("rabbitmq = { queue = \"x\" }"), &["queues.q.rabbitmq.url: missing"]);
     refused(&with_queue("rabbitmq = { url = \"amqp://h\" }"), &["queues.q.rabbitmq.queue: missing"]);
-    refused(&with_queue("sqs = { queue = \"x\" }"), &["queues.q.sqs.url: missing"]);
+    refused(&with_queue("sqs = { region = \"x\" }"), &["queues.q.sqs.queue: missing"]);
     refused(&with_action("http = {}"), &["actions.A.http.url: missing"]);
     refused(&with_action("handlers = [{}]"), &["actions.A.handlers[0].name: missing"]);
 }

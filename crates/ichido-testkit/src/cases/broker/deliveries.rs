@@ -182,9 +182,7 @@ pub async fn the_classic_story_ends_with_one_effect<F: Fixture, B: BrokerFixture
             a.entered().await;
             line.close();
             let other = stage.process(Work::of(b.clone()));
-            let busy = async || {
-                stage.is_one_busy().await || stage.dead().await == (1, 0)
-            };
+            let busy = async || stage.is_one_busy().await || stage.dead().await == (1, 0);
             stage.until("B finds it busy", busy).await;
             assert_eq!(stage.effects().await, 0);
             a.open(1);

@@ -10,7 +10,7 @@ use ichido::{
     store::{Mutexes, Processes},
 };
 
-use super::stage::{Running, Script, Stage, Work, body, outgoing, ways};
+use super::stage::{LIMIT_OF_ORDERS, Running, Script, Stage, Work, body, outgoing, ways};
 use crate::{
     fixture::{BrokerFixture, Fixture, Player, failed},
     in_time,
@@ -206,7 +206,7 @@ pub async fn a_payload_over_the_limit_is_a_dead_letter<F: Fixture, B: BrokerFixt
     let origin = stage.origin().await;
     stage.db.sql("insert into ichido_mutex (id, queue) values ('7', 'orders')").await;
     let mut large = outgoing("7", &origin, Some("orders"));
-    large.payload = vec![b' '; 300 * 1024];
+    large.payload = vec![b' '; LIMIT_OF_ORDERS + 1];
     stage.broker().publish(&[large]).await.remove(0).unwrap();
     stage.until("dead", async || stage.dead().await == (1, 0)).await;
     let known = failed(&stage.db).await;

@@ -28,6 +28,9 @@ use crate::{
 /// A machine that stands still for some seconds is no death.
 const LEASE: Duration = Duration::from_secs(6);
 
+/// Less than any broker takes.
+pub(crate) const LIMIT_OF_ORDERS: usize = 128 << 10;
+
 /// A database, and a place at a broker.
 pub(crate) struct Stage<F, B> {
     pub(crate) db: F,
@@ -69,7 +72,8 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
 
     /// A store with the queue `orders` at the broker, and a managed one.
     pub(crate) fn store(&self) -> F::Store {
-        self.db.store_with(vec![Queue::broker("orders", self.rules.clone()), Queue::managed("mail")])
+        let orders = Queue::broker("orders", self.rules.clone()).payload_limit(LIMIT_OF_ORDERS);
+        self.db.store_with(vec![orders, Queue::managed("mail")])
     }
 
     pub(crate) fn broker(&self) -> B::Broker {
@@ -132,8 +136,7 @@ impl<F: Fixture, B: BrokerFixture> Stage<F, B> {
 
     /// Does one wait because somebody is at its message? A broker without a place for those has it among what is out.
     pub(crate) async fn is_one_busy(&self) -> bool {
-        self.busy().await.0 > 0
-            || self.db.number("select count(*) from ichido_stat where found_busy > 0").await > 0
+        self.busy().await.0 > 0 || self.db.number("select count(*) from ichido_stat where found_busy > 0").await > 0
     }
 
     /// How many dead letters there are.
