@@ -1,2 +1,11 @@
 -- What was published and is not done, in the order of publication: the reconciler walks along it.
 create index if not exists ichido_outbox_published on ichido_outbox (queue, published_at) where published_at is not null;
+
+-- What was answered to requests over HTTP that may come again, by the digest of where they were sent to and of their key; kept for a day.
+create table if not exists ichido_idempotency (
+    id          text collate "C" primary key,
+    request     text not null,
+    answer      text not null,
+    answered_at timestamptz not null default now()
+);
+create index if not exists ichido_idempotency_age on ichido_idempotency (answered_at);

@@ -14,7 +14,7 @@ use ichido::{
 use crate::{
     Dialect, Query, Row, SqlStore,
     stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
-    verbs::{cancel, files, inbox, rollup},
+    verbs::{answers, cancel, files, inbox, rollup},
 };
 
 /// More rows than this are not read: the newest are.
@@ -98,6 +98,7 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<bool>
     }
     files::prune(store).await?;
     cancel::prune(store).await?;
+    answers::prune(store).await?;
     more |= rollup::add_up(store).await?;
     more |= inbox::prune(store, wait_ms(retention.inbox)).await?;
     Ok(more)
