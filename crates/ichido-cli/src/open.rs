@@ -8,7 +8,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use ichido::{Guarded, Messages, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql};
+use ichido::{Guarded, Messages, Operate, Queue, adopt::Adopt, message::Place, sql::RunSql, store::Answers};
 
 use crate::{
     config::{Config, QueueKind, RabbitMq},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What the command line needs of a store; all three have it.
-pub trait Backend: Operate + Messages + RunSql + Adopt {
+pub trait Backend: Operate + Messages + Answers + RunSql + Adopt {
     /// Its servers, host and port, that are not on this host and whose certificate is not verified.
     fn unverified(&self) -> Vec<String>;
 }

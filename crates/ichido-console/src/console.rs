@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, middleware};
-use ichido::{Masks, Messages, Operate, by_hand::LaneTargets, lanes::LaneSet};
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use ichido::{Masks, Messages, Operate, by_hand::LaneTargets, lanes::LaneSet, store::Answers};
 
 use crate::{
     access::{Access, Token},
     api,
     desk::{Brokers, Desk, Look, NoBrokers, OnStore},
-    headers, pages,
+    headers, metrics, pages,
     routes::{RouteInfo, Routes},
 };
 
@@ -25,6 +25,7 @@ pub(crate) struct Inner {
     pub(crate) lanes: Vec<LaneTargets>,
     pub(crate) settings: Settings,
     pub(crate) snapshots: pages::Snapshots,
+    pub(crate) counters: metrics::Counters,
 }
 
 /// What the settings page shows, and the page of the handler queue.
@@ -69,7 +70,7 @@ pub struct ChainLink {
 
 impl Console {
     /// A console of this store's database.
-    pub fn builder<S: Operate + Messages>(store: S) -> Builder<S> {
+    pub fn builder<S: Operate + Messages + Answers>(store: S) -> Builder<S> {
         Builder {
             store,
             brokers: Arc::new(NoBrokers),
@@ -88,7 +89,7 @@ impl Console {
         let Routes { router, .. } = routes();
         let router = router.fallback(pages::nowhere);
         let guarded = middleware::from_fn_with_state(self.clone(), headers::guard);
-        let router = router.layer(guarded).with_state(self.clone());
+        let router = router.layer(DefaultBodyLimit::max(api::MOST_BYTES)).layer(guarded).with_state(self.clone());
         if self.0.base.is_empty() { router } else { Router::new().nest(&self.0.base, router) }
     }
 
@@ -129,7 +130,7 @@ impl Console {
 }
 
 fn routes() -> Routes {
-    api::routes().merge(pages::routes())
+    api::routes().merge(metrics::routes()).merge(pages::routes())
 }
 
 /// What a console is built from.
@@ -146,7 +147,7 @@ pub struct Builder<S> {
     settings: Settings,
 }
 
-impl<S: Operate + Messages> Builder<S> {
+impl<S: Operate + Messages + Answers> Builder<S> {
     /// The queues that it shows and sends to.
     pub fn queues<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.queues.extend(names.into_iter().map(Into::into));
@@ -206,6 +207,7 @@ impl<S: Operate + Messages> Builder<S> {
             lanes: self.lanes,
             settings: self.settings,
             snapshots: pages::Snapshots::default(),
+            counters: metrics::Counters::default(),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Names and values as browsers send them: a query, or a form. A name may come several times; an unknown one is refused, so that a slip is not
 //! taken for "everything".
 
-use std::{str::FromStr, time::Duration};
+use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 
@@ -59,13 +59,46 @@ impl Fields {
         }
     }
 
+    /// A text without NUL, which no database can keep.
+    ///
+    /// # Errors
+    /// It has one.
+    pub fn name(&self, name: &str) -> Result<Option<String>, Problem> {
+        match self.get(name) {
+            Some(text) if text.contains('\0') => Err(Problem::bad(format!("`{name}` must not contain NUL"))),
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
+    /// A number in this range.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn number(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        match self.parsed(name, &expected)? {
+            Some(number) if !range.contains(&number) => Err(Problem::bad(format!("`{name}` must be {expected}"))),
+            number => Ok(number),
+        }
+    }
+
     /// A time span like `90s`, `2h` or `7d`.
     ///
     /// # Errors
     /// It is something else.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, Problem> {
-        let wrong = |_| Problem::bad(format!("`{name}` must be a time span like 90s, 2h or 7d"));
-        self.get(name).map(|text| humantime::parse_duration(text).map_err(wrong)).transpose()
+        let wrong = || Problem::bad(format!("`{name}` must be a time span like 90s, 2h or 7d"));
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+        let seconds: u64 = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            _ => return Err(wrong()),
+        };
+        let number = number.trim().parse::<u32>().map_err(|_| wrong())?;
+        Ok(Some(Duration::from_secs(seconds * u64::from(number))))
     }
 
     /// Refuses every name but these.

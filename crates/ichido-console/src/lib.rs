@@ -32,6 +32,7 @@ mod console;
 pub mod desk;
 pub mod fields;
 mod headers;
+mod metrics;
 pub mod pages;
 mod problem;
 pub mod routes;

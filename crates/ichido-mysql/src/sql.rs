@@ -3,7 +3,7 @@
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{Answers, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore, padded};
 use sqlx::{AssertSqlSafe, Column as _, MySqlConnection, Row as _, TypeInfo, ValueRef, mysql::MySqlRow};
@@ -160,6 +160,10 @@ ichido_sql::cancelling!(MySql);
 
 impl Files for MySql {
     ichido_sql::files!();
+}
+
+impl Answers for MySql {
+    ichido_sql::answers!();
 }
 
 impl Stats for MySql {

@@ -3,7 +3,7 @@
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{Answers, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
@@ -168,6 +168,10 @@ ichido_sql::cancelling!(Postgres);
 
 impl Files for Postgres {
     ichido_sql::files!();
+}
+
+impl Answers for Postgres {
+    ichido_sql::answers!();
 }
 
 impl Stats for Postgres {

@@ -23,6 +23,25 @@ macro_rules! files {
     };
 }
 
+/// All verbs of [`ichido::store::Answers`].
+#[macro_export]
+macro_rules! answers {
+    () => {
+        async fn remember_answer(
+            &self,
+            tx: &mut Self::Tx,
+            key: &str,
+            answered: &ichido::store::Answered,
+        ) -> ichido::error::Result<bool> {
+            $crate::verbs::answers::remember(self, tx, key, answered).await
+        }
+
+        async fn recall_answer(&self, key: &str) -> ichido::error::Result<Option<ichido::store::Answered>> {
+            $crate::verbs::answers::recall(self, key).await
+        }
+    };
+}
+
 /// All verbs of [`ichido::store::Stats`].
 #[macro_export]
 macro_rules! stats {

@@ -8,7 +8,7 @@ use ichido::store::{MigrateOptions, Migration, Version};
 const UNLESS: &str = "-- Skipped if this column is there: ";
 
 /// The newest version of ichido's own tables: what this binary was written for.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Each version with the oldest binary that still works with it, from `migrations` beside the file that this is written in.
 #[macro_export]
@@ -23,6 +23,7 @@ macro_rules! versions {
             ichido::store::Version::new(6, 5, include_str!("migrations/0006.sql")),
             ichido::store::Version::new(7, 6, include_str!("migrations/0007.sql")),
             ichido::store::Version::new(8, 7, include_str!("migrations/0008.sql")),
+            ichido::store::Version::new(9, 8, include_str!("migrations/0009.sql")),
         ]
     };
 }

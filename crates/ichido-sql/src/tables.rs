@@ -25,6 +25,7 @@ pub struct Tables {
     pub inbox: String,
     pub relay: String,
     pub chore: String,
+    pub idempotency: String,
     pub schema: String,
 }
 
@@ -64,6 +65,7 @@ impl Tables {
             inbox: table("inbox"),
             relay: table("relay"),
             chore: table("chore"),
+            idempotency: table("idempotency"),
             schema: table("schema"),
         }
     }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use ichido::{
     Error, Key,
     error::Result,
-    store::{Files, ProcessId, Processes, Stats},
+    store::{Answers, Files, ProcessId, Processes, Stats},
 };
 use ichido_sql::{Bind, Cell, Dialect, Kind, LastHeartbeat, Liveness, Query, Row, SqlRows, SqlStore};
 use sqlx::{
@@ -194,6 +194,10 @@ ichido_sql::cancelling!(Sqlite);
 
 impl Files for Sqlite {
     ichido_sql::files!();
+}
+
+impl Answers for Sqlite {
+    ichido_sql::answers!();
 }
 
 impl Stats for Sqlite {

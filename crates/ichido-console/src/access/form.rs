@@ -2,14 +2,13 @@
 //! `headers::guard` has seen before.
 
 use axum::{
-    body::Bytes,
     extract::{FromRequest, Request},
     http::{StatusCode, header},
     response::Response,
 };
 
 use super::{peer, refused};
-use crate::{Console, Problem, fields::Fields};
+use crate::{Console, Problem, api::read, fields::Fields};
 
 /// The hidden field.
 pub(crate) const FIELD: &str = "csrf";
@@ -29,8 +28,7 @@ impl FromRequest<Console> for CheckedForm {
         if !kind.starts_with("application/x-www-form-urlencoded") {
             return Err(refuse(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected a form")));
         }
-        let read = Bytes::from_request(Request::from_parts(parts.clone(), body), console).await;
-        let body = read.map_err(|error| refuse(Problem::new(error.status(), error.body_text())))?;
+        let body = read(Request::from_parts(parts.clone(), body), console).await.map_err(refuse)?;
         let fields = Fields::parse(&body);
         if fields.get(FIELD).is_none_or(|given| !is_equal(given, &who.form_token)) {
             let text = "this form is not from a page that you have open now; go back, reload it and try again";

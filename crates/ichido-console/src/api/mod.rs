@@ -1,19 +1,107 @@
-//! `/api/v1`: everything that the command line can do, for programs. Errors are problems, lists have pages.
+//! `/api/v1`: everything that the command line can do to messages and processes, for programs. Errors are problems (RFC 9457), lists have pages,
+//! bodies and queries are read strictly. `openapi.json` beside this file says it all; a test compares both.
 
-use axum::Json;
-use ichido::by_hand::Standing;
+mod body;
+mod doctor;
+mod failed;
+mod lanes;
+mod messages;
+mod processes;
+mod queues;
+mod send;
 
+use axum::{Json, http::header, response::IntoResponse};
+use ichido::{MessageId, by_hand::Standing, store::Audited};
+use serde::Serialize;
+
+use self::body::Body;
+pub(crate) use self::body::{MOST_BYTES, read};
 use crate::{
     Problem,
     access::{As, Read},
+    console::Console,
+    fields::Fields,
     routes::Routes,
 };
 
+/// What this version of the API is.
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// So many things are in a page at most.
+const MOST_LISTED: u32 = 200;
+
+/// And so many unless somebody says otherwise.
+const LISTED: u32 = 100;
+
 /// All of the API.
 pub(crate) fn routes() -> Routes {
-    Routes::new().get("/api/v1/status", status)
+    Routes::new()
+        .get("/api/v1/openapi.json", openapi)
+        .get("/api/v1/status", status)
+        .get("/api/v1/stats", queues::stats)
+        .get("/api/v1/audit", audit)
+        .get("/api/v1/queues", queues::list)
+        .get("/api/v1/queues/{queue}", queues::one)
+        .post("/api/v1/queues/{queue}/messages", send::send)
+        .get("/api/v1/messages", messages::list)
+        .get("/api/v1/messages/{id}", messages::one)
+        .post("/api/v1/messages/cancel", messages::cancel)
+        .post("/api/v1/messages/reschedule", messages::reschedule)
+        .post("/api/v1/messages/run-now", messages::run_now)
+        .get("/api/v1/failed", failed::list)
+        .get("/api/v1/failed/{id}", failed::one)
+        .post("/api/v1/failed/retry", failed::retry)
+        .post("/api/v1/failed/discard", failed::discard)
+        .get("/api/v1/processes", processes::list)
+        .get("/api/v1/processes/{request_id}", processes::one)
+        .post("/api/v1/processes/{request_id}/{verb}", processes::set_flag)
+        .get("/api/v1/lanes", lanes::list)
+        .post("/api/v1/lanes/{lanes}/simulate", lanes::simulate)
+        .get("/api/v1/doctor", doctor::examine)
+        .post("/api/v1/doctor/fix", doctor::fix)
 }
 
-async fn status(who: As<Read>) -> Result<Json<Standing>, Problem> {
+/// What a handler answers.
+type Answered<T> = Result<Json<T>, Problem>;
+
+async fn openapi(_: As<Read>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+async fn status(who: As<Read>, query: Fields) -> Answered<Standing> {
+    query.only(&[])?;
     Ok(Json(who.look().standing().await?))
+}
+
+/// What was changed by hand.
+#[derive(Serialize)]
+struct AuditPage {
+    entries: Vec<Audited>,
+}
+
+async fn audit(who: As<Read>, query: Fields) -> Answered<AuditPage> {
+    let query = query.only(&["queue", "limit"])?;
+    // Not only queues of the configuration: what was done stays true when a queue is gone.
+    let queue = query.name("queue")?;
+    let entries = who.look().audit(queue, query.limit(LISTED, MOST_LISTED)?).await?;
+    Ok(Json(AuditPage { entries }))
+}
+
+/// A queue of the configuration.
+fn known_queue(console: &Console, queue: &str) -> Result<(), Problem> {
+    if console.queues().iter().any(|known| known == queue) {
+        return Ok(());
+    }
+    Err(Problem::nowhere(format!("no queue `{queue}` in the configuration")))
+}
+
+/// The id of a message in one of the configuration's queues.
+fn known_id(console: &Console, id: &str) -> Result<MessageId, Problem> {
+    let no_id = || Problem::bad("not a message id; it is written like orders/42");
+    if id.len() > 2000 || id.contains('\0') {
+        return Err(no_id());
+    }
+    let id: MessageId = id.parse().map_err(|_| no_id())?;
+    known_queue(console, &id.queue)?;
+    Ok(id)
 }

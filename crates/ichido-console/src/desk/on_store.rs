@@ -8,19 +8,19 @@ use ichido::{
     Due, Error, Masks, MessageId, Messages, Operate,
     by_hand::{
         self, Batch, CancelReport, Canceller, Examination, FailedPages, LaneTargets, Moved, Repaired, ShownFailure,
-        ShownMessage, Standing,
+        ShownMessage, Standing, Unsent,
     },
     error::Result as Done,
     inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, shape},
     lanes::Routes,
     process::{Flag, RequestState},
     stat::StatRow,
-    store::{Audited, By, Cancelled},
+    store::{Answered, Answers, Audited, By, Cancelled},
 };
 
 use super::{
-    Act, Answer, Brokers, CancelLine, CancelOrder, Desk, LeftAlone, Look, RepairAnswer, RepairOrder, SendOrder,
-    SentAnswer, Which,
+    Act, Answer, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer, RepairOrder,
+    SendOrder, SentAnswer, Which,
 };
 use crate::Problem;
 
@@ -40,7 +40,7 @@ pub(crate) struct OnStore<S> {
     lanes: Arc<[LaneTargets]>,
 }
 
-impl<S: Operate + Messages> OnStore<S> {
+impl<S: Operate + Messages + Answers> OnStore<S> {
     pub(crate) fn new(
         store: S,
         brokers: Arc<dyn Brokers>,
@@ -77,35 +77,69 @@ impl<S: Operate + Messages> OnStore<S> {
         })
     }
 
+    /// All or nothing, and once for a key: the answer is remembered in the transaction that sends.
     async fn sent(self, order: SendOrder) -> Result<SentAnswer, Problem> {
         let of = |error: Error| Self::problem(&error);
+        let SendOrder { to, messages, idempotency } = order;
         let routes = Routes::new(self.lanes.iter().map(|lanes| lanes.set.clone()));
-        let batch = Batch { to: order.to, routes, masks: self.masks.clone(), messages: order.messages };
-        let queues: Vec<String> = self.meant(&batch.to);
-        self.brokers.refuse(&queues).await?;
+        let batch = Batch { to, routes, masks: self.masks.clone(), messages };
+        self.brokers.refuse(&self.meant(&batch.to)).await?;
         self.store.prepare().await.map_err(of)?;
+        if let Some(before) = self.answered(idempotency.as_ref()).await? {
+            return Ok(before);
+        }
         let mut tx = self.store.begin().await.map_err(of)?;
         let sent = match batch.send(&self.store, &mut tx, |_| ()).await {
             Ok(sent) => sent,
             Err(unsent) => {
                 self.store.rollback(tx).await.map_err(of)?;
-                if unsent.error.is_fault::<S>() {
-                    return Err(Self::problem(&unsent.error));
-                }
-                let text = match batch.explain(&self.store, unsent).await {
-                    (Some(at), why) => format!("message {}: {why}; nothing was sent", at + 1),
-                    (None, why) => format!("{why}; nothing was sent"),
-                };
-                return Err(Problem::refused(text));
+                return Err(self.unsent(&batch, unsent).await);
             }
         };
+        let ids = sent.ids.iter().map(ToString::to_string).collect();
+        let answer = SentAnswer { ids, replayed: false, unpublished: None };
+        if let Some(idempotency) = &idempotency
+            && !self.remembered(&mut tx, idempotency, &answer).await?
+        {
+            self.store.rollback(tx).await.map_err(of)?;
+            let text = "another request with this Idempotency-Key was answered meanwhile; send it again";
+            let before = self.answered(Some(idempotency)).await?;
+            return before.ok_or_else(|| Problem::later(StatusCode::CONFLICT, 1, text));
+        }
         self.store.commit(tx).await.map_err(of)?;
         for queue in &sent.queues {
             self.store.wake_ups().tell(&self.store, queue).await;
         }
-        let unpublished = self.brokers.publish(&sent.ids).await;
-        let ids = sent.ids.iter().map(ToString::to_string).collect();
-        Ok(SentAnswer { ids, replayed: false, unpublished })
+        Ok(SentAnswer { unpublished: self.brokers.publish(&sent.ids).await, ..answer })
+    }
+
+    /// What was answered to the same request before.
+    async fn answered(&self, idempotency: Option<&Idempotency>) -> Result<Option<SentAnswer>, Problem> {
+        let Some(Idempotency { key, request }) = idempotency else { return Ok(None) };
+        let found = self.store.recall_answer(key).await.map_err(|error| Self::problem(&error))?;
+        let Some(found) = found else { return Ok(None) };
+        if found.request != *request {
+            return Err(Problem::refused("this Idempotency-Key was used for another request; nothing was sent"));
+        }
+        let answer: SentAnswer = serde_json::from_str(&found.answer)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok(Some(SentAnswer { replayed: true, ..answer }))
+    }
+
+    async fn remembered(&self, tx: &mut S::Tx, by: &Idempotency, answer: &SentAnswer) -> Result<bool, Problem> {
+        let answer = serde_json::to_string(answer).unwrap_or_default();
+        let answered = Answered { request: by.request.clone(), answer };
+        self.store.remember_answer(tx, &by.key, &answered).await.map_err(|error| Self::problem(&error))
+    }
+
+    async fn unsent(&self, batch: &Batch, unsent: Unsent) -> Problem {
+        if unsent.error.is_fault::<S>() {
+            return Self::problem(&unsent.error);
+        }
+        Problem::refused(match batch.explain(&self.store, unsent).await {
+            (Some(at), why) => format!("message {}: {why}; nothing was sent", at + 1),
+            (None, why) => format!("{why}; nothing was sent"),
+        })
     }
 
     /// The queues that a name may mean.
@@ -221,7 +255,7 @@ impl CancelReport for Told {
     }
 }
 
-impl<S: Operate + Messages> Look for OnStore<S> {
+impl<S: Operate + Messages + Answers> Look for OnStore<S> {
     fn ping(&self) -> Answer<'_, ()> {
         Box::pin(self.read(self.store.ping()))
     }
@@ -281,7 +315,7 @@ impl<S: Operate + Messages> Look for OnStore<S> {
     }
 }
 
-impl<S: Operate + Messages> Act for OnStore<S> {
+impl<S: Operate + Messages + Answers> Act for OnStore<S> {
     fn send(&self, order: SendOrder) -> Answer<'_, SentAnswer> {
         self.change(|desk| desk.sent(order))
     }
@@ -320,7 +354,7 @@ impl<S: Operate + Messages> Act for OnStore<S> {
     }
 }
 
-impl<S: Operate + Messages> Desk for OnStore<S> {
+impl<S: Operate + Messages + Answers> Desk for OnStore<S> {
     fn acting(&self, by: By) -> Arc<dyn Act> {
         Arc::new(OnStore { store: self.store.by(by), ..self.clone() })
     }

@@ -1,6 +1,7 @@
 //! The verbs that all SQL stores have in common, each written once over [`SqlStore`](crate::SqlStore). They are about ichido's own tables;
 //! what they say about a queue's rows is a statement of the store's. Here a parked row and the queue's row change in one transaction.
 
+pub mod answers;
 pub mod audit;
 pub mod cancel;
 pub mod doctor;

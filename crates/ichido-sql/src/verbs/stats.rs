@@ -13,7 +13,7 @@ use ichido::{
 use crate::{
     Dialect, Query, Row, SqlStore,
     stats::{COLUMNS, KEY, StatCells, VALUES, pruned_before},
-    verbs::{cancel, files, inbox},
+    verbs::{answers, cancel, files, inbox},
 };
 
 /// More rows than this are not read: the newest are.
@@ -88,6 +88,7 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<()> {
     }
     files::prune(store).await?;
     cancel::prune(store).await?;
+    answers::prune(store).await?;
     inbox::prune(store, wait_ms(retention.inbox)).await
 }
 

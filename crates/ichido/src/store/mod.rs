@@ -4,6 +4,7 @@
 //! this seam talks to a database.
 
 pub mod adopt;
+mod answers;
 mod audit;
 mod cancelling;
 mod database;
@@ -27,6 +28,7 @@ mod verbs;
 mod wakeups;
 
 pub use self::{
+    answers::{Answered, Answers},
     audit::{Audit, Audited, By},
     cancelling::{Cancellable, Cancelled, Cancelling},
     database::{ConnectionCounts, Database},
