@@ -131,11 +131,11 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": parameters })).await
     }
 
-    /// The page as a PNG in base64: from its top down to its end, but no more than so many pixels.
-    pub async fn picture(&self, width: u32, most: u32) -> String {
+    /// The page as a PNG in base64: from its top down to its end, but no more than so many pixels; drawn smaller or larger.
+    pub async fn picture(&self, width: u32, most: u32, scale: f64) -> String {
         let metrics = self.devtools("Page.getLayoutMetrics", json!({})).await;
         let height = metrics["cssContentSize"]["height"].as_f64().unwrap_or(f64::from(most)).min(f64::from(most));
-        let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
+        let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": scale });
         let asked = json!({ "format": "png", "captureBeyondViewport": true, "optimizeForSpeed": false, "clip": clip });
         text(&self.devtools("Page.captureScreenshot", asked).await["data"])
     }

@@ -161,7 +161,8 @@ fn of_processes(overview: &Overview) -> Vec<Concern> {
 pub(super) fn of_advice(advice: &[Advice]) -> impl Iterator<Item = Concern> {
     advice.iter().map(|advice| {
         let link = if advice.reserve.is_some() || advice.more_slots.is_some() { "/lanes" } else { "" };
-        let concern = Concern::new("info", sentence(&advice.text));
+        // What more slots would not help is no mere tuning.
+        let concern = Concern::new(if link.is_empty() { "warn" } else { "info" }, sentence(&advice.text));
         if link.is_empty() { concern } else { concern.link(link, "Lanes") }
     })
 }

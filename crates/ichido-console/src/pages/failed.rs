@@ -12,9 +12,9 @@ use super::{
     concern::encoded,
     queue::kind,
     visit::{Frame, Visit, rendered},
-    words::{grouped, listed, plural, whole},
+    words::{clock, grouped, listed, plural, whole},
 };
-use crate::{Problem, fields::Fields};
+use crate::{Console, Problem, fields::Fields};
 
 /// So many messages on a page.
 const PAGE: usize = 100;
@@ -103,7 +103,10 @@ impl Which {
     }
 
     /// As stores understand it.
-    pub(super) fn filter(&self, fields: &Fields, limit: u32) -> Result<ParkedFilter, Problem> {
+    pub(super) fn filter(&self, console: &Console, fields: &Fields, limit: u32) -> Result<ParkedFilter, Problem> {
+        if !self.queue.is_empty() && !console.queues().contains(&self.queue) {
+            return Err(Problem::nowhere(format!("there is no queue `{}` in the configuration", self.queue)));
+        }
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let mut filter = ParkedFilter::default();
         (filter.queue, filter.error, filter.older) =
@@ -148,7 +151,7 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
     Box::pin(async move {
         let asked = Which::of(&visit.fields);
         let snapshot = visit.snapshot().await?;
-        let mut filter = asked.filter(&visit.fields, u32::try_from(GROUPED).unwrap_or(u32::MAX) + 1)?;
+        let mut filter = asked.filter(&visit.console, &visit.fields, u32::try_from(GROUPED).unwrap_or(u32::MAX) + 1)?;
         if let Some(after) = visit.fields.get("after") {
             let id = after.parse().map_err(|_| Problem::bad("`after` must be the id of the last message of a page"))?;
             let mut last = ParkedFilter::default();
@@ -181,7 +184,7 @@ pub(super) fn all(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         asked.waiting = false;
         let verb = verb(visit.fields.get("verb"))?;
         let snapshot = visit.snapshot().await?;
-        let found = visit.look().failed(asked.filter(&visit.fields, AT_ONCE)?).await?;
+        let found = visit.look().failed(asked.filter(&visit.console, &visit.fields, AT_ONCE)?).await?;
         let is_bound = found.len() >= AT_ONCE as usize;
         let first = if is_bound { "the first " } else { "" };
         Ok(rendered(&AllPage {
@@ -253,7 +256,7 @@ fn row(parked: &Parked) -> Row {
         kind: kind(state),
         failed: parked.state == ParkedState::Dead,
         attempts: parked.attempts,
-        since: parked.parked_at.clone(),
+        since: clock(&parked.parked_at),
         error,
     }
 }

@@ -137,7 +137,9 @@ impl Hour {
 
     /// A small line of what was completed.
     pub(super) fn spark(&self, queue: &str) -> Option<String> {
-        spark(&self.counts(queue, |tally| tally.done))
+        let counts = self.counts(queue, |tally| tally.done);
+        // The current minute is not over.
+        spark(counts.split_last().map_or(&[][..], |(_, over)| over))
     }
 }
 

@@ -10,7 +10,7 @@ use ichido::{
 use super::{
     queue::kind,
     visit::{Frame, Visit, rendered},
-    words::{plural, seconds, seconds_or},
+    words::{clock, plural, seconds, seconds_or},
 };
 use crate::Problem;
 
@@ -116,7 +116,7 @@ fn sentence(info: &MessageInfo) -> String {
         (MessageState::Claimed, Some(owner)) => format!("It {owner}."),
         (MessageState::Claimed, None) => "A process has it.".into(),
         (MessageState::Waiting, _) => match &info.due_at {
-            Some(due) => format!("It waits until {due} (UTC)."),
+            Some(due) => format!("It waits until {} (UTC).", clock(due)),
             None => "It waits until it is due.".into(),
         },
         (MessageState::Failed, _) => format!(
@@ -139,13 +139,13 @@ fn life(shown: &ShownMessage) -> Vec<Event> {
     life.push(event("", "Sent".into(), sent));
     for failure in &shown.history {
         let what = format!("Attempt {} failed", failure.attempt);
-        life.push(Event { kind: "bad", what, when: failure.at.clone(), text: failure.error.clone() });
+        life.push(Event { kind: "bad", what, when: clock(&failure.at), text: failure.error.clone() });
     }
     if info.snoozed > 0 {
         let times = plural(usize::try_from(info.snoozed).unwrap_or(0), "time");
         life.push(event("", format!("Snoozed {times}"), String::new()));
     }
-    let parked = info.parked_at.clone().unwrap_or_default();
+    let parked = info.parked_at.as_deref().map(clock).unwrap_or_default();
     match info.state {
         MessageState::Ready => life.push(event("now", "Ready".into(), "waits for a free slot".into())),
         MessageState::Claimed => {
@@ -159,7 +159,7 @@ fn life(shown: &ShownMessage) -> Vec<Event> {
             life.push(event("now", format!("Claimed by {place}"), runs));
         }
         MessageState::Waiting => {
-            let due = info.due_at.clone().map_or_else(String::new, |due| format!("due {due}"));
+            let due = info.due_at.as_deref().map_or_else(String::new, |due| format!("due {}", clock(due)));
             life.push(event("now", "Waiting".into(), due));
         }
         MessageState::Failed => life.push(event("bad", "Failed for good".into(), parked)),
@@ -179,8 +179,8 @@ fn facts(info: &MessageInfo) -> Vec<Fact> {
         fact("Attempts", Some(info.attempts.to_string())),
         fact("Snoozed", Some(info.snoozed.to_string()).filter(|_| info.snoozed > 0)),
         fact("Group", info.group.clone()),
-        fact("Due (UTC)", info.due_at.clone()),
-        fact("Parked (UTC)", info.parked_at.clone()),
+        fact("Due (UTC)", info.due_at.as_deref().map(clock)),
+        fact("Parked (UTC)", info.parked_at.as_deref().map(clock)),
         fact("Process", owner.map(|owner| owner.process.clone())),
         fact("Request id", owner.and_then(|owner| owner.request_id.clone())),
     ];

@@ -12,7 +12,7 @@ use super::{
     concern::{self, Concern},
     overview::Figure,
     visit::{Frame, Visit, rendered},
-    words::{NONE, counted, milliseconds, rate, seconds, seconds_or},
+    words::{NONE, clock, counted, milliseconds, rate, seconds, seconds_or},
 };
 use crate::Problem;
 
@@ -33,6 +33,7 @@ struct QueuePage {
     order: &'static str,
     nothing: &'static str,
     messages: Vec<MessageRow>,
+    shown: Shown,
     notes: Vec<String>,
     next: Option<String>,
 }
@@ -41,6 +42,20 @@ struct StateTab {
     state: &'static str,
     count: String,
     here: bool,
+}
+
+/// The columns that have something in them.
+struct Shown {
+    due: bool,
+    owner: bool,
+    error: bool,
+}
+
+impl Shown {
+    fn of(messages: &[MessageRow]) -> Self {
+        let any = |of: fn(&MessageRow) -> &String| messages.iter().any(|message| !of(message).is_empty());
+        Shown { due: any(|row| &row.due), owner: any(|row| &row.owner), error: any(|row| &row.error) }
+    }
 }
 
 /// A message in a list.
@@ -69,6 +84,7 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         let state: Listed = visit.fields.parsed("state", "ready, claimed, waiting or failed")?.unwrap_or(Listed::Ready);
         let after: Option<Cursor> = visit.fields.parsed("after", "what the page before said")?;
         let page = visit.look().list(vec![name.clone()], vec![state], after, PAGE).await?;
+        let messages: Vec<_> = page.messages.iter().map(row).collect();
         Ok(rendered(&QueuePage {
             frame: visit.frame("/queues", &snapshot),
             kind: described(load),
@@ -79,7 +95,8 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             state: state.state().as_str(),
             order: order(state),
             nothing: nothing(state),
-            messages: page.messages.iter().map(row).collect(),
+            shown: Shown::of(&messages),
+            messages,
             notes: page.notes,
             next: page.next.map(|next| next.to_string()),
             name,
@@ -181,7 +198,7 @@ fn row(message: &MessageInfo) -> MessageRow {
         kind: kind(message.state.as_str()),
         age: seconds_or(message.age_seconds),
         attempts: message.attempts,
-        due: message.due_at.clone().unwrap_or_default(),
+        due: message.due_at.as_deref().map(clock).unwrap_or_default(),
         owner: owner.unwrap_or_default(),
         error: message.error.clone().unwrap_or_default(),
     }

@@ -10,7 +10,7 @@ use ichido::{
 use super::{
     concern::{self, Concern},
     visit::{Frame, Visit, rendered},
-    words::{grouped, milliseconds, plural, whole},
+    words::{clock, grouped, milliseconds, plural, whole},
 };
 use crate::{Chain, Problem};
 
@@ -114,7 +114,29 @@ fn chain(chain: &Chain) -> ChainView {
 struct SettingsPage {
     frame: Frame,
     problems: Vec<Concern>,
-    config: Option<String>,
+    sections: Vec<Section>,
+    text: Option<String>,
+}
+
+/// The keys that begin alike.
+struct Section {
+    name: String,
+    rows: Vec<(String, String)>,
+}
+
+/// Lines like `process.lease=30s`, by what they begin with; none if the configuration is written otherwise.
+fn sections(config: &str) -> Option<Vec<Section>> {
+    let mut sections: Vec<Section> = Vec::new();
+    for line in config.lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = line.split_once('=').filter(|(name, _)| !name.contains(char::is_whitespace))?;
+        let (section, key) = name.split_once('.').unwrap_or(("", name));
+        let row = (key.to_owned(), value.to_owned());
+        match sections.iter_mut().find(|known| known.name == section) {
+            Some(known) => known.rows.push(row),
+            None => sections.push(Section { name: section.to_owned(), rows: vec![row] }),
+        }
+    }
+    Some(sections)
 }
 
 /// The configuration as it was read, and what is not as safe as it could be.
@@ -127,10 +149,14 @@ pub(super) fn settings(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> 
             warnings.extend(visit.look().warnings(lease).await?);
         }
         warnings.dedup();
+        let config = settings.config.as_deref();
+        let sections = config.and_then(sections).unwrap_or_default();
+        let text = config.filter(|_| sections.is_empty()).map(str::to_owned);
         Ok(rendered(&SettingsPage {
             frame: visit.frame("/settings", &snapshot),
             problems: concern::of_warnings(&warnings),
-            config: settings.config.clone(),
+            sections,
+            text,
         }))
     })
 }
@@ -167,12 +193,18 @@ pub(super) fn audit(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         };
         Ok(rendered(&AuditPage {
             frame: visit.frame("/audit", &snapshot),
-            queues: visit.console.queues().to_vec(),
+            queues: known(visit.console.queues(), &queue),
             queue,
             note,
             entries: found.into_iter().map(entry).collect(),
         }))
     })
+}
+
+/// The queues of the configuration, and the one that was asked for: what was done stays true when a queue is gone.
+fn known(queues: &[String], asked: &str) -> Vec<String> {
+    let gone = Some(asked.to_owned()).filter(|asked| !asked.is_empty() && !queues.contains(asked));
+    queues.iter().cloned().chain(gone).collect()
 }
 
 fn entry(found: Audited) -> Entry {
@@ -181,5 +213,19 @@ fn entry(found: Audited) -> Entry {
         (user, host) => user.or(host).unwrap_or_default(),
     };
     let reason = found.by.reason.unwrap_or_default();
-    Entry { at: found.at, verb: found.verb, what: found.what, by, reason, detail: found.detail }
+    Entry { at: clock(&found.at), verb: found.verb, what: found.what, by, reason, detail: found.detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_shown_by_section() {
+        let found = sections("process.lease=30s\nqueues.a.rabbitmq=(queue a, x=1)\nprocess.poll=1s\n").expect("keys");
+        let shown: Vec<_> = found.iter().map(|section| (&*section.name, section.rows.len())).collect();
+        assert_eq!(shown, [("process", 2), ("queues", 1)]);
+        assert_eq!(found[1].rows[0], ("a.rabbitmq".to_owned(), "(queue a, x=1)".to_owned()));
+        assert!(sections("[database]\nurl = \"x\"").is_none());
+    }
 }

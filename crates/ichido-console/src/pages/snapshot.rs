@@ -47,7 +47,7 @@ impl Snapshot {
     /// How old it is, in words.
     pub(super) fn age(&self) -> String {
         match self.at.elapsed().as_secs() {
-            0 => "now".into(),
+            0 => "just now".into(),
             age => format!("{} ago", seconds(i64::try_from(age).unwrap_or(i64::MAX))),
         }
     }

@@ -71,6 +71,12 @@ pub(super) fn rate(found: Option<f64>) -> String {
     }
 }
 
+/// A time of the database's, to the second: `2026-11-18 06:05:23`.
+pub(super) fn clock(text: &str) -> String {
+    let text = text.split('.').next().unwrap_or(text).trim_end_matches('Z');
+    text.replacen('T', " ", 1)
+}
+
 /// Several things in a sentence, the first of them by name.
 pub(super) fn listed(names: &[String], most: usize) -> String {
     match names.len().checked_sub(most) {
@@ -97,6 +103,13 @@ mod tests {
         assert_eq!(texts, ["under 1 s", "1 s", "89 s", "1 min", "89 min", "2.0 h", "2 days"]);
         assert_eq!(milliseconds(Some(38.4)), "38 ms");
         assert_eq!(milliseconds(None), NONE);
+    }
+
+    #[test]
+    fn times_of_the_database_are_told_to_the_second() {
+        for text in ["2026-11-18T06:05:23.224Z", "2026-11-18 06:05:23.5", "2026-11-18T06:05:23Z"] {
+            assert_eq!(clock(text), "2026-11-18 06:05:23");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ async fn every_page_fits_in_light_dark_and_on_a_phone() {
         for (page, path) in pages {
             browser.go(&format!("{}{path}", stage.url)).await;
             let wide = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
-            keep(page, name, &browser.picture(look.width, HIGHEST).await);
+            keep(page, name, &browser.picture(look.width, HIGHEST, if look.width > 1000 { 0.8 } else { 1.0 }).await);
             assert_eq!(wide, 0, "{page} is wider than a screen in {name}");
         }
     }

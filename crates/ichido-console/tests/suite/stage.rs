@@ -24,9 +24,9 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 /// The secrets of those who may use the console, by role.
-pub(crate) const READER: &str = "the reader's secret, which is long enough";
-pub(crate) const OPERATOR: &str = "the operator's secret, which is long enough";
-pub(crate) const ADMIN: &str = "the admin's secret, which is also long enough";
+pub(crate) const READER: &str = "a-reader-has-this-secret-of-a-good-length";
+pub(crate) const OPERATOR: &str = "an-operator-has-this-secret-of-a-good-length";
+pub(crate) const ADMIN: &str = "an-admin-has-this-secret-of-a-good-length";
 
 #[derive(Serialize, Deserialize)]
 struct Order {
