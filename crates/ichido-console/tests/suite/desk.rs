@@ -36,7 +36,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("x.db").display());
         let queues = ["hello", "members", "everybody"].map(Queue::managed);
-        let store = Sqlite::new(&url, queues).unwrap();
+        let store = Sqlite::new(&url, queues.into()).unwrap();
         store.migrate().await.unwrap();
         let set = LaneSet::new("site", Policy::Weighted);
         let set = set.level(Level::new("member", "members")).level(Level::new("free", "everybody"));

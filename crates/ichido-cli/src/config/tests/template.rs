@@ -78,7 +78,7 @@ fn mentions(text: &str, key: &str) -> bool {
 
 #[test]
 fn no_key_is_forgotten() {
-    let sections: [(&str, Vec<&str>); 10] = [
+    let sections: [(&str, Vec<&str>); 11] = [
         ("database", database::KEYS.to_vec()),
         ("process", [&process::KEYS[..], &process::RETRY_KEYS[..]].concat()),
         ("log", log::KEYS.to_vec()),
