@@ -167,7 +167,8 @@ mod tests {
     }
 
     fn of_sqs(queue: &str, action: &str) -> Vec<String> {
-        let text = format!("[queues.q]\nsqs = {{ {queue} }}\n[actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n");
+        let text =
+            format!("[queues.q]\nsqs = {{ {queue} }}\n[actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n");
         about_brokers(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
     }
 
