@@ -50,6 +50,7 @@ mod sending;
 mod silence;
 mod snoozing;
 mod sql_names;
+mod sqs;
 mod stopping;
 mod strangers;
 mod terminal;

@@ -11,8 +11,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::{
     rabbitmq::world::{World, published},
-    testenv::Kind,
+    testenv::{Env, Kind},
 };
+
+/// Orders without an effect, with several, and effects without an order.
+pub(crate) const LOST: &str = "received_order o where not exists (select 1 from project p where p.id = o.id)";
+const DOUBLE: &str = "(select 1 from project group by id having count(*) > 1) d";
+const GHOST: &str = "project p where not exists (select 1 from received_order o where o.id = p.id)";
+
+/// How many there are of each; nothing went wrong if it is this.
+pub(crate) const EXACT: &str = "LOST 0, DOUBLE 0, GHOST 0";
+
+pub(crate) async fn verdict(env: &Env) -> String {
+    let mut counts = Vec::new();
+    for (name, rows) in [("LOST", LOST), ("DOUBLE", DOUBLE), ("GHOST", GHOST)] {
+        counts.push(format!("{name} {}", env.number(&format!("select count(*) from {rows}")).await));
+    }
+    counts.join(", ")
+}
 
 /// A store through whose transactions a test can write.
 pub(crate) trait Written: Store {

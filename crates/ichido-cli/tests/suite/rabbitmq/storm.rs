@@ -14,7 +14,7 @@ use tokio::{sync::mpsc::unbounded_channel, task::block_in_place, time::timeout};
 
 use crate::{
     rabbitmq::{
-        ledger::{self, Orders, Random, Written},
+        ledger::{self, LOST, Orders, Random, Written},
         world::{BUSY, DEAD, EMPTY, QUEUE, World},
     },
     testenv::{Env, Kind, Process, database::Database},
@@ -198,10 +198,6 @@ impl<'a> Storm<'a> {
     }
 }
 
-const LOST: &str = "received_order o where not exists (select 1 from project p where p.id = o.id)";
-const DOUBLE: &str = "(select 1 from project group by id having count(*) > 1) d";
-const GHOST: &str = "project p where not exists (select 1 from received_order o where o.id = p.id)";
-
 async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl FnOnce(&str, Vec<Queue>) -> S) {
     let (since, mut random) = (Instant::now(), Random::seeded(kind));
     let node = block_in_place(|| RabbitMq::start(&[]));
@@ -234,17 +230,13 @@ async fn storm<S: Written>(kind: Kind, messages: u32, rounds: u32, open: impl Fn
     drop(copies);
     let twice = timeout(LIMIT, copying).await.expect("copied in time").expect("no panic");
     scene.ends_well().await;
-    let mut ledger = Vec::new();
-    for rows in [LOST, DOUBLE, GHOST] {
-        ledger.push(scene.world.env.number(&format!("select count(*) from {rows}")).await);
-    }
-    let line = format!("LOST {}, DOUBLE {}, GHOST {}", ledger[0], ledger[1], ledger[2]);
+    let line = ledger::verdict(&scene.world.env).await;
     println!(
         "{kind:?}: {committed} orders, {twice} twice, {rolled_back} rolled back, {unknown} in doubt, {} processes, {:?}: {line}",
         scene.started,
         since.elapsed()
     );
-    assert_eq!(line, "LOST 0, DOUBLE 0, GHOST 0");
+    assert_eq!(line, ledger::EXACT);
     assert!(committed >= messages && twice >= messages / 20 && rolled_back > 0, "it was a storm");
 }
 

@@ -186,6 +186,12 @@ impl Env {
         for name in ["ICHIDO_CONFIG", "ICHIDO_DATABASE_URL", "ICHIDO_LOG"] {
             command.env_remove(name);
         }
+        // Whoever the test process is at Amazon, its programs are nobody there.
+        for name in ["AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"] {
+            command.env_remove(name);
+        }
+        command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
+        command.envs([("AWS_CONFIG_FILE", "/dev/null"), ("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")]);
         command
     }
 
