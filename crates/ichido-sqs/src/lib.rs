@@ -11,6 +11,7 @@
 //! | `sqs`, `deliveries` | a queue as ichido's core knows it: [`ichido::broker::Broker`] and [`ichido::broker::Source`] |
 //! | `publisher`, `envelope` | sends in batches; a message as SQS carries it |
 //! | `subscription`, `delivery` | asks for deliveries; what was received |
+//! | `asking` | what a queue was asked, and whether it has more |
 //! | `in_hand` | what was received and is not settled, and the order of groups |
 //! | `settling` | deletes and changes of visibility, in batches |
 //! | `renewal` | keeps out of sight what is in hand |
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod dead_letters;
 mod deliveries;
 mod delivery;

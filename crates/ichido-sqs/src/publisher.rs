@@ -2,7 +2,7 @@
 //! message of its own: whoever calls holds them, waits, and is told in time.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -143,13 +143,15 @@ impl Inner {
     }
 }
 
-/// How many of these go together: to one queue, and no more than a batch may have.
+/// How many of these go together: to one queue, and no more than a batch may have. Entries of a batch can fail one by one, so that no two of
+/// a group go together: the second must not overtake the first.
 fn together(messages: &[Envelope], largest: usize) -> usize {
     let most = largest.max(LEAST_TOGETHER);
-    let mut size = 0;
+    let (mut size, mut groups) = (0, HashSet::new());
     let fits = |message: &&Envelope| {
         size += message.size();
-        message.queue == messages[0].queue && size <= most
+        let alone = message.place.as_ref().is_none_or(|(group, _)| groups.insert(group.clone()));
+        message.queue == messages[0].queue && size <= most && alone
     };
     messages.iter().take(BATCH).take_while(fits).count().max(1)
 }
@@ -190,5 +192,13 @@ mod tests {
         assert_eq!(together(&large, 1024), 2, "256 KiB together");
         assert_eq!(together(&large, 400 << 10), 4);
         assert_eq!(together(&[message("q", 1), message("r", 1)], 1024), 1, "one queue at a time");
+    }
+
+    #[test]
+    fn messages_of_a_group_never_share_a_batch() {
+        let of =
+            |group: &str, id: &str| Envelope { place: Some((group.to_owned(), id.to_owned())), ..message("q.fifo", 1) };
+        assert_eq!(together(&[of("a", "1"), of("b", "2"), of("c", "3"), of("a", "4")], 1024), 3);
+        assert_eq!(together(&[of("a", "1"), of("a", "2")], 1024), 1);
     }
 }

@@ -17,19 +17,17 @@ use tokio::{
 
 use crate::{
     Delivery, Envelope, Error, Publisher, Result, Server, Settings, Topology,
+    asking::Asking,
     header::{REASON, ROW, is_plain},
     in_hand::InHand,
     publisher::BATCH,
     renewal,
     server::TIMEOUT,
-    settling::{Settled, Settling, seconds},
+    settling::{Settling, seconds},
 };
 
 /// While workers have enough to do, it waits so long for room for a whole batch.
 const LINGER: Duration = Duration::from_millis(500);
-
-/// What SQS has is here so soon after it was asked; a long poll that lasts longer has found nothing yet.
-const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
 /// So many receives at a time, while each of them brings all that it asked for.
 const MOST_RECEIVES: usize = 4;
@@ -69,21 +67,6 @@ pub(crate) struct Shared {
     /// There is room for more.
     pub(crate) freed: Notify,
     closed: watch::Sender<bool>,
-}
-
-/// What SQS was asked, and what it said.
-#[derive(Debug, Default)]
-struct Asking {
-    /// Receives under way, and for how many messages.
-    receives: usize,
-    messages: usize,
-    /// When the latest of them began.
-    since: Option<Instant>,
-    /// The last one brought as many as were asked for; none before the first answer.
-    full: Option<bool>,
-    /// Receives that failed in a row, and why the last one did.
-    failures: u32,
-    why_not: Option<String>,
 }
 
 impl Subscription {
@@ -137,8 +120,7 @@ impl Subscription {
     #[must_use]
     pub fn is_open(&self) -> bool {
         let asking = self.shared.asking();
-        let late = asking.since.is_some_and(|since| since.elapsed() >= ON_ITS_WAY);
-        asking.why_not.is_none() && (asking.full.is_some() || late)
+        asking.why_not.is_none() && (asking.some.is_some() || asking.is_late())
     }
 
     /// Why nothing is received now, if that is known.
@@ -147,13 +129,13 @@ impl Subscription {
         self.shared.asking().why_not.clone()
     }
 
-    /// Has the queue more? As far as the last receive can tell: whether it brought all that it asked for, and the next one is not overdue.
+    /// Has the queue more? As far as the last receives can tell: whether they found something, and the next one is not overdue.
     #[must_use]
     pub fn has_more(&self) -> bool {
         let room = self.shared.room();
         let asking = self.shared.asking();
-        let soon = asking.receives == 0 || asking.since.is_some_and(|since| since.elapsed() < ON_ITS_WAY);
-        room == 0 && asking.receives == 0 || asking.why_not.is_none() && asking.full.unwrap_or(true) && soon
+        let soon = asking.receives == 0 || !asking.is_late();
+        room == 0 && asking.receives == 0 || asking.why_not.is_none() && asking.some.unwrap_or(true) && soon
     }
 
     pub(crate) fn is_current(&self, tag: u64) -> bool {
@@ -213,10 +195,10 @@ impl Subscription {
 
     async fn hide(&self, tag: u64, time: Duration) {
         let Some(delivery) = self.shared.in_hand().find(tag) else { return };
-        let told = self.shared.settling.hide(&delivery.receipt, time).await;
-        tracing::trace!(?told, ?time, "hidden");
-        let behind = self.shared.in_hand().comes_again(tag);
-        self.shared.give_back(behind);
+        // Those behind it are out of sight for as long, or a server that takes the group for free would hand them out first.
+        let mut all = vec![delivery];
+        all.extend(self.shared.in_hand().comes_again(tag));
+        self.shared.hide_all(&all, time).await;
         self.shared.freed.notify_one();
     }
 
@@ -229,7 +211,7 @@ impl Subscription {
         if untaken.is_empty() {
             return;
         }
-        self.shared.release_all(untaken).await;
+        self.shared.hide_all(&untaken, Duration::ZERO).await;
         let answered = async {
             while self.shared.asking().receives > 0 {
                 sleep(Duration::from_millis(20)).await;
@@ -274,7 +256,7 @@ impl Shared {
         let together = together(self.prefetch);
         match asking.receives {
             // While every receive is full, and there is room for a batch.
-            1..MOST_RECEIVES if asking.full == Some(true) && room >= together => Some(Duration::ZERO),
+            1..MOST_RECEIVES if asking.full && room >= together => Some(Duration::ZERO),
             0 if room >= together || room * 2 > usize::from(self.prefetch) => Some(Duration::ZERO),
             0 => Some(LINGER),
             _ => None,
@@ -296,18 +278,20 @@ impl Shared {
         drop(asking);
         let shared = Arc::clone(self);
         tokio::spawn(async move {
+            let begun = Instant::now();
             let mut answer = shared.receive(most, wait).await;
             if shared.is_closed() {
                 let late = answer.as_mut().map(std::mem::take).unwrap_or_default();
-                shared.release_all(late.into_iter().map(Arc::new).collect()).await;
+                let late: Vec<_> = late.into_iter().map(Arc::new).collect();
+                shared.hide_all(&late, Duration::ZERO).await;
             }
-            shared.take(most, answer);
+            shared.take(most, begun, answer);
         });
     }
 
     async fn receive(&self, most: usize, wait: Duration) -> Result<Vec<Delivery>> {
         let queue = &self.topology.queue;
-        if self.topology.declare && self.asking().full.is_none() {
+        if self.topology.declare && self.asking().some.is_none() {
             self.topology.declare(&self.server).await?;
         }
         let call = self.server.client().await?.receive_message().queue_url(self.server.url(queue).await?);
@@ -325,7 +309,7 @@ impl Shared {
     }
 
     /// What a receive brought.
-    fn take(self: &Arc<Self>, asked: usize, answer: Result<Vec<Delivery>>) {
+    fn take(self: &Arc<Self>, asked: usize, begun: Instant, answer: Result<Vec<Delivery>>) {
         let now = Instant::now();
         {
             let mut asking = self.asking();
@@ -333,15 +317,14 @@ impl Shared {
             asking.messages -= asked;
             match &answer {
                 Ok(brought) => {
-                    asking.full = Some(brought.len() >= asked);
-                    (asking.failures, asking.why_not) = (0, None);
+                    asking.heard([brought.len(), asked], now - begun, self.settings.wait);
                 }
                 Err(error) => {
                     if asking.why_not.is_none() {
                         tracing::warn!(%error, queue = self.topology.queue, "cannot receive; retrying");
                     }
                     // The queue may have to be made again.
-                    asking.full = asking.full.filter(|_| !matches!(error, Error::Missing(_)));
+                    asking.some = asking.some.filter(|_| !matches!(error, Error::Missing(_)));
                     (asking.failures, asking.why_not) = (asking.failures + 1, Some(error.to_string()));
                 }
             }
@@ -369,20 +352,15 @@ impl Shared {
     pub(crate) fn give_back(self: &Arc<Self>, deliveries: Vec<Arc<Delivery>>) {
         if !deliveries.is_empty() {
             let shared = Arc::clone(self);
-            tokio::spawn(async move { shared.release_all(deliveries).await });
+            tokio::spawn(async move { shared.hide_all(&deliveries, Duration::ZERO).await });
         }
     }
 
-    async fn release_all(&self, deliveries: Vec<Arc<Delivery>>) {
-        let mut under_way = tokio::task::JoinSet::new();
-        for delivery in deliveries {
-            let settling = self.settling.clone();
-            under_way.spawn(async move { settling.hide(&delivery.receipt, Duration::ZERO).await });
-        }
-        while let Some(told) = under_way.join_next().await {
-            if !matches!(told, Ok(Settled::Told)) {
-                tracing::debug!(queue = self.topology.queue, "not released; it comes back by itself");
-            }
+    async fn hide_all(&self, deliveries: &[Arc<Delivery>], time: Duration) {
+        let receipts = deliveries.iter().map(|delivery| delivery.receipt.as_str());
+        let gone = self.settling.hide_all(receipts, time).await;
+        if gone > 0 {
+            tracing::debug!(queue = self.topology.queue, gone, "deliveries come back only when they expire");
         }
     }
 

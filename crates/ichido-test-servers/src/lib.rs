@@ -12,6 +12,7 @@ mod browser;
 pub mod certificates;
 mod chromium;
 mod guardian;
+mod host;
 pub mod injector;
 mod mariadb;
 mod pgbouncer;
@@ -32,6 +33,7 @@ mod user;
 
 pub use browser::{Browser, Look};
 pub use chromium::Chromium;
+pub use host::Host;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;

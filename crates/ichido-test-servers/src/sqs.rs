@@ -1,7 +1,8 @@
 //! A private server for tests that speaks the API of Amazon SQS: LocalStack's, as a plain Python process, from the folder into which
-//! `./test` installs it. What it has is in memory. Talks to its guardian only; tests look at its queues through `sqs_api`,
+//! `./test` installs it, started by `sqs.py`. What it has is in memory. Talks to its guardian only; tests look at its queues through `sqs_api`,
 //! past any injector.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ impl Sqs {
     pub fn start() -> Self {
         // As the user who installed the packages: their folder may be closed to others.
         let guardian = Guardian::new("sqs", "root", "KILL");
+        fs::write(guardian.folder().join("sqs.py"), include_str!("sqs.py")).expect("the program's file");
         let mut sqs = Self { python: python(), packages: packages(), seat: Seat::new(guardian) };
         sqs.start_on_a_free_port();
         sqs
@@ -96,7 +98,7 @@ impl Starting for Sqs {
         ];
         let python = self.python.to_str().expect("a path in UTF-8");
         let mut arguments: Vec<&str> = own.iter().map(String::as_str).chain(SETTINGS).collect();
-        arguments.extend([python, "-m", "localstack.runtime.main"]);
+        arguments.extend([python, "sqs.py"]);
         self.seat.guardian.start(Path::new("env"), &arguments)
     }
 

@@ -67,7 +67,7 @@ async fn status_and_messages_tell_what_waits(kind: Kind) {
     let ids = world.send(1..=3).await;
     let status: Value = serde_json::from_str(&world.env.ok(&["status", "--json"]).await).unwrap();
     assert_eq!(status["queues"][0]["queue"], "orders", "{status}");
-    assert_eq!(status["queues"][0]["backlog"], 3, "{status}");
+    assert_eq!(status["queues"][0]["ready"], 3, "{status}");
     let list = world.env.ok(&["messages", "list", "--queue", "orders"]).await;
     assert!(ids.iter().all(|id| list.contains(id)), "{list}");
     let shown = world.env.ok(&["messages", "show", &ids[0]]).await;

@@ -47,7 +47,7 @@ async fn an_action_longer_than_the_visibility_has_its_effects_once(kind: Kind) {
 
 async fn what_a_killed_process_held_is_done_by_another(kind: Kind) {
     let world = World::new(kind).await;
-    world.hide_for("5s", &world.env.endless());
+    world.hide_for("5s", &world.env.slow(5000));
     world.send(1..=6).await;
     let [victim] = world.start(["victim"], &[]);
     world.env.until_running().await;
@@ -130,6 +130,9 @@ async fn a_redriven_message_is_the_same_message(kind: Kind) {
     }
     let id = before["MessageAttributes"]["x-message-mutex"]["StringValue"].as_str().expect("an id");
     assert_eq!(sent, [format!("orders/{id}")]);
-    world.drain().await;
+    let [mut process] = world.start(["process"], &[]);
+    world.shipped(1).await;
+    world.settles_at(&world.queue, 0).await;
+    process.stop().await;
     world.assert_exact(1).await;
 }

@@ -46,3 +46,30 @@ fn a_fifo_queue_remembers_what_was_sent_after_it_was_deleted() {
     sqs.call("SendMessage", &send);
     assert_eq!(sqs.waiting(&name).all(), 0);
 }
+
+#[test]
+fn a_group_waits_while_any_of_its_messages_is_out_of_sight() {
+    let (sqs, name) = (Sqs::shared().api(), format!("{}.fifo", Sqs::shared().fresh_name()));
+    let url = queue(&name, &json!({ "FifoQueue": "true", "VisibilityTimeout": "600" }));
+    for id in ["1", "2", "3"] {
+        let send = json!({ "QueueUrl": url, "MessageBody": id, "MessageGroupId": "g", "MessageDeduplicationId": id });
+        sqs.call("SendMessage", &send);
+    }
+    let receive = || {
+        let found = sqs.call("ReceiveMessage", &json!({ "QueueUrl": url, "MaxNumberOfMessages": 10 }));
+        found["Messages"].as_array().cloned().unwrap_or_default()
+    };
+    let show = |message: &serde_json::Value| {
+        let receipt = &message["ReceiptHandle"];
+        let request = json!({ "QueueUrl": url, "ReceiptHandle": receipt, "VisibilityTimeout": 0 });
+        sqs.call("ChangeMessageVisibility", &request);
+    };
+    let all = receive();
+    assert_eq!(all.len(), 3);
+    show(&all[1]);
+    show(&all[2]);
+    assert_eq!(receive().len(), 0, "the first is out of sight");
+    show(&all[0]);
+    let bodies: Vec<_> = receive().iter().map(|message| message["Body"].clone()).collect();
+    assert_eq!(bodies, ["1", "2", "3"]);
+}
