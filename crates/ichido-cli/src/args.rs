@@ -258,7 +258,7 @@ pub(crate) struct Send {
     /// Send nothing while another message with this key is neither done nor failed, and print its id instead; managed queues only
     #[arg(long, value_name = "KEY", conflicts_with = "file")]
     pub(crate) unique: Option<String>,
-    /// Group whose messages run one at a time and in order; managed queues only (for a table queue, configure `group_by`)
+    /// Group whose messages run one at a time and in order; managed queues and FIFO queues of SQS only (for a table queue, configure `group_by`)
     #[arg(long)]
     pub(crate) group: Option<String>,
     /// Text beside the payload; not for table queues. Repeatable

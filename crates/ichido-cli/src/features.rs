@@ -6,7 +6,7 @@
 //! file beside it stands in (`brokers/none.rs`, `no_metrics.rs` …). Nothing else in this crate may depend on a feature.
 
 use crate::{
-    config::{ActionKind, Config},
+    config::{ActionKind, Config, Url},
     failure::Failure,
 };
 
@@ -72,10 +72,12 @@ pub(crate) fn check(config: &Config) -> Result<(), Failure> {
     }
     config.rabbitmq().try_for_each(|(name, _)| RABBITMQ.for_key(&format!("queues.{name}.rabbitmq")))?;
     config.sqs().try_for_each(|(name, _)| SQS.for_key(&format!("queues.{name}.sqs")))?;
-    config.actions.iter().filter(|(_, action)| encrypts(&action.kind)).try_for_each(|(name, _)| {
-        let key = format!("actions.{name}.http");
-        if AWS_LC.built { Ok(()) } else { RING.for_key(&key) }
-    })
+    // AWS itself has no other.
+    let encrypted = config.sqs().filter(|(_, queue)| queue.endpoint.as_ref().is_none_or(Url::is_encrypted));
+    let encrypted = encrypted.map(|(name, _)| format!("queues.{name}.sqs"));
+    let actions = config.actions.iter().filter(|(_, action)| encrypts(&action.kind));
+    let mut encrypted = encrypted.chain(actions.map(|(name, _)| format!("actions.{name}.http")));
+    encrypted.try_for_each(|key| if AWS_LC.built { Ok(()) } else { RING.for_key(&key) })
 }
 
 fn encrypts(action: &ActionKind) -> bool {
@@ -119,11 +121,13 @@ mod tests {
             };
             assert_eq!(check(&config("")).is_ok(), feature.built, "{url}");
             assert_eq!(check(&config(queue)).is_ok(), feature.built && RABBITMQ.built, "{url}");
-            let sqs = "[queues.q]\nsqs = { queue = \"x\" }";
-            assert_eq!(check(&config(sqs)).is_ok(), feature.built && SQS.built, "{url}");
+            let sqs = |endpoint: &str| format!("[queues.q]\nsqs = {{ queue = \"x\"{endpoint} }}");
+            let plain = sqs(", endpoint = \"http://h\"");
+            assert_eq!(check(&config(&plain)).is_ok(), feature.built && SQS.built, "{url}");
+            let tls = RING.built || AWS_LC.built;
+            assert_eq!(check(&config(&sqs(""))).is_ok(), feature.built && SQS.built && tls, "{url}");
             let post = |scheme| format!("[queues.q]\n[actions.A]\nfrom = \"q\"\nhttp = {{ url = \"{scheme}://h/\" }}");
             assert_eq!(check(&config(&post("http"))).is_ok(), feature.built, "{url}");
-            let tls = RING.built || AWS_LC.built;
             assert_eq!(check(&config(&post("https"))).is_ok(), feature.built && tls, "{url}");
         }
     }

@@ -102,6 +102,13 @@ fn about_sqs(config: &Config) -> Vec<String> {
                  runs for up to {timeout:?}; its effects still happen only once"
             )
         }));
+        let readers = config.actions.iter().filter(|(_, action)| program::queues(action, config).contains(&name));
+        for (action, _) in readers.filter(|(_, of)| queue.is_fifo() && of.retry.max >= LONGEST_VISIBILITY) {
+            told.push(format!(
+                "actions.{action}.retry.max: SQS hides a message of a FIFO queue for less than {LONGEST_VISIBILITY:?}; a retry that waits longer is \
+                 published anew, behind its group"
+            ));
+        }
         if queue.visibility < SHORT_VISIBILITY {
             let visibility = queue.visibility;
             told.push(format!(
@@ -160,7 +167,8 @@ mod tests {
     }
 
     fn of_sqs(queue: &str, action: &str) -> Vec<String> {
-        let text = format!("[queues.q]\nsqs = {{ {queue} }}\n[actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n");
+        let text =
+            format!("[queues.q]\nsqs = {{ {queue} }}\n[actions.A]\nfrom = \"q\"\nsql = [\"select 1\"]\n{action}\n");
         about_brokers(&Config::parse(&text, "ichido.toml", &|_| None).expect("a configuration"))
     }
 
@@ -169,6 +177,7 @@ mod tests {
         assert_eq!(of_sqs("queue = \"x\"", "timeout = \"12h\""), Vec::<String>::new());
         for (queue, action, part) in [
             ("queue = \"x\"", "timeout = \"13h\"", "actions.A.timeout: SQS hides a delivery"),
+            ("queue = \"x.fifo\"", "retry = { max = \"12h\" }", "behind its group"),
             ("queue = \"x\", visibility = \"5s\"", "", "queues.q.sqs.visibility: "),
             ("queue = \"x\", guard = \"inbox\"", "", "attribute `message_id`"),
             ("queue = \"x.fifo\", on_busy = \"dead-letter\"", "", "loses its place"),

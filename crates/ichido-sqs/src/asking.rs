@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// What SQS has is here so soon after it was asked, if it does not usually take longer; a long poll that lasts longer has found nothing yet.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 
+/// The same after an answer with fewer than were asked for: then there is probably no more, and the levels below do not wait so long.
+const PROBABLY_NOT: Duration = Duration::from_millis(20);
+
 /// At most, and before the first answer.
 const LONGEST_WAY: Duration = Duration::from_secs(1);
 
@@ -32,10 +35,12 @@ pub(crate) struct Asking {
 impl Asking {
     /// A receive that might have waited so long has brought so many of those it asked for.
     pub(crate) fn heard(&mut self, [brought, asked]: [usize; 2], took: Duration, wait: Duration) {
+        let waited = took > self.way();
         self.full = brought >= asked;
         (self.failures, self.why_not) = (0, None);
         if brought > 0 {
-            self.some = Some(true);
+            // What had to be waited for had just been sent: there was nothing before it.
+            self.some = Some(self.full || !waited);
             if took < 2 * LONGEST_WAY {
                 self.usual = (self.usual * 3 + took) / 4;
             }
@@ -46,11 +51,15 @@ impl Asking {
 
     /// Would it have an answer by now if the queue had something?
     pub(crate) fn is_late(&self) -> bool {
-        let way = match self.some {
-            None => LONGEST_WAY,
-            Some(_) => (self.usual * 4).clamp(ON_ITS_WAY, LONGEST_WAY),
-        };
-        self.since.is_some_and(|since| since.elapsed() >= way)
+        self.since.is_some_and(|since| since.elapsed() >= self.way())
+    }
+
+    fn way(&self) -> Duration {
+        match (self.some, self.full) {
+            (None, _) => LONGEST_WAY,
+            (Some(_), true) => (self.usual * 4).clamp(ON_ITS_WAY, LONGEST_WAY),
+            (Some(_), false) => (self.usual * 2).clamp(PROBABLY_NOT, ON_ITS_WAY),
+        }
     }
 }
 
@@ -74,10 +83,20 @@ mod tests {
         assert_eq!((asking.some, asking.full), (Some(true), true));
     }
 
+    /// Ten a second, say: the levels below go on between two of them.
+    #[test]
+    fn a_message_that_was_waited_for_does_not_say_that_there_are_more() {
+        let mut asking = Asking::default();
+        asking.heard([1, 10], SOON, WAIT);
+        assert_eq!(asking.some, Some(true), "it was there");
+        asking.heard([1, 10], ON_ITS_WAY, WAIT);
+        assert_eq!(asking.some, Some(false), "it came later");
+    }
+
     #[test]
     fn a_slow_service_is_given_more_time() {
         let mut asking =
-            Asking { some: Some(true), since: Instant::now().checked_sub(ON_ITS_WAY), ..Asking::default() };
+            Asking { some: Some(true), full: true, since: Instant::now().checked_sub(ON_ITS_WAY), ..Asking::default() };
         assert!(asking.is_late());
         (0..10).for_each(|_| asking.heard([10, 10], ON_ITS_WAY, WAIT));
         assert!(!asking.is_late());

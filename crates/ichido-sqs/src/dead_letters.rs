@@ -5,7 +5,6 @@
 use std::{collections::HashMap, time::Duration};
 
 use aws_sdk_sqs::types::MessageSystemAttributeName as System;
-use tokio::task::JoinSet;
 
 use crate::{
     Delivery, Error, Result, Server, Sqs,
@@ -99,11 +98,6 @@ impl DeadLetters {
 
     /// Makes those visible again that were not deleted.
     pub async fn close(self) {
-        let mut under_way = JoinSet::new();
-        for receipt in self.out.into_values() {
-            let settling = self.settling.clone();
-            under_way.spawn(async move { settling.hide(&receipt, Duration::ZERO).await });
-        }
-        while under_way.join_next().await.is_some() {}
+        self.settling.hide_all(self.out.values().map(String::as_str), Duration::ZERO).await;
     }
 }

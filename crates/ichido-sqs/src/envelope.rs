@@ -73,10 +73,11 @@ impl Envelope {
             pack(&mut attributes, delivery);
         }
         attributes.extend(beside.iter().map(|(name, value)| ((*name).to_owned(), header::text(value))));
-        // Each in a group of its own: whoever looks at one of them must not keep the others out of sight.
+        // Each in a group of its own: whoever looks at one of them must not keep the others out of sight. Another copy is dropped, and another
+        // body under the same id is not.
         let place = is_fifo(queue).then(|| {
             let own = header::find(&attributes, header::ROW).or(header::find(&attributes, header::ID));
-            let own = name(own.unwrap_or(&delivery.message_id));
+            let own = name(&format!("{}-{}", own.unwrap_or(&delivery.message_id), hash(&delivery.body)));
             (own.clone(), own)
         });
         Self { queue: queue.to_owned(), body: delivery.body.clone(), attributes, place }
@@ -142,6 +143,10 @@ fn name(text: &str) -> String {
     if (1..=LONGEST_NAME).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return text.to_owned();
     }
+    hash(text)
+}
+
+fn hash(text: &str) -> String {
     payload_hash(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
@@ -183,6 +188,19 @@ mod tests {
         let (group, once) = Envelope::of(&message).unwrap().place.expect("a group");
         assert_eq!((group.len(), once.as_str()), (64, "1-3"), "a space is not allowed there: a hash");
         assert_eq!(Envelope::of(&outgoing("orders", b"{}")).unwrap().place, None);
+    }
+
+    #[test]
+    fn copies_are_one_dead_letter_and_other_bodies_are_not() {
+        let place = |id: &str, body: &str| {
+            let message = aws_sdk_sqs::types::Message::builder().message_id("m").receipt_handle("r").body(body);
+            let message = message.message_attributes(header::ID, header::text(id)).build();
+            let delivery = Delivery::new(message).expect("a receipt");
+            Envelope::dead_letter(&delivery, "dead.fifo", &[(header::REASON, "why")]).place
+        };
+        assert_eq!(place("1", "{}"), place("1", "{}"));
+        assert_ne!(place("1", "{}"), place("1", "[]"));
+        assert_ne!(place("1", "{}"), place("2", "{}"));
     }
 
     #[test]

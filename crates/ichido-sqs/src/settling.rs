@@ -60,9 +60,15 @@ impl Settling {
         ask(&self.delete, receipt, None).await
     }
 
-    /// It comes back after this time; at once if it is zero.
-    pub(crate) async fn hide(&self, receipt: &str, time: Duration) -> Settled {
-        ask(&self.hide, receipt, Some(seconds(time))).await
+    /// They come back after this time, in this order; at once if it is zero. Tells how many of them do so only by themselves.
+    pub(crate) async fn hide_all(&self, receipts: impl Iterator<Item = &str>, time: Duration) -> usize {
+        // All are asked for before anything is waited for.
+        let asked: Vec<_> = receipts.map(|receipt| ask(&self.hide, receipt, Some(seconds(time)))).collect();
+        let mut gone = 0;
+        for answer in asked {
+            gone += usize::from(answer.await == Settled::Gone);
+        }
+        gone
     }
 }
 
@@ -72,10 +78,16 @@ pub(crate) fn seconds(time: Duration) -> i32 {
     i32::try_from(up).unwrap_or(i32::MAX)
 }
 
-async fn ask(to: &mpsc::UnboundedSender<Request>, receipt: &str, hide: Option<i32>) -> Settled {
+/// Asks now, and returns what waits for the answer.
+fn ask(
+    to: &mpsc::UnboundedSender<Request>,
+    receipt: &str,
+    hide: Option<i32>,
+) -> impl Future<Output = Settled> + Send + use<> {
     let (told, answer) = oneshot::channel();
-    let sent = to.send(Request { receipt: receipt.to_owned(), hide, told });
-    if sent.is_err() { Settled::Gone } else { answer.await.unwrap_or(Settled::Gone) }
+    // A request that nobody takes is dropped, and so is its answer.
+    let _ = to.send(Request { receipt: receipt.to_owned(), hide, told });
+    async { answer.await.unwrap_or(Settled::Gone) }
 }
 
 /// How many are waiting is bounded by how many are in hand.

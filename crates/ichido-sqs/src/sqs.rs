@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use ichido::broker::{Depths, Outgoing, Unpublished};
+use ichido::broker::{Depths, Outgoing, Unpublished, publish_made};
 use tokio::time::timeout;
 
 use crate::{Deliveries, Envelope, Publisher, Result, Server, Subscription, Topology};
@@ -112,15 +112,9 @@ impl ichido::broker::Broker for Sqs {
         if let Err(error) = self.ready().await {
             return messages.iter().map(|_| Err(error.clone())).collect();
         }
-        let (mut envelopes, mut fates) = (Vec::with_capacity(messages.len()), Vec::with_capacity(messages.len()));
-        for message in messages {
-            let envelope = Envelope::of(message).map_err(|error| Unpublished::Unroutable(error.to_string()));
-            fates.push(envelope.map(|envelope| envelopes.push(envelope)));
-        }
-        let mut sent = self.publisher.publish(&envelopes).await.into_iter();
-        for fate in fates.iter_mut().filter(|fate| fate.is_ok()) {
-            *fate = sent.next().expect("one fate for one message");
-        }
+        let envelope = |message| Envelope::of(message).map_err(|error| Unpublished::Unroutable(error.to_string()));
+        let publish = async |envelopes: &[Envelope]| self.publisher.publish(envelopes).await;
+        let fates = publish_made(messages.iter().map(envelope), publish).await;
         if fates.iter().any(|fate| matches!(fate, Err(Unpublished::Unroutable(_)))) {
             self.declared.store(false, Ordering::Relaxed);
         }

@@ -23,7 +23,7 @@ use crate::{
     publisher::BATCH,
     renewal,
     server::TIMEOUT,
-    settling::{Settled, Settling, seconds},
+    settling::{Settling, seconds},
 };
 
 /// While workers have enough to do, it waits so long for room for a whole batch.
@@ -195,10 +195,10 @@ impl Subscription {
 
     async fn hide(&self, tag: u64, time: Duration) {
         let Some(delivery) = self.shared.in_hand().find(tag) else { return };
-        let told = self.shared.settling.hide(&delivery.receipt, time).await;
-        tracing::trace!(?told, ?time, "hidden");
-        let behind = self.shared.in_hand().comes_again(tag);
-        self.shared.give_back(behind);
+        // Those behind it are out of sight for as long, or a server that takes the group for free would hand them out first.
+        let mut all = vec![delivery];
+        all.extend(self.shared.in_hand().comes_again(tag));
+        self.shared.hide_all(&all, time).await;
         self.shared.freed.notify_one();
     }
 
@@ -211,7 +211,7 @@ impl Subscription {
         if untaken.is_empty() {
             return;
         }
-        self.shared.release_all(untaken).await;
+        self.shared.hide_all(&untaken, Duration::ZERO).await;
         let answered = async {
             while self.shared.asking().receives > 0 {
                 sleep(Duration::from_millis(20)).await;
@@ -282,7 +282,8 @@ impl Shared {
             let mut answer = shared.receive(most, wait).await;
             if shared.is_closed() {
                 let late = answer.as_mut().map(std::mem::take).unwrap_or_default();
-                shared.release_all(late.into_iter().map(Arc::new).collect()).await;
+                let late: Vec<_> = late.into_iter().map(Arc::new).collect();
+                shared.hide_all(&late, Duration::ZERO).await;
             }
             shared.take(most, begun, answer);
         });
@@ -351,20 +352,15 @@ impl Shared {
     pub(crate) fn give_back(self: &Arc<Self>, deliveries: Vec<Arc<Delivery>>) {
         if !deliveries.is_empty() {
             let shared = Arc::clone(self);
-            tokio::spawn(async move { shared.release_all(deliveries).await });
+            tokio::spawn(async move { shared.hide_all(&deliveries, Duration::ZERO).await });
         }
     }
 
-    async fn release_all(&self, deliveries: Vec<Arc<Delivery>>) {
-        let mut under_way = tokio::task::JoinSet::new();
-        for delivery in deliveries {
-            let settling = self.settling.clone();
-            under_way.spawn(async move { settling.hide(&delivery.receipt, Duration::ZERO).await });
-        }
-        while let Some(told) = under_way.join_next().await {
-            if !matches!(told, Ok(Settled::Told)) {
-                tracing::debug!(queue = self.topology.queue, "not released; it comes back by itself");
-            }
+    async fn hide_all(&self, deliveries: &[Arc<Delivery>], time: Duration) {
+        let receipts = deliveries.iter().map(|delivery| delivery.receipt.as_str());
+        let gone = self.settling.hide_all(receipts, time).await;
+        if gone > 0 {
+            tracing::debug!(queue = self.topology.queue, gone, "deliveries come back only when they expire");
         }
     }
 

@@ -10,6 +10,7 @@
 
 pub mod certificates;
 mod guardian;
+mod host;
 pub mod injector;
 mod mariadb;
 mod pgbouncer;
@@ -28,6 +29,7 @@ mod sqs_api;
 mod starting;
 mod user;
 
+pub use host::Host;
 pub use mariadb::MariaDb;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use ichido_test_servers::RabbitMq;
+use ichido_test_servers::{RabbitMq, Sqs};
 
 /// What each prints, in any order where its workers share the work.
 const PRINTED: &[(&str, &[&str])] = &[
@@ -57,6 +57,7 @@ const PRINTED: &[(&str, &[&str])] = &[
             "shipped and never taken: 0",
         ],
     ),
+    ("ordered_accounts", &["3 accounts, 0 left, and none of them was ever overdrawn"]),
 ];
 
 /// Those that have the whole command line are run there, with a configuration.
@@ -88,6 +89,10 @@ fn each_prints_what_it_promises() {
         let mut command = Command::new(built(name));
         if *name == "order_service" {
             command.env("AMQP_URL", RabbitMq::shared().fresh_vhost());
+        }
+        if *name == "ordered_accounts" {
+            command.env("SQS_ENDPOINT", Sqs::shared().endpoint());
+            command.envs([("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")]);
         }
         let ended = command.output().unwrap();
         let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

@@ -1,10 +1,10 @@
 //! What the cases of `ichido-testkit` about brokers need, at a private RabbitMQ: each case has a vhost of its own.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
 use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers::{
-    RabbitMq as Node,
+    Host, RabbitMq as Node,
     proxy::{self, Proxy},
 };
 use ichido_testkit::{
@@ -21,7 +21,7 @@ use crate::bench;
 
 /// A vhost.
 pub(crate) struct AtRabbitMq {
-    node: Host,
+    node: Host<Node>,
     url: String,
 }
 
@@ -33,26 +33,8 @@ impl Drop for AtRabbitMq {
     }
 }
 
-/// Whose node it is.
-enum Host {
-    Shared(&'static Node),
-    /// It ends with its case.
-    Own(Box<Node>),
-}
-
-impl Deref for Host {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        match self {
-            Host::Shared(node) => node,
-            Host::Own(node) => node,
-        }
-    }
-}
-
 impl AtRabbitMq {
-    fn on(node: Host) -> Self {
+    fn on(node: Host<Node>) -> Self {
         let url = block_in_place(|| node.fresh_vhost());
         AtRabbitMq { node, url }
     }

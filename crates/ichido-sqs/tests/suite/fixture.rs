@@ -1,14 +1,14 @@
 //! What the cases of `ichido-testkit` about brokers need, at a private SQS: each case has an account of its own, so that its queues have the names
 //! that it wants.
 
-use std::{ops::Deref, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_sqs::{
     Client,
     types::{MessageAttributeValue, QueueAttributeName as Name},
 };
 use ichido_sqs::{APP_ID, MESSAGE_ID, Server, Settings, Sqs, Topology};
-use ichido_test_servers::{SQS_REGION, Sqs as Node};
+use ichido_test_servers::{Host, SQS_REGION, Sqs as Node};
 use ichido_testkit::{
     fixture::{BrokerFixture, Cut, Line, Part},
     in_time,
@@ -22,31 +22,13 @@ pub(crate) const VISIBILITY: Duration = Duration::from_secs(6);
 
 /// An account.
 pub(crate) struct AtSqs {
-    node: Host,
+    node: Host<Node>,
     account: String,
     outside: OnceCell<Client>,
 }
 
-/// Whose node it is.
-enum Host {
-    Shared(&'static Node),
-    /// It ends with its case.
-    Own(Box<Node>),
-}
-
-impl Deref for Host {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        match self {
-            Host::Shared(node) => node,
-            Host::Own(node) => node,
-        }
-    }
-}
-
 impl AtSqs {
-    fn on(node: Host) -> Self {
+    fn on(node: Host<Node>) -> Self {
         // LocalStack takes a key of twelve digits for the account itself.
         let account = format!("{:012}", uuid::Uuid::now_v7().as_u128() % 1_000_000_000_000);
         AtSqs { node, account, outside: OnceCell::new() }

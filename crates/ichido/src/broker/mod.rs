@@ -227,6 +227,22 @@ impl fmt::Display for Unpublished {
 
 impl std::error::Error for Unpublished {}
 
+/// Publishes what could be made of messages, and tells the fate of each message in the order of all of them. What could not be made is not
+/// sent, and the others go their way.
+pub async fn publish_made<T>(
+    made: impl IntoIterator<Item = Result<T, Unpublished>>,
+    publish: impl AsyncFnOnce(&[T]) -> Vec<Result<(), Unpublished>>,
+) -> Vec<Result<(), Unpublished>> {
+    let mut envelopes = Vec::new();
+    let made = made.into_iter().map(|made| made.map(|envelope| envelopes.push(envelope)));
+    let mut fates: Vec<Result<(), Unpublished>> = made.collect();
+    let mut sent = publish(&envelopes).await.into_iter();
+    for fate in fates.iter_mut().filter(|fate| fate.is_ok()) {
+        *fate = sent.next().expect("one fate for one message");
+    }
+    fates
+}
+
 /// The brokers of a process, by the queue that each of them keeps.
 pub(crate) type Brokers = BTreeMap<Arc<str>, Arc<dyn DynBroker>>;
 
