@@ -110,3 +110,12 @@ pub async fn a_process_returns_what_it_has_parked_for_a_moment<F: Fixture>() {
     until(&fixture, "select count(*) from ledger", 2).await;
     running.stop().await;
 }
+
+/// By its clock no time passes at all: what it has claimed is always gone at once.
+pub async fn claims_grow_with_what_a_process_gets_through<F: Fixture>() {
+    let scene = Scene::<F>::new(300).await;
+    let two = Pool::new("Failing").from("orders").concurrency(2);
+    scene.drain(scene.process().action_fn(two, one_line::<F>)).await;
+    let claims = scene.faults.begun(Verb::Claim);
+    assert!(scene.done().await == 300 && claims <= 50, "{claims} claims; of four messages each there would be 75");
+}
