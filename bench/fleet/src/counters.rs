@@ -10,7 +10,7 @@ pub struct Counters {
     wal: i64,
     transactions: i64,
     statements: i64,
-    /// Of the fleet, and of the server, in hundredths of a second.
+    /// Processor time of the fleet, and of the server, in nanoseconds.
     fleet: u64,
     server: u64,
 }
@@ -31,15 +31,15 @@ impl Counters {
         let wal = world.number("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").await?;
         let transactions = world.number("select txid_snapshot_xmax(txid_current_snapshot())").await?;
         let statements = world.number("select coalesce(sum(calls), 0)::bigint from pg_stat_statements").await?;
-        let fleet = fleet.iter().filter_map(|id| ticks(*id)).map(|(ticks, _)| ticks).sum();
-        Ok(Counters { at: Instant::now(), wal, transactions, statements, fleet, server: server_ticks(world).await? })
+        let fleet = fleet.iter().map(|id| used(*id)).sum();
+        Ok(Counters { at: Instant::now(), wal, transactions, statements, fleet, server: server_used(world).await? })
     }
 
     #[allow(clippy::cast_precision_loss, reason = "counts of a minute")]
     pub fn since(&self, before: &Counters) -> Rates {
         let seconds = (self.at - before.at).as_secs_f64();
         let per = |after: i64, before: i64| (after - before) as f64 / seconds;
-        let cores = |after: u64, before: u64| after.saturating_sub(before) as f64 / 100.0 / seconds;
+        let cores = |after: u64, before: u64| after.saturating_sub(before) as f64 / 1e9 / seconds;
         Rates {
             seconds,
             wal: per(self.wal, before.wal),
@@ -51,20 +51,28 @@ impl Counters {
     }
 }
 
-/// Of all processes of the server: the children of the one that listens, and itself.
-async fn server_ticks(world: &mut World) -> Result<u64> {
+/// Of all processes of the server: the children of the one that listens.
+async fn server_used(world: &mut World) -> Result<u64> {
     let own = u32::try_from(world.number("select pg_backend_pid()::bigint").await?)?;
-    let parent = ticks(own).map(|(_, parent)| parent).ok_or("the server's process is not here")?;
+    let listens = parent(own).ok_or("the server's process is not here")?;
     let all = fs::read_dir("/proc")?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    Ok(all.filter_map(ticks).filter(|(_, of)| *of == parent).map(|(ticks, _)| ticks).sum::<u64>())
+    Ok(all.filter(|id| parent(*id) == Some(listens)).map(used).sum())
 }
 
-/// What a process has used, and its parent. Its name may have spaces, and ends with the last parenthesis.
-fn ticks(id: u32) -> Option<(u64, u32)> {
+/// A process's name may have spaces, and ends with the last parenthesis.
+fn parent(id: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    let rest: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| rest.get(at)?.parse::<u64>().ok();
-    Some((number(11)? + number(12)?, u32::try_from(number(1)?).ok()?))
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// What all threads of a process have used. Exactly: what is counted in ticks is nothing for who works a moment at a time.
+fn used(id: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    let of = |thread: fs::DirEntry| {
+        let times = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        times.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(of).sum()
 }
 
 pub fn load_average() -> String {

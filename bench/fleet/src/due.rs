@@ -18,7 +18,13 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     let due = due(&mut world, messages, time).await?;
     ordinary.push(ordinarily(&mut world, seconds, time / 2).await?);
     let mean = ordinary.iter().sum::<f64>() / 2.0;
-    println!("ordinary {:.0} and {:.0} msg/s, {messages} due at once {due:.0} msg/s: {:.0} %, load {}", ordinary[0], ordinary[1], 100.0 * due / mean, load_average());
+    println!(
+        "ordinary {:.0} and {:.0} msg/s, {messages} due at once {due:.0} msg/s: {:.0} %, load {}",
+        ordinary[0],
+        ordinary[1],
+        100.0 * due / mean,
+        load_average()
+    );
     Ok(())
 }
 

@@ -59,7 +59,13 @@ async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<
     }
     waits.sort_by(f64::total_cmp);
     let of = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(f64::NAN);
-    println!("{:>7} {:>9.2} {:>9.2} {:>7}", if raw { "raw" } else { "ichido" }, of(50), of(99), load_average().split(' ').next().unwrap_or_default());
+    println!(
+        "{:>7} {:>9.2} {:>9.2} {:>7}",
+        if raw { "raw" } else { "ichido" },
+        of(50),
+        of(99),
+        load_average().split(' ').next().unwrap_or_default()
+    );
     Ok(of(50))
 }
 

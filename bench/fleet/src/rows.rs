@@ -38,7 +38,11 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     }
     sqlx::raw_sql("commit").execute(&mut holder).await?;
     let [small, large, held] = rates.map(median);
-    println!("median msg/s: {SMALL} rows {small:.0}, {rows} rows {large:.0} ({:.0} %), the same under a held snapshot {held:.0} ({:.0} %)", 100.0 * large / small, 100.0 * held / small);
+    println!(
+        "median msg/s: {SMALL} rows {small:.0}, {rows} rows {large:.0} ({:.0} %), the same under a held snapshot {held:.0} ({:.0} %)",
+        100.0 * large / small,
+        100.0 * held / small
+    );
     Ok(())
 }
 

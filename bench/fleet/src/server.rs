@@ -30,7 +30,8 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Result<Self> {
-        let versions = fs::read_dir("/usr/lib/postgresql").map_err(|_| "there is no PostgreSQL; ./test installs one")?;
+        let versions =
+            fs::read_dir("/usr/lib/postgresql").map_err(|_| "there is no PostgreSQL; ./test installs one")?;
         let newest = versions.flatten().map(|version| version.path()).max().ok_or("there is no PostgreSQL")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let server = Server { folder: tempfile::tempdir()?, programs: newest.join("bin"), port };

@@ -95,7 +95,8 @@ impl World {
     pub async fn fleet(&mut self, action: &str, processes: usize) -> Result<Fleet> {
         let start = |_| self.ichido(&["run", action]).spawn();
         let children = (0..processes).map(start).collect::<std::io::Result<Vec<_>>>()?;
-        self.until("select count(*) from ichido_process", |count| count >= i64::try_from(processes).unwrap_or(0)).await?;
+        self.until("select count(*) from ichido_process", |count| count >= i64::try_from(processes).unwrap_or(0))
+            .await?;
         Ok(Fleet { children })
     }
 

@@ -12,7 +12,7 @@ use crate::{
     Postgres,
     messages::claimed_rows,
     quote,
-    statements::{ALIVE, Rows, Statements, me},
+    statements::{ALIVE, Rows, Statements, me_if_picked},
 };
 
 /// How the groups of a queue are claimed.
@@ -52,7 +52,7 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, gro
          claimed as (update {table} t set {owner} = {owned} from picked join taken on taken.group_key = picked.group_key where {same} returning {message}) \
          select {ALIVE}, (select count(g) from walk), (select g::text from walk where g is not null order by n desc limit 1), c.* \
          from (values (1)) as one(n) left join claimed c on true",
-        me = me(tables),
+        me = me_if_picked(tables),
         first = next(&format!("t.{group} is not null")),
         after = next(&format!("t.{group} > {}", rows.cast(group, 3))),
         next = next(&format!("t.{group} > w.g")),

@@ -294,7 +294,7 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, fro
          claimed as (update {table} t set {owner} = {owned} from picked where {same} and exists (select 1 from me) returning {kept}, {message}) \
          select {alive}, exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
          from (values (1)) as one(n) left join claimed c on true order by {outside}",
-        me = me(tables),
+        me = me_if_picked(tables),
         alive = ALIVE,
         parked = tables.parked,
         queue = quote::literal(queue)?,
@@ -319,12 +319,20 @@ fn ages(mapping: &Mapping) -> [String; 3] {
     ]
 }
 
-/// The own process row, locked, if rows were picked and the process counts as alive. Locking is writing: a claim that finds nothing must
-/// not. Until it is locked, picked rows are only locked: whoever rescues this process skips them, and what it then finds here is a dead one.
+/// The own process row, locked, if the process counts as alive.
 pub(crate) fn me(tables: &Tables) -> String {
+    me_if(tables, "")
+}
+
+/// The same if rows were picked. Locking is writing: a claim that finds nothing must not. Until it is locked, picked rows are only locked:
+/// whoever rescues this process skips them, and what is then found here is a dead one.
+pub(crate) fn me_if_picked(tables: &Tables) -> String {
+    me_if(tables, " and exists (select 1 from picked)")
+}
+
+fn me_if(tables: &Tables, condition: &str) -> String {
     format!(
-        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease \
-         and exists (select 1 from picked) for key share)",
+        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease{condition} for key share)",
         tables.process
     )
 }

@@ -332,7 +332,8 @@ pub async fn two_levels_cost_hardly_more_claims_than_one_queue<F: Fixture>() {
         let store = FaultyStore::new(fixture.store(), faults.clone());
         let pool = match set {
             Some(set) => pool(set, 4),
-            None => Pool::new("Serving").from("orders").concurrency(4),
+            // What is read ahead does not grow: it does not in a lane set.
+            None => Pool::new("Serving").from("orders").concurrency(4).read_ahead(4),
         };
         Running::start(Process::new(store).drain(), pool, &diary).ends().await;
         assert_eq!(i64::try_from(diary.starts().len()).unwrap(), counts[0] + counts[1]);
