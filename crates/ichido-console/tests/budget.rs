@@ -51,7 +51,7 @@ async fn no_route_costs_more_statements_than_it_may() {
     tracing::subscriber::set_global_default(Counting).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", folder.path().join("x.db").display());
-    let store = Sqlite::new(&url, ["a", "b", "c"].map(Queue::managed)).unwrap();
+    let store = Sqlite::new(&url, ["a", "b", "c"].map(Queue::managed).to_vec()).unwrap();
     store.migrate().await.unwrap();
     let mut router = Console::builder(store).queues(["a", "b", "c"]).build().router();
     let mut over = Vec::new();
