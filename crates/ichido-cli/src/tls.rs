@@ -36,6 +36,7 @@ pub(crate) fn connector(mut plain: HttpConnector) -> Result<Connector, String> {
 ///
 /// # Errors
 /// Why these files cannot be used.
+#[allow(dead_code, reason = "nobody asks without the feature `console`")]
 pub(crate) fn acceptor(cert: &Path, key: &Path) -> Result<Acceptor, String> {
     let why = |file: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
