@@ -10,7 +10,10 @@ use std::{
 use ichido::{Client, Operate, Queue, Status, Table};
 use ichido_sqlite::Sqlite;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::Child;
+use tokio::{
+    process::Child,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::{Ledger, TABLES, command};
 use crate::{args::Demo, failure::Failure, output};
@@ -78,9 +81,11 @@ pub(super) async fn run(demo: &Demo, folder: &Path) -> Result<u8, Failure> {
     output::complain("some orders have no name and fail: see the page Failed, give one a name, retry it:");
     output::complain("  sqlite3 demo.db \"update received_order set name = 'mended' where name = ''\"");
     output::complain("Ctrl-C ends it");
+    let mut terminate = signal(SignalKind::terminate())?;
     let ended = tokio::select! {
         ended = story(&store, &mut fleet) => ended,
         _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
     };
     fleet.end().await;
     ended.map(|()| 0)
