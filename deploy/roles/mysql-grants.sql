@@ -24,6 +24,10 @@ grant select, insert, update, delete on ichido.ichido_group to ichido_worker;
 grant select, insert, update, delete on ichido.ichido_group to ichido_console;
 grant select on ichido.ichido_group to ichido_reader;
 
+grant select, insert, update, delete on ichido.ichido_idempotency to ichido_worker;
+grant select, insert, update, delete on ichido.ichido_idempotency to ichido_console;
+grant select on ichido.ichido_idempotency to ichido_reader;
+
 grant select, insert, update, delete on ichido.ichido_inbox to ichido_worker;
 grant select, insert, update, delete on ichido.ichido_inbox to ichido_console;
 grant select on ichido.ichido_inbox to ichido_reader;

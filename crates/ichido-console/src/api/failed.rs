@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// No error that is looked for is longer.
-const LONGEST_ERROR: usize = 1000;
+const LONGEST_ERROR: usize = 250;
 
 /// Older than a century is nothing.
 const OLDEST: u64 = 100 * 365 * 24 * 3600;
@@ -71,8 +71,11 @@ fn filter(
     if let Some(queue) = &queue {
         known_queue(console, queue)?;
     }
-    if error.as_ref().is_some_and(|error| error.len() > LONGEST_ERROR) {
-        return Err(Problem::bad(format!("`error` must have at most {LONGEST_ERROR} bytes")));
+    if error
+        .as_ref()
+        .is_some_and(|error| error.is_empty() || error.chars().count() > LONGEST_ERROR || error.contains('\0'))
+    {
+        return Err(Problem::bad(format!("`error` must have 1 to {LONGEST_ERROR} characters and no NUL")));
     }
     let mut filter = ParkedFilter::default();
     (filter.queue, filter.error, filter.older) = (queue, error, older_seconds.map(Duration::from_secs));

@@ -25,6 +25,9 @@ pub(super) const MOST_IDS: usize = 1000;
 /// A message that runs is waited for at most this long.
 const LONGEST_WAIT: u64 = 30;
 
+/// No reason is longer.
+const LONGEST_REASON: usize = 250;
+
 /// Ten years: no database counts further.
 const LONGEST_DELAY: u64 = 10 * 365 * 24 * 3600;
 
@@ -171,8 +174,8 @@ pub(super) fn due(delay_seconds: Option<u64>, at: Option<&str>) -> Result<Option
 /// Why, for the audit.
 pub(super) fn reason(reason: Option<String>) -> Result<Option<String>, Problem> {
     match reason {
-        Some(text) if text.len() > 1000 || text.contains('\0') => {
-            Err(Problem::bad("`reason` must have at most 1000 bytes and no NUL"))
+        Some(text) if text.chars().count() > LONGEST_REASON || text.contains('\0') => {
+            Err(Problem::bad(format!("`reason` must have at most {LONGEST_REASON} characters and no NUL")))
         }
         reason => Ok(reason.filter(|text| !text.is_empty())),
     }

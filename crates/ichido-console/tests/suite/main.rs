@@ -1,5 +1,8 @@
-//! The console from outside: as a browser shows it.
+//! The console's router, asked without a network: who may do what, and what is refused. And its pages, as a browser shows them.
 
+mod desk;
+mod guards;
 mod pages;
 mod pictures;
+mod roles;
 mod stage;
