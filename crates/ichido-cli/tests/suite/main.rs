@@ -48,6 +48,7 @@ mod roles;
 mod rolling;
 mod schemas;
 mod sending;
+mod serving;
 mod silence;
 mod snoozing;
 mod sql_names;

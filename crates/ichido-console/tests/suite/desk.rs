@@ -1,5 +1,7 @@
 //! A console on a SQLite database of its own, and how it is asked.
 
+#![allow(unreachable_pub, reason = "a part of the tests' world")]
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -36,7 +38,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("x.db").display());
         let queues = ["hello", "members", "everybody"].map(Queue::managed);
-        let store = Sqlite::new(&url, queues).unwrap();
+        let store = Sqlite::new(&url, queues.to_vec()).unwrap();
         store.migrate().await.unwrap();
         let set = LaneSet::new("site", Policy::Weighted);
         let set = set.level(Level::new("member", "members")).level(Level::new("free", "everybody"));
