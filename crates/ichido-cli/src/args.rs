@@ -136,6 +136,12 @@ pub(crate) struct Demo {
     /// Keep the database and its configuration in this folder, which must not exist yet
     #[arg(long, value_name = "FOLDER")]
     pub(crate) keep: Option<PathBuf>,
+    /// Go on without an end, with lanes and failures, and serve the console on it until Ctrl-C
+    #[arg(long, conflicts_with_all = ["json", "orders"])]
+    pub(crate) serve: bool,
+    /// Where the console listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070", requires = "serve")]
+    pub(crate) listen: SocketAddr,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::process::{Child, Command};
 
 mod ledger;
+mod served;
 
 use self::ledger::Ledger;
 use crate::{
@@ -75,6 +76,9 @@ pub(crate) async fn run(demo: Demo) -> Result<u8, Failure> {
         }
         None => scratch.path().to_path_buf(),
     };
+    if demo.serve {
+        return served::run(&demo, &folder).await;
+    }
     let ledger = Ledger::create(&folder.join("demo.db"), TABLES).await?;
     std::fs::write(folder.join("ichido.toml"), CONFIG)?;
     let story = Story { folder, orders: demo.orders, talks: !demo.json };
@@ -131,13 +135,10 @@ impl Story {
     /// Three processes of this program, each like one that a user starts.
     fn start(&self) -> Result<Vec<Child>, Failure> {
         self.say(&format!("starting {PROCESSES} processes: ichido run ProjectCreation/R1 --drain"));
-        let program = std::env::current_exe()?;
         let start = |number| {
             let log = std::fs::File::create(self.folder.join(format!("process-{number}.log")))?;
-            let mut command = Command::new(&program);
-            command.args(["run", "ProjectCreation/R1", "--drain"]).current_dir(&self.folder).stdin(Stdio::null());
-            command.env_remove("ICHIDO_DATABASE_URL").env_remove("ICHIDO_CONFIG").env("NO_COLOR", "1");
-            Ok(command.stdout(Stdio::null()).stderr(log).kill_on_drop(true).spawn()?)
+            let mut command = command(&self.folder, &["run", "ProjectCreation/R1", "--drain"])?;
+            Ok(command.stderr(log).spawn()?)
         };
         (1..=PROCESSES).map(start).collect()
     }
@@ -206,6 +207,14 @@ impl Story {
         }
         text
     }
+}
+
+/// This very program with these arguments, in the demo's folder.
+fn command(folder: &Path, arguments: &[&str]) -> Result<Command, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.env_remove("ICHIDO_DATABASE_URL").env_remove("ICHIDO_CONFIG").env("NO_COLOR", "1");
+    Ok(command)
 }
 
 /// Where the demo's database is, for the commands to try next.

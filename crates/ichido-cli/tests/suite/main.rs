@@ -12,6 +12,7 @@ mod adopt_refusals;
 mod axum_service;
 mod bad_input;
 mod batching;
+mod browser;
 mod cancel_storm;
 mod cancelling;
 mod clients;

@@ -48,11 +48,16 @@ use crate::{
     routes::Routes,
 };
 
-/// Pages that whoever has this role may look at.
+/// Pages that whoever has this role may look at; they refresh themselves, unless they are `still`.
 macro_rules! page {
     ($name:ident, $role:ty, $render:path) => {
         async fn $name(who: As<$role>, asked: Asked) -> Response {
             show(Visit::new(&who, asked), $render).await
+        }
+    };
+    (still $name:ident, $role:ty, $render:path) => {
+        async fn $name(who: As<$role>, asked: Asked) -> Response {
+            show(Visit::new(&who, asked).still(), $render).await
         }
     };
 }
@@ -62,13 +67,13 @@ page!(queues_page, Read, overview::queues);
 page!(queue_page, Read, queue::queue);
 page!(message_page, Read, message::message);
 page!(failed_page, Read, failed::failed);
-page!(all_page, Operate, failed::all);
+page!(still all_page, Operate, failed::all);
 page!(processes_page, Read, processes::processes);
 page!(lanes_page, Read, lanes::lanes);
-page!(doctor_page, Read, doctor::doctor);
-page!(handlers_page, Read, reference::handlers);
-page!(settings_page, Admin, reference::settings);
-page!(audit_page, Read, reference::audit);
+page!(still doctor_page, Read, doctor::doctor);
+page!(still handlers_page, Read, reference::handlers);
+page!(still settings_page, Admin, reference::settings);
+page!(still audit_page, Read, reference::audit);
 
 /// All pages.
 pub(crate) fn routes() -> Routes {

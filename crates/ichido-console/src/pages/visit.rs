@@ -53,6 +53,12 @@ impl Visit {
         Visit { console: who.console().clone(), who: who.who().clone(), fields, flash, live }
     }
 
+    /// The page does not refresh itself.
+    pub(super) fn still(mut self) -> Self {
+        self.live = false;
+        self
+    }
+
     pub(super) fn look(&self) -> &dyn Look {
         self.console.look()
     }
@@ -135,6 +141,11 @@ impl Frame {
             failed: 0,
             asof: String::new(),
         }
+    }
+
+    /// Does the page refresh itself? Not where looking costs more than a few counts, or nothing changes.
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(self.here, "/doctor" | "/settings")
     }
 
     pub(super) fn nav(&self) -> Vec<Group> {

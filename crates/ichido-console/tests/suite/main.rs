@@ -1,4 +1,4 @@
-//! The console from outside: as a browser shows it; and its router, asked without a network: who may do what, and what is refused.
+//! The console's router, asked without a network: who may do what, and what is refused. And its pages, as a browser shows them.
 
 mod desk;
 mod guards;

@@ -249,6 +249,9 @@ async fn a_page_refreshes_itself_until_it_is_hidden() {
     stage.failed_order("4711").await;
     visitor.sees("#problems", "1 message in orders has failed").await;
     assert_eq!(visitor.browser.run("return window.stays").await, true, "the page was not loaded again");
+    let doctor = "return (async () => { const asked = { headers: { Accept: 'text/event-stream' } }; \
+                  return (await fetch('/doctor', asked)).headers.get('content-type'); })()";
+    assert_eq!(visitor.browser.run(doctor).await, "text/html; charset=utf-8", "the doctor looks once");
     let hide = "Object.defineProperty(document, 'hidden', { value: arguments[0], configurable: true }); \
                 document.dispatchEvent(new Event('visibilitychange')); \
                 return document.documentElement.classList.contains('is-live')";

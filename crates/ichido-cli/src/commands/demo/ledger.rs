@@ -50,6 +50,11 @@ impl Ledger {
         row.try_get(0).map_err(|error| failure(&error))
     }
 
+    /// Writes something, as any other program could.
+    pub(super) async fn write(&self, sql: &'static str) -> Outcome<()> {
+        sqlx::query(sql).execute(&self.pool).await.map(drop).map_err(|error| failure(&error))
+    }
+
     pub(super) async fn done(&self) -> Outcome<u64> {
         self.number("select count(*) from received_order where status = '1'").await
     }
