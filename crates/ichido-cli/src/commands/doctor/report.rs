@@ -43,14 +43,14 @@ impl Report {
 fn in_json(said: Said<'_>) -> Result<(), Failure> {
     match said {
         Said::Finding(finding) => output::json(finding),
-            Said::Counts(counts) => output::json(counts),
+        Said::Counts(counts) => output::json(counts),
     }
 }
 
 fn in_words(said: Said<'_>) -> Result<(), Failure> {
     match said {
         Said::Finding(finding) => output::print(&text_of(finding)),
-            Said::Counts(counts) => output::print(&text_of_counts(counts)),
+        Said::Counts(counts) => output::print(&text_of_counts(counts)),
     }
 }
 
