@@ -78,8 +78,7 @@ async fn a_weighted_set_keeps_its_ratio_while_both_have_work(kind: Kind) {
     let lanes = lanes(kind, "weighted", [", weight = 4", ""]).await;
     lanes.send(starts, starts * 3 / 10).await;
     lanes.world.injector.forget_calls();
-    let share: u8 = std::env::var("EMPTIES").ok().and_then(|t| t.parse().ok()).unwrap_or(0);
-    lanes.world.injector.inject(Faults { false_empties: share, ..Faults::none() });
+    lanes.world.injector.inject(Faults { false_empties: 5, ..Faults::none() });
     let [mut process] = lanes.world.start(["process"], &[]);
     lanes.until_started(starts).await;
     process.stop().await;
