@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    const VISIBILITY: Duration = Duration::from_secs(60);
+    const VISIBILITY: Duration = Duration::from_mins(1);
 
     fn delivery(id: &str, group: Option<&str>) -> Delivery {
         let message = Message::builder().message_id(id).receipt_handle(id);
