@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::Subscription;
 
 /// Whoever waits for a settlement longer than that does not learn what became of it.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Hands out deliveries of one queue and settles them.
 #[derive(Debug)]

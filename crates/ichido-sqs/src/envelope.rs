@@ -108,7 +108,7 @@ impl Envelope {
 
 /// Does a queue with this name, or at this URL, keep the order of groups?
 pub(crate) fn is_fifo(queue: &str) -> bool {
-    queue.ends_with(".fifo")
+    queue.strip_suffix(".fifo").is_some()
 }
 
 /// Puts everything that is text, and not ichido's own, into one attribute.

@@ -11,7 +11,7 @@ use std::{
 use crate::Delivery;
 
 /// SQS hides a message for twelve hours at most, from when it was received; we stop a while before.
-const LONGEST: Duration = Duration::from_secs(12 * 60 * 60 - 60);
+const LONGEST: Duration = Duration::from_mins(12 * 60 - 1);
 
 /// Deliveries by their numbers.
 #[derive(Debug, Default)]
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    const VISIBILITY: Duration = Duration::from_secs(60);
+    const VISIBILITY: Duration = Duration::from_mins(1);
 
     fn delivery(id: &str, group: Option<&str>) -> Delivery {
         let message = Message::builder().message_id(id).receipt_handle(id);

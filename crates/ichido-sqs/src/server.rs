@@ -123,13 +123,12 @@ impl Server {
         if let Some(credentials) = credentials {
             loader = loader.credentials_provider(credentials.clone());
         }
-        let loaded = timeout(TIMEOUT, loader.load()).await;
-        let loaded =
-            loaded.map_err(|_| Error::Setup("the AWS configuration could not be loaded in time".to_owned()))?;
-        if loaded.region().is_none() {
+        let known = timeout(TIMEOUT, loader.load()).await;
+        let known = known.map_err(|_| Error::Setup("the AWS configuration could not be known in time".to_owned()))?;
+        if known.region().is_none() {
             return Err(Error::Setup("no AWS region is known; set `region`, or AWS_REGION".to_owned()));
         }
-        let mut config = aws_sdk_sqs::config::Builder::from(&loaded);
+        let mut config = aws_sdk_sqs::config::Builder::from(&known);
         if let Some(endpoint) = endpoint {
             config = config.endpoint_url(endpoint);
         }

@@ -177,7 +177,7 @@ impl Sqs {
     pub(super) fn read(field: &Field) -> Result<Self, ConfigError> {
         let section = field.section()?.without(&REMOVED)?.allow(&[&SQS_KEYS[..], &MUTEX_KEYS[..]].concat())?;
         let queue = section.required("queue", sqs_queue)?;
-        let fifo = queue.ends_with(".fifo");
+        let fifo = queue.strip_suffix(".fifo").is_some();
         if section.or("fifo", fifo, Field::flag)? != fifo {
             let text = if fifo {
                 "a queue whose name ends with `.fifo` is a FIFO queue; remove this key"
@@ -202,7 +202,7 @@ impl Sqs {
     /// Does it keep the order of groups?
     #[must_use]
     pub fn is_fifo(&self) -> bool {
-        self.queue.ends_with(".fifo")
+        self.queue.strip_suffix(".fifo").is_some()
     }
 
     /// The dead-letter queue: as written, or beside the queue.

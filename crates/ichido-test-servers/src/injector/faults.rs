@@ -58,7 +58,7 @@ impl Faults {
         Self { duplicates: 20, reordering: 50, expiry: 3, false_empties: 10, entries: 5, throttling: 5, cuts: 2 }
     }
 
-    pub(super) fn percentage(&self, fault: Fault) -> u8 {
+    pub(super) fn percentage(self, fault: Fault) -> u8 {
         match fault {
             Fault::SentTwice | Fault::ReceivedTwice => self.duplicates,
             Fault::Reordered => self.reordering,

@@ -5,7 +5,7 @@ use hyper::http;
 use serde_json::{Value, json};
 
 pub(super) fn is_fifo(request: &Value) -> bool {
-    request["QueueUrl"].as_str().is_some_and(|url| url.ends_with(".fifo"))
+    request["QueueUrl"].as_str().is_some_and(|url| url.strip_suffix(".fifo").is_some())
 }
 
 /// The head of a request, for another action.

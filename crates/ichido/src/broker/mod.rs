@@ -238,7 +238,8 @@ pub async fn publish_made<T>(
     let mut fates: Vec<Result<(), Unpublished>> = made.collect();
     let mut sent = publish(&envelopes).await.into_iter();
     for fate in fates.iter_mut().filter(|fate| fate.is_ok()) {
-        *fate = sent.next().expect("one fate for one message");
+        let silent = || Err(Unpublished::Unknown("the broker says nothing about it".to_owned()));
+        *fate = sent.next().unwrap_or_else(silent);
     }
     fates
 }
