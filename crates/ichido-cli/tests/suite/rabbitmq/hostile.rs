@@ -24,7 +24,9 @@ async fn a_flood_takes_no_more_memory_than_the_prefetch() {
     let [mut process] = world.start(["flooded"], &[]);
     world.send([1]).await;
     world.env.until("select count(*) from project", 1).await;
-    let before = memory(&process, "VmHWM");
+    // The flood waits at the broker and comes all at once: one by one, each would be dead-lettered before the next is there.
+    world.env.ok(&["pause", "R1"]).await;
+    process.until_logged("is paused").await;
     let count = size(96, 500);
     for (_, id) in (0..count).zip(["", "nobody's", "\u{202e}"].into_iter().cycle()) {
         let message = Envelope::new("", super::world::QUEUE, vec![b'x'; BODY]).expect("short names");
@@ -32,6 +34,9 @@ async fn a_flood_takes_no_more_memory_than_the_prefetch() {
             if id.is_empty() { message } else { message.header("x-message-mutex", id).expect("a short name") };
         world.publish(&[message]).await;
     }
+    world.settles_at(super::world::QUEUE, count).await;
+    let before = memory(&process, "VmHWM");
+    world.env.ok(&["resume", "R1"]).await;
     world.settles_at(DEAD, count).await;
     let most = memory(&process, "VmHWM") - before;
     // What is held and what is about to be a dead letter is a dozen of them, with the buffers of both connections; the flood is much more.
