@@ -15,7 +15,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs/reference/messages.md"
-CRATES = ["ichido", "ichido-sql", "ichido-sqlite", "ichido-postgres", "ichido-mysql", "ichido-rabbitmq", "ichido-sqs", "ichido-metrics", "ichido-telemetry", "ichido-cli"]
+CRATES = ["ichido", "ichido-sql", "ichido-sqlite", "ichido-postgres", "ichido-mysql", "ichido-rabbitmq", "ichido-sqs", "ichido-metrics", "ichido-telemetry", "ichido-console", "ichido-cli"]
 # Word lists that `adopt` guesses by, not sentences.
 SKIPPED = {"crates/ichido/src/store/adopt/words.rs"}
 

@@ -214,10 +214,10 @@ impl Postgres {
             return self.pass_inbox(tx, queue, owner, some).await;
         }
         let many = usize::from(some.len() > 1);
-        let statement = match parked.is_empty() {
-            true => [&queue.complete, &queue.complete_many][many],
-            // In the same statement: what was retried or delayed costs no round trip more.
-            false => &queue.complete_parked[many],
+        let statement = if parked.is_empty() {
+            [&queue.complete, &queue.complete_many][many]
+        } else {
+            &queue.complete_parked[many]
         };
         let owner = owner.map(|owner| owner.to_string());
         let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&tx.token);

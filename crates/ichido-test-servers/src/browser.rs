@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over WebDriver: just as much of the protocol as tests of pages need. Each one has a profile of its own, and ends
+//! A headless Chromium, driven over `WebDriver`: just as much of the protocol as tests of pages need. Each one has a profile of its own, and ends
 //! when it is dropped.
 
 use std::io::{Read as _, Write as _};

@@ -54,7 +54,7 @@ async fn the_version_names_the_schema() {
     assert_eq!(
         env.ok(&["--version"]).await,
         format!(
-            "ichido {version} (schema {schema}) with sqlite, postgres, mysql, rabbitmq, metrics, telemetry, console, tls-rustls-ring\n"
+            "ichido {version} (schema {schema}) with sqlite, postgres, mysql, rabbitmq, sqs, metrics, telemetry, console, tls-rustls-ring\n"
         )
     );
 }

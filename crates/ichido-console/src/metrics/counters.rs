@@ -73,8 +73,7 @@ mod tests {
     use super::*;
 
     fn row(process: ProcessId, age: u64, done: u64) -> StatRow {
-        let mut tally = Tally::default();
-        tally.done = done;
+        let tally = Tally { done, ..Tally::default() };
         StatRow {
             process,
             age: Duration::from_secs(age),

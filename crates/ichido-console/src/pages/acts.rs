@@ -118,7 +118,7 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
     let done = async {
         let mut which = Which::of(&form);
         which.waiting = false;
-        let verb = repair(verb(form.get("verb"))?.verb);
+        let verb = repair(verb(form.get("verb"))?.path);
         let order =
             RepairOrder { verb, ids: Vec::new(), filter: which.filter(who.console(), &form, AT_ONCE)?, dry_run: false };
         Ok(repaired(verb, &who.act(reason(&form)).repair(order).await?))

@@ -117,7 +117,7 @@ pub(super) struct Across {
 
 impl Chart {
     /// Counts, standing on each other.
-    pub(super) fn columns(title: &str, scale: Scale, series: Vec<Series>, across: &Across) -> Self {
+    pub(super) fn columns(title: &str, scale: Scale, series: &[Series], across: &Across) -> Self {
         let count = across.names.len();
         let sums: Vec<f64> = (0..count).map(|at| series.iter().filter_map(|one| one.values[at]).sum()).collect();
         let highest = sums.iter().copied().fold(0.0, f64::max);
@@ -138,12 +138,12 @@ impl Chart {
                 }
             }
         }
-        chart.finish(&scale, &series, across);
+        chart.finish(&scale, series, across);
         chart
     }
 
     /// Values over places, a line each.
-    pub(super) fn lines(title: &str, scale: Scale, series: Vec<Series>, across: &Across) -> Self {
+    pub(super) fn lines(title: &str, scale: Scale, series: &[Series], across: &Across) -> Self {
         let values = series.iter().flat_map(|one| one.values.iter().flatten()).copied();
         let highest = values.fold(0.0, f64::max);
         let mut chart = Self::empty(title, series.iter().map(|one| one.name.clone()).collect());
@@ -154,7 +154,7 @@ impl Chart {
         for (colour, one) in series.iter().enumerate() {
             chart.line(&scale, colour % COLOURS, one, across.names.len());
         }
-        chart.finish(&scale, &series, across);
+        chart.finish(&scale, series, across);
         chart
     }
 
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn columns_stand_on_each_other_and_reach_the_sum() {
         let both = vec![series("a", &[Some(10.0), None]), series("b", &[Some(30.0), Some(0.0)])];
-        let chart = Chart::columns("Out", Scale::counts(), both, &across(2));
+        let chart = Chart::columns("Out", Scale::counts(), &both, &across(2));
         assert_eq!(chart.columns.len(), 2);
         let (low, high) = (&chart.columns[0], &chart.columns[1]);
         assert!((low.y + low.height - BOTTOM).abs() < 0.2, "{low:?}");
@@ -304,15 +304,15 @@ mod tests {
     #[test]
     fn a_line_breaks_where_nothing_is_known() {
         let gap = vec![series("a", &[Some(1.0), Some(2.0), None, Some(3.0)])];
-        let chart = Chart::lines("Wait", Scale::times(), gap, &across(4));
+        let chart = Chart::lines("Wait", Scale::times(), &gap, &across(4));
         assert_eq!(chart.curves[0].path.matches('M').count(), 2);
         assert_eq!(chart.points.len(), 1, "the last value has no neighbour");
     }
 
     #[test]
     fn nothing_is_drawn_of_nothing() {
-        assert!(Chart::columns("Out", Scale::counts(), vec![series("a", &[None, Some(0.0)])], &across(2)).is_empty());
-        assert!(Chart::lines("Wait", Scale::times(), Vec::new(), &across(2)).is_empty());
+        assert!(Chart::columns("Out", Scale::counts(), &[series("a", &[None, Some(0.0)])], &across(2)).is_empty());
+        assert!(Chart::lines("Wait", Scale::times(), &[], &across(2)).is_empty());
         assert_eq!(spark(&[0.0, 0.0]), None);
         assert_eq!(spark(&[0.0, 2.0]).as_deref(), Some("M1 20L89 2"));
     }

@@ -54,7 +54,7 @@ struct AllPage {
 
 /// What is done to all of them.
 pub(super) struct Verb {
-    pub(super) verb: &'static str,
+    pub(super) path: &'static str,
     name: &'static str,
     what: &'static str,
     danger: bool,
@@ -62,12 +62,12 @@ pub(super) struct Verb {
 
 const VERBS: [Verb; 2] = [
     Verb {
-        verb: "retry",
+        path: "retry",
         name: "Retry",
         what: "They run again, as attempt one. Mend what they failed at first.",
         danger: false,
     },
-    Verb { verb: "discard", name: "Discard", what: "They never run again. A record of each is kept.", danger: true },
+    Verb { path: "discard", name: "Discard", what: "They never run again. A record of each is kept.", danger: true },
 ];
 
 /// Which failed messages.
@@ -200,7 +200,7 @@ pub(super) fn all(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
 
 /// The verb that is named.
 pub(super) fn verb(name: Option<&str>) -> Result<&'static Verb, Problem> {
-    let known = VERBS.iter().find(|verb| Some(verb.verb) == name);
+    let known = VERBS.iter().find(|verb| Some(verb.path) == name);
     known.ok_or_else(|| Problem::bad("`verb` must be retry or discard"))
 }
 

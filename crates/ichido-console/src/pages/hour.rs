@@ -88,8 +88,8 @@ impl Hour {
 
     /// Completed messages per minute, of these queues by these names.
     pub(super) fn throughput(&self, queues: &[Named]) -> Chart {
-        let series = queues.iter().map(|one| self.counted(&one.name, &one.queue, |tally| tally.done)).collect();
-        let chart = Chart::columns("Completed per minute", Scale::counts(), series, &last_hour());
+        let series: Vec<_> = queues.iter().map(|one| self.counted(&one.name, &one.queue, |tally| tally.done)).collect();
+        let chart = Chart::columns("Completed per minute", Scale::counts(), &series, &last_hour());
         chart.note("by queue, last hour").or_else(NOTHING)
     }
 
@@ -99,7 +99,12 @@ impl Hour {
             let target = one.target.map(|target| target.as_secs_f64() * 1000.0);
             Series { target, ..self.quantile(&one.name, &one.queue, 950, |tally| &tally.waiting) }
         };
-        let chart = Chart::lines("Waiting time, p95", Scale::times(), queues.iter().map(wait).collect(), &last_hour());
+        let chart = Chart::lines(
+            "Waiting time, p95",
+            Scale::times(),
+            &queues.iter().map(wait).collect::<Vec<_>>(),
+            &last_hour(),
+        );
         chart.note("from send to first start, logarithmic").or_else("No message has started in the last hour.")
     }
 
@@ -111,7 +116,7 @@ impl Hour {
             self.counted("snoozed", queue, |tally| tally.snoozed),
             self.counted("failed", queue, |tally| tally.failed),
         ];
-        let chart = Chart::columns("Runs per minute", Scale::counts(), series, &last_hour());
+        let chart = Chart::columns("Runs per minute", Scale::counts(), &series, &last_hour());
         chart.note("by how they ended, last hour").or_else(NOTHING)
     }
 
@@ -123,7 +128,7 @@ impl Hour {
             self.quantile("waited, p50", queue, 500, |tally| &tally.waiting),
             self.quantile("ran, p95", queue, 950, |tally| &tally.running),
         ];
-        let chart = Chart::lines("Waiting and running time", Scale::times(), series, &last_hour());
+        let chart = Chart::lines("Waiting and running time", Scale::times(), &series, &last_hour());
         chart.note("logarithmic").or_else("No message has started in the last hour.")
     }
 

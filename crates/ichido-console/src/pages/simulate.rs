@@ -50,7 +50,7 @@ pub(super) struct LevelSliders {
 
 /// A forecast.
 pub(super) struct Told {
-    pub(super) told: String,
+    pub(super) summary: String,
     pub(super) rows: Vec<Row>,
     pub(super) chart: Chart,
 }
@@ -162,7 +162,7 @@ fn play(simulation: &Simulation) -> Result<Told, String> {
     let busy = forecast.utilisation * 100.0;
     let (time, slots) = (spell(simulation.duration), simulation.slots);
     let told = format!("{}, {slots} slots, {time}: slots busy {busy:.0} % of the time", name_of(simulation.set.policy));
-    Ok(Told { told, rows: forecast.levels.iter().map(row).collect(), chart: chart(&forecast) })
+    Ok(Told { summary: told, rows: forecast.levels.iter().map(row).collect(), chart: chart(&forecast) })
 }
 
 fn row(level: &LevelForecast) -> Row {
@@ -193,7 +193,7 @@ fn chart(forecast: &Forecast) -> Chart {
         (0..STEPS).map(|at| format!("{} of the messages", percent.text(decimal(at + 1) * 100.0 / decimal(STEPS))));
     let labels = [(0, "quickest"), (25, "50 %"), (47, "95 %")].map(|(at, text)| (at, text.to_owned()));
     let across = Across { name: "Part", names: names.collect(), labels: labels.into() };
-    let mut chart = Chart::lines("Simulated waiting time", Scale::times(), series.collect(), &across);
+    let mut chart = Chart::lines("Simulated waiting time", Scale::times(), &series.collect::<Vec<_>>(), &across);
     chart.rows.clear();
     chart.or_else("Nothing arrives: move a slider.")
 }

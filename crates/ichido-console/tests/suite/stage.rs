@@ -148,7 +148,7 @@ impl Stage {
             client.queue(queue).send_all_and_commit(&all).await.expect("messages are sent");
         }
         let later = json!({ "number": 2, "note": "ship after the holidays" });
-        client.queue("invoices").delay(Duration::from_secs(86_400)).send_and_commit(&later).await.expect("sent");
+        client.queue("invoices").delay(Duration::from_hours(24)).send_and_commit(&later).await.expect("sent");
         let registration = Registration::new("Hour", Duration::from_secs(30), [("orders".into(), 1)].into());
         let now = self.store.poll(&registration).await.expect("the minute").minute;
         let process = ProcessId::random();

@@ -47,7 +47,7 @@ fn a_reading_leaves_what_it_does_not_delete() {
 fn a_foreign_message_with_ten_attributes_keeps_them() {
     run(async {
         let at = AtSqs::fresh().await;
-        at.declare("orders").await;
+        Box::pin(at.declare("orders")).await;
         let url = at.url("orders").await.expect("it was made");
         let text = |value: &str| {
             let value = aws_sdk_sqs::types::MessageAttributeValue::builder().data_type("String").string_value(value);

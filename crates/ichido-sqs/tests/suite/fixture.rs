@@ -47,7 +47,7 @@ impl AtSqs {
 
     /// A program that knows nothing of ichido.
     pub(crate) async fn client(&self) -> &Client {
-        self.outside.get_or_init(|| connected(&self.account, self.node.endpoint())).await
+        self.outside.get_or_init(async || connected(&self.account, self.node.endpoint())).await
     }
 
     pub(crate) async fn url(&self, queue: &str) -> Option<String> {
@@ -60,7 +60,7 @@ impl AtSqs {
     }
 }
 
-async fn connected(account: &str, endpoint: String) -> Client {
+fn connected(account: &str, endpoint: String) -> Client {
     let config = aws_sdk_sqs::config::Builder::new()
         .behavior_version(aws_config::BehaviorVersion::latest())
         .http_client(aws_smithy_http_client::Builder::new().build_http())
@@ -117,7 +117,7 @@ impl BrokerFixture for AtSqs {
                 assert!(error.is_transient(), "the queue cannot be made: {error}");
             }
         };
-        in_time("the queue is made", declared).await;
+        Box::pin(in_time("the queue is made", declared)).await;
     }
 
     /// What is busy waits in the queue itself.
@@ -130,7 +130,7 @@ impl BrokerFixture for AtSqs {
     }
 
     async fn publish_foreign(&self, queue: &str, messages: &[(Option<&str>, &str)]) {
-        self.declare(queue).await;
+        Box::pin(self.declare(queue)).await;
         let url = self.url(queue).await.expect("it was made");
         let text = |value: &str| {
             MessageAttributeValue::builder().data_type("String").string_value(value).build().expect("an attribute")

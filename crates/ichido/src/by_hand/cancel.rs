@@ -90,8 +90,7 @@ impl<S: Inspect> Canceller<'_, S> {
         if self.dry_run || !self.store.broker_queues().contains(&id.queue) {
             return Ok(false);
         }
-        let mut filter = ParkedFilter::default();
-        filter.id = Some(id.clone());
+        let filter = ParkedFilter { id: Some(id.clone()), ..ParkedFilter::default() };
         Ok(!self.store.parked(&filter).await?.is_empty())
     }
 

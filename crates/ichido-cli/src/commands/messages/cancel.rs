@@ -22,8 +22,8 @@ use crate::{
 pub(super) async fn run<S: Backend>(store: &S, config: &Config, args: Cancel) -> Result<u8, Failure> {
     let store = &by(store, args.why.reason.clone());
     let canceller = Canceller { store, dry_run: args.dry_run, wait: args.wait };
-    let (cancelled, failed) = (BTreeSet::new(), BTreeSet::new());
-    let mut work = Work { store, config, json: args.json, dry_run: args.dry_run, cancelled, failed, left: 0 };
+    let (json, dry_run) = (args.json, args.dry_run);
+    let mut work = Work { store, config, json, dry_run, cancelled: BTreeSet::new(), failed: BTreeSet::new(), left: 0 };
     if let Some(queue) = &args.queue {
         if !config.queues.contains_key(queue) {
             return Err(Failure::unknown_queue(queue, config));

@@ -136,6 +136,6 @@ async fn a_long_poll_on_a_high_level_holds_up_no_low_one(kind: Kind) {
         lanes.until_started(order).await;
     }
     println!("{kind:?}: nine messages, one after the other, in {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_mins(2), "{:?}", begun.elapsed());
     process.stop().await;
 }

@@ -253,8 +253,7 @@ pub async fn a_relay_without_the_lease_reads_no_payload<F: Fixture>() {
     let fixture = F::fresh().await;
     let (store, faults) = (fixture.store_with(leased()), Arc::<Faults>::default());
     let (tell, mut told) = mpsc::unbounded_channel();
-    let faulty = FaultyStore::new(store.clone(), faults.clone());
-    let relay = Relay::new(faulty).broker("paid", Told { tell, depths: None });
+    let relay = Relay::new(FaultyStore::new(store.clone(), faults.clone())).broker("paid", Told { tell, depths: None });
     assert_eq!(relay.flush().await.unwrap().published, 0);
     assert_eq!(faults.begun(Verb::Unsent), 0, "there is nothing to be read");
     send_one(&store, "paid").await;

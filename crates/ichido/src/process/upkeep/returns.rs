@@ -84,7 +84,9 @@ impl<S: Store> Returns<S> {
         let held: BTreeSet<_> = held.iter().cloned().collect();
         if self.heeded != held {
             self.hint = Arc::default();
-            held.iter().for_each(|queue| store.wake_ups().join_alone(queue, &self.hint));
+            for queue in &held {
+                store.wake_ups().join_alone(queue, &self.hint);
+            }
             self.heeded = held;
         }
     }
