@@ -38,7 +38,6 @@ async fn main() -> Result<()> {
     store.migrate().await?;
     let pool = SqlitePool::connect(&url).await?;
     sqlx::raw_sql("create table account (id, balance check (balance >= 0))").execute(&pool).await?;
-
     let client = Client::new(store.clone());
     let mut tx = pool.begin().await?;
     for account in 1..=3 {

@@ -22,8 +22,8 @@ async fn a_bad_configuration_is_named_with_its_line_and_what_was_meant(kind: Kin
         ("from        = \"orders\"", "from = \"ordres\"", &["actions.ProjectCreation.from", "did you mean `orders`"]),
         (
             "[queues.mail]",
-            "[queues.mail]\nsqs = { url = \"http://127.0.0.1\", queue = \"q\" }",
-            &["queues.mail.sqs", "not supported in this version"],
+            "[queues.mail]\nsqs = { queue = \"q\", visiblity = \"60s\" }",
+            &["queues.mail.sqs.visiblity", "did you mean `visibility`"],
         ),
         ("url = \"", "url = \"ftp://", &["database.url"]),
     ];

@@ -76,6 +76,6 @@ async fn the_served_demo_has_something_on_each_page() {
         browser.go(&format!("{url}{path}")).await;
         sees(&browser, selector, text).await;
     }
-    demo.signal("INT").await;
+    demo.signal("-INT").await;
     assert_eq!(demo.exit_code().await, 0, "{}", demo.log());
 }

@@ -47,7 +47,7 @@ async fn a_row_that_cannot_be_processed_fails_alone_and_runs_again_by_hand(kind:
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
     assert_eq!(
         (list[0]["id"].as_str(), list[0]["attempts"].as_i64(), list[0]["state"].as_str()),
-        (Some("orders/7"), Some(3), Some("dead"))
+        (Some("orders/7"), Some(3), Some("failed"))
     );
     assert_eq!(list[0]["history"].as_array().map(Vec::len), Some(3));
     env.heal_projects().await;

@@ -174,11 +174,11 @@ async fn an_address_that_others_reach_needs_tokens_and_encryption() {
     env.run(&anybody).await.assert_refused(127, &["serve.listen", "0.0.0.0:0", "serve.tokens"]);
     with_token(&env);
     env.run(&anybody).await.assert_refused(127, &["serve.listen", "serve.tls", "behind_proxy"]);
-    env.configure(|config| config.replace("[serve]\n", "[serve]\nbehind_proxy = true\n"));
+    env.reconfigure(|config| config.replace("[serve]\n", "[serve]\nbehind_proxy = true\n"));
     let mut console = env.start("console", &["serve", "--listen", "0.0.0.0:0"]);
     console.until_logged("the console is at").await;
     console.stop().await;
-    env.configure(|config| config.split("tokens =").next().unwrap().to_owned());
+    env.reconfigure(|config| config.split("tokens =").next().unwrap().to_owned());
     env.run(&ANYWHERE).await.assert_refused(127, &["serve.behind_proxy", "serve.tokens"]);
 }
 
@@ -189,7 +189,7 @@ async fn who_speaks_no_tls_gets_nothing() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/suite/tls");
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     let tls = format!("[serve]\ntls = {{ cert = \"{}\", key = \"{}\" }}\n", cert.display(), key.display());
-    env.configure(|config| config.replace("[serve]\n", &tls));
+    env.reconfigure(|config| config.replace("[serve]\n", &tls));
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;
     assert!(console.log().contains("https://127.0.0.1:"), "{}", console.log());
