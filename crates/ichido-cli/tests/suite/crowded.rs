@@ -13,7 +13,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const CHECK: Duration = Duration::from_secs(1);
 
 /// Orders that wait, orders that have failed, orders whose first attempt has failed and that can be claimed again at the far end, and
-/// records of orders that are gone. As an operator with such a table has it, with an index on its owners.
+/// records of orders that are gone.
 async fn load(env: &Env) {
     let (waiting, dead) = (size(20_000, 10_000_000), size(2_000, 1_000_000));
     let (released, end, gone) = (waiting - dead / 2, waiting + dead / 2, dead / 100);
@@ -25,7 +25,6 @@ async fn load(env: &Env) {
         ),
         format!("{parked} select 'orders', n::text, 'dead', 3 from generate_series({waiting} + 1, {end} + {gone}) n"),
         format!("{parked} select 'orders', n::text, 'released', 1 from generate_series({released} + 1, {waiting}) n"),
-        "create index received_order_owner on received_order (process_id) where process_id is not null".to_owned(),
         "analyze".to_owned(),
     ] {
         env.sql(&sql).await;
