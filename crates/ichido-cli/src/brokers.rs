@@ -3,16 +3,17 @@
 //! feature, `none` stands in.
 #![cfg_attr(not(any(feature = "rabbitmq", feature = "sqs")), allow(dead_code, reason = "there are no brokers then"))]
 
+#[cfg(not(all(feature = "rabbitmq", feature = "sqs")))]
+mod none;
 #[cfg(feature = "rabbitmq")]
-mod rabbitmq;
-#[cfg(not(feature = "rabbitmq"))]
-#[path = "brokers/none.rs"]
 mod rabbitmq;
 #[cfg(feature = "sqs")]
 mod sqs;
+
+#[cfg(not(feature = "rabbitmq"))]
+use self::none as rabbitmq;
 #[cfg(not(feature = "sqs"))]
-#[path = "brokers/none.rs"]
-mod sqs;
+use self::none as sqs;
 
 use std::{sync::Arc, time::Duration};
 

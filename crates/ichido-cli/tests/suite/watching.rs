@@ -43,7 +43,7 @@ async fn the_screen_shows_what_happens(kind: Kind) {
     let tty = Tty::run(&env, &WATCH, 40, 200);
     tty.until(&["ichido status", "QUEUE▼", "LAST 5 MIN", "PROCESS▼", "REQUEST ID", "q: quit"]).await;
     tty.until(&["RUNNING", "mail/1"]).await;
-    tty.until(&["LAST ERRORS", "bad/2", "dead", "\\u{202e}oob"]).await;
+    tty.until(&["LAST ERRORS", "bad/2", "failed", "\\u{202e}oob"]).await;
     let order = |rows: &[String]| {
         let place = |queue: &str| rows.iter().position(|row| row.starts_with(queue)).expect("a queue");
         place("bad ") < place("orders ")

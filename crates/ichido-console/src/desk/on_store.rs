@@ -93,7 +93,12 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
             Ok(sent) => sent,
             Err(unsent) => {
                 self.store.rollback(tx).await.map_err(of)?;
-                return Err(self.unsent(&batch, unsent).await);
+                // The same request, sent twice at a time, met its own row in a table.
+                let before = self.answered(idempotency.as_ref()).await?;
+                return match before {
+                    Some(before) => Ok(before),
+                    None => Err(self.unsent(&batch, unsent).await),
+                };
             }
         };
         let ids = sent.ids.iter().map(ToString::to_string).collect();
