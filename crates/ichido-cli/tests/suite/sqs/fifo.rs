@@ -37,7 +37,7 @@ async fn send(world: &World, group: &str, ids: impl IntoIterator<Item = u32>) {
     let lines: Vec<_> = ids.into_iter().map(|id| format!(r#"{{"id":{id},"name":"{group}"}}"#)).collect();
     let args = ["send", "orders", "--file", "-", "--group", group];
     let sent = world.env.run_with_input(&args, lines.join("\n").as_bytes()).await;
-    assert_eq!((sent.code, &*sent.stderr), (Some(0), ""), "{sent:?}");
+    assert_eq!(sent.code, Some(0), "{sent:?}"); // what an injected fault kept back is published by whoever runs
 }
 
 /// How often a message of a group was done before one that was sent earlier.

@@ -95,7 +95,7 @@ impl World {
     pub(crate) async fn send_to(&self, queue: &str, ids: impl IntoIterator<Item = u32>) -> Vec<String> {
         let lines = ids.into_iter().map(Self::order).collect::<Vec<_>>().join("\n");
         let sent = self.env.run_with_input(&["send", queue, "--file", "-"], lines.as_bytes()).await;
-        assert_eq!((sent.code, &*sent.stderr), (Some(0), ""), "{sent:?}");
+        assert_eq!(sent.code, Some(0), "{sent:?}"); // what an injected fault kept back is published by whoever runs
         sent.stdout.lines().map(str::to_owned).collect()
     }
 
