@@ -295,7 +295,7 @@ impl<S: Store> Process<S> {
     /// Do the pools fit the process: the state that they need, their typed queues, their lane sets?
     ///
     /// # Errors
-    /// [`Error::Setup`] with the first that does not.
+    /// [`crate::Error::Setup`] with the first that does not.
     pub fn check_pools(&self) -> Result<()> {
         self.actions.values().try_for_each(|(pool, _)| pool.check(&self.state))
     }
