@@ -1,5 +1,5 @@
 //! Routes, each with the role that it asks for. The role is not written beside a route: it is the first argument of its handler,
-//! [`As<R>`](crate::access::As) or [`Public`](crate::access::Public), and a handler without either does not compile here. A test walks all of them.
+//! [`As<R>`](crate::access::As) or [`Public`], and a handler without either does not compile here. A test walks all of them.
 
 use axum::{
     Router,
