@@ -55,6 +55,10 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
     fn call(&self, program: &str, data: &Path, arguments: &[&str]) -> Result<()> {
         let program = self.programs.join(program);
         let mut command = match is_root() {

@@ -13,7 +13,10 @@ use tokio::process::{Child, Command};
 use crate::{Result, server::Server};
 
 /// Nothing here takes longer than this; if it does, something is wrong.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The workers of each process.
+pub const WORKERS: usize = 2;
 
 const CONFIG: &str = r#"
 [database]
@@ -64,7 +67,7 @@ pub struct World {
     pub url: String,
     binary: PathBuf,
     folder: TempDir,
-    _server: Server,
+    server: Server,
 }
 
 impl World {
@@ -79,7 +82,7 @@ impl World {
         for table in TABLES {
             sqlx::raw_sql(table).execute(&mut sql).await?;
         }
-        let world = World { sql, url, binary, folder, _server: server };
+        let world = World { sql, url, binary, folder, server };
         let migrated = world.ichido(&["migrate"]).status().await?;
         if migrated.success() { Ok(world) } else { Err("ichido migrate failed".into()) }
     }
@@ -112,7 +115,7 @@ impl World {
     pub async fn until(&mut self, query: &str, reached: impl Fn(i64) -> bool) -> Result<()> {
         let begun = Instant::now();
         while !reached(self.number(query).await?) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("in vain: {query}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -128,6 +131,18 @@ impl World {
         ))
         .await?;
         self.run("vacuum analyze ichido_message").await
+    }
+
+    /// How many transactions with this script so many clients of pgbench do in a second.
+    pub async fn pgbench(&self, script: &str, clients: usize, seconds: u64) -> Result<f64> {
+        let file = self.folder.path().join("script.sql");
+        std::fs::write(&file, script)?;
+        let mut command = Command::new(self.server.program("pgbench"));
+        command.args(["-n", "-M", "prepared", "-j", "2", "-T", &seconds.to_string(), "-c", &clients.to_string(), "-f"]);
+        let said = command.arg(&file).arg(&self.url).output().await?;
+        let said = String::from_utf8(said.stdout)?;
+        let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+        rate.ok_or_else(|| format!("pgbench said: {said}").into())
     }
 
     /// How many effects come in this time, per second.

@@ -321,18 +321,21 @@ fn ages(mapping: &Mapping) -> [String; 3] {
 
 /// The own process row, locked, if the process counts as alive.
 pub(crate) fn me(tables: &Tables) -> String {
-    me_if(tables, "")
+    me_if(tables, "1", "")
 }
 
 /// The same if rows were picked. Locking is writing: a claim that finds nothing must not. Until it is locked, picked rows are only locked:
 /// whoever rescues this process skips them, and what is then found here is a dead one.
+///
+/// The COMMIT of a claim does not wait for the disk: should the server crash before it is there, the rows are free again, and whoever had claimed
+/// them cannot complete them. A completion that is on disk has its claim before it in the same log.
 pub(crate) fn me_if_picked(tables: &Tables) -> String {
-    me_if(tables, " and exists (select 1 from picked)")
+    me_if(tables, "set_config('synchronous_commit', 'off', true)", " and exists (select 1 from picked)")
 }
 
-fn me_if(tables: &Tables, condition: &str) -> String {
+fn me_if(tables: &Tables, told: &str, condition: &str) -> String {
     format!(
-        "me as materialized (select 1 from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease{condition} for key share)",
+        "me as materialized (select {told} from {} where id = $1::text::uuid and heartbeat_at > clock_timestamp() - lease{condition} for key share)",
         tables.process
     )
 }

@@ -15,3 +15,4 @@ mod races;
 mod rotating;
 mod sessions;
 mod silence;
+mod waiting;

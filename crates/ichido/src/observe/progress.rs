@@ -1,5 +1,5 @@
 //! The line that tells how far a process has come: what it has done, how fast, what is left and how long that will take. Upkeep
-//! writes it, with one look at each queue per line.
+//! writes it, with one look at each queue per line; where that takes long, not with every line.
 
 use std::{
     sync::atomic::Ordering,
@@ -12,18 +12,31 @@ use crate::{
     store::{self, Registration},
 };
 
+/// A count that took so long is not made again before this many times as long: the processes of a fleet count the same queues.
+const REST: u32 = 200;
+
 /// What was told last.
 pub(crate) struct Progress {
     every: Duration,
     since: Instant,
     ended: u64,
+    /// When the queues may be counted again.
+    counts_from: Instant,
+}
+
+/// What waits in all queues together, as far as it was counted.
+#[derive(Default)]
+struct Left {
+    left: Option<u64>,
+    /// There may be more than that.
+    more: Option<bool>,
 }
 
 impl Progress {
     /// From now on. The journal is older where the process has begun anew after a fault.
     pub(crate) fn new(every: Duration, now: Instant, journal: &Journal) -> Self {
         let ended = journal.done.load(Ordering::Relaxed) + journal.failed.load(Ordering::Relaxed);
-        Progress { every, since: now, ended }
+        Progress { every, since: now, ended, counts_from: now }
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
@@ -32,17 +45,10 @@ impl Progress {
 
     /// Tells, unless nothing has happened and nothing waits.
     pub(crate) async fn tell<S: Store>(&mut self, store: &S, by: &Registration, journal: &Journal, now: Instant) {
-        let (mut left, mut more) = (None, None);
-        for queue in by.queues.keys() {
-            match store::backlog(store, queue).await {
-                Ok(Some(waiting)) => {
-                    left = Some(left.unwrap_or(0) + waiting);
-                    more = more.or((waiting >= crate::inspect::MOST_COUNTED).then_some(true));
-                }
-                Ok(None) => {}
-                Err(error) => tracing::debug!(error = %error.in_full(), "cannot count the messages left"),
-            }
+        if !tracing::enabled!(tracing::Level::INFO) {
+            return;
         }
+        let Left { left, more } = if now < self.counts_from { Left::default() } else { self.count(store, by, now).await };
         let [done, failed, retried, snoozed] = [&journal.done, &journal.failed, &journal.retried, &journal.snoozed]
             .map(|count| count.load(Ordering::Relaxed));
         let (ended, elapsed) = (done + failed, now - self.since);
@@ -52,6 +58,22 @@ impl Progress {
             tracing::info!(done, failed, retried, snoozed, per_second = rate, left, more, seconds_left, "progress");
         }
         (self.since, self.ended) = (now, ended);
+    }
+
+    async fn count<S: Store>(&mut self, store: &S, by: &Registration, now: Instant) -> Left {
+        let (mut all, began) = (Left::default(), Instant::now());
+        for queue in by.queues.keys() {
+            match store::backlog(store, queue).await {
+                Ok(Some(waiting)) => {
+                    all.left = Some(all.left.unwrap_or(0) + waiting);
+                    all.more = all.more.or((waiting >= crate::inspect::MOST_COUNTED).then_some(true));
+                }
+                Ok(None) => {}
+                Err(error) => tracing::debug!(error = %error.in_full(), "cannot count the messages left"),
+            }
+        }
+        self.counts_from = now + began.elapsed() * REST;
+        all
     }
 }
 

@@ -9,7 +9,10 @@ use ichido::{
     store::{Database, Failure, Processes, Queues, Running, Transactions},
 };
 
-use crate::fixture::{Fixture, Player, send, send_orders, with_orders};
+use crate::{
+    eventually,
+    fixture::{Fixture, Player, send, send_orders, with_orders},
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -290,9 +293,8 @@ pub async fn a_table_without_an_owner_index_is_not_read_from_end_to_end<F: Fixtu
     fixture.sql(OWNER_INDEX).await;
     // PostgreSQL uses an index on rows that were updated before only once all transactions that are older than it have ended,
     // those of other tests on the same server among them.
-    while !process.store.messages(&MessageFilter::new("orders", Listed::Claimed, 10)).await.unwrap().notes.is_empty() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let claimed = MessageFilter::new("orders", Listed::Claimed, 10);
+    eventually("the index is used", async || process.store.messages(&claimed).await.unwrap().notes.is_empty()).await;
     is_listed(&process.store, "orders", Listed::Claimed, &["orders/1", "orders/2"]).await;
 }
 
