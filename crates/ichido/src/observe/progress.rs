@@ -48,7 +48,8 @@ impl Progress {
         if !tracing::enabled!(tracing::Level::INFO) {
             return;
         }
-        let Left { left, more } = if now < self.counts_from { Left::default() } else { self.count(store, by, now).await };
+        let Left { left, more } =
+            if now < self.counts_from { Left::default() } else { self.count(store, by, now).await };
         let [done, failed, retried, snoozed] = [&journal.done, &journal.failed, &journal.retried, &journal.snoozed]
             .map(|count| count.load(Ordering::Relaxed));
         let (ended, elapsed) = (done + failed, now - self.since);
