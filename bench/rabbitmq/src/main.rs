@@ -14,10 +14,13 @@ use std::{
 };
 
 use futures_core::Stream;
-use ichido::{CancellationToken, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, Store, broker::Broker as _, message::ClaimBy};
-use ichido_test_servers as servers;
+use ichido::{
+    CancellationToken, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, Store,
+    broker::Broker as _, message::ClaimBy,
+};
 use ichido_postgres::Postgres;
 use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_test_servers as servers;
 use lapin::{
     Connection, ConnectionProperties,
     options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions},

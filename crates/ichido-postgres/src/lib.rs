@@ -54,6 +54,7 @@ mod sql_action;
 mod sql_places;
 mod statements;
 mod transaction;
+mod walk;
 
 pub use self::{builder::PostgresBuilder, connect::Postgres, schema::VERSION, transaction::Tx};
 /// The driver, as it is used here: actions get its connections, and the builder takes its options.

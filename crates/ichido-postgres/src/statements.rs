@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
 use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
 
-use crate::{groups::Groups, mutex::Mutex, quote, sql::PostgresDialect};
+use crate::{groups::Groups, mutex::Mutex, quote, sql::PostgresDialect, walk::Walk};
 
 /// A column of a queue's table.
 #[derive(Clone)]
@@ -177,15 +177,15 @@ impl Statements {
         Ok(Statements {
             complete_parked: [&shared.complete, &shared.complete_many].map(forgetting),
             shared,
-            claim: claim(tables, &queue.name, &rows, &conditions, "")?.into(),
-            claim_from: claim(tables, &queue.name, &rows, &conditions, &from(&rows, &conditions))?.into(),
+            claim: claim(tables, &queue.name, &rows, &conditions, false)?.into(),
+            claim_from: claim(tables, &queue.name, &rows, &conditions, true)?.into(),
             bound_columns: conditions.bound().len(),
             groups: Groups::new(tables, &queue.name, &rows, &conditions)?,
             mutex: match queue.place {
                 Place::Broker(_) => Some(Mutex::new(tables, &queue.name, &rows)?),
                 _ => None,
             },
-            look: look(&rows, &conditions).into(),
+            look: look(&queue.name, &rows, &conditions)?.into(),
             rows,
         })
     }
@@ -285,11 +285,13 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
 /// Claims `$2` rows in order. Locks the own process row, so that a rescuer leaves us alone meanwhile and a process that
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
 /// Where there is nothing to claim, nothing is locked and so nothing is written.
-fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, from: &str) -> Result<String> {
+fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, bounded: bool) -> Result<String> {
     let Conditions { new, ungrouped, .. } = conditions;
     let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
+    let Walk { within, order: inside, from } = Walk::new(queue, rows, conditions)?;
+    let from = if bounded { &*from } else { "" };
     Ok(format!(
-        "with picked as materialized (select {key} from {table} t where {new} and t.{owner} is null{ungrouped}{from} \
+        "with picked as materialized (select {key} from {table} t where {within} and t.{owner} is null{ungrouped}{from} \
          order by {inside} limit $2 for update of t skip locked), {me}, \
          claimed as (update {table} t set {owner} = {owned} from picked where {same} and exists (select 1 from me) returning {kept}, {message}) \
          select {alive}, exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
@@ -300,7 +302,6 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, fro
         queue = quote::literal(queue)?,
         grouped = grouped(rows, new),
         key = rows.each_key(", ", |at, column| format!("t.{} as k{at}", column.quoted)),
-        inside = conditions.order_by(),
         owned = rows.me(),
         same = rows.each_key(" and ", |at, column| format!("t.{} = picked.k{at}", column.quoted)),
         kept = each_order(conditions, |at, column, _| format!("t.{column} as o{at}, t.{column}::text as b{at}")),
@@ -358,21 +359,11 @@ fn each_order(conditions: &Conditions, write: impl Fn(usize, &str, &str) -> Stri
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The rows from a row of the claim order on.
-fn from(rows: &Rows, conditions: &Conditions) -> String {
-    let bound = conditions.bound();
-    let columns: Vec<_> = bound.iter().map(|(column, _)| format!("t.{column}")).collect();
-    let values: Vec<_> = bound.iter().enumerate().map(|(at, (column, _))| rows.cast(column, 3 + at)).collect();
-    let descending = bound.first().is_some_and(|(_, down)| *down);
-    format!(" and ({}) {} ({})", columns.join(", "), if descending { "<=" } else { ">=" }, values.join(", "))
-}
-
 /// The part of a claim that finds rows, for the planner to explain.
-fn look(rows: &Rows, conditions: &Conditions) -> String {
-    let Conditions { new, ungrouped, .. } = conditions;
-    let order = conditions.order_by();
-    let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
-    format!("select 1 from {table} t where {new} and t.{owner} is null{ungrouped} order by {order} limit 64")
+fn look(queue: &str, rows: &Rows, conditions: &Conditions) -> Result<String> {
+    let Walk { within, order, .. } = Walk::new(queue, rows, conditions)?;
+    let (table, owner, ungrouped) = (&rows.mapping.table, &rows.owner.quoted, &conditions.ungrouped);
+    Ok(format!("select 1 from {table} t where {within} and t.{owner} is null{ungrouped} order by {order} limit 64"))
 }
 
 /// The one-way door. `$2` is the token that this transaction was begun with: it is gone if the transaction is.
