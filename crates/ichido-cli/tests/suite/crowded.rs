@@ -38,7 +38,7 @@ async fn with_millions_of_rows_the_dead_are_rescued_the_living_live_and_operator
     env.ok(&["migrate"]).await;
     env.slow_down(20);
     env.reconfigure(|config| {
-        config.replace("lease = \"1s\"", "lease = \"3s\"\ncheck = \"1s\"").replace("poll  = \"50ms\"", "poll = \"1s\"")
+        config.replace("lease = \"1s\"", "lease = \"3s\"\ncheck = \"1s\"").replace("poll  = \"200ms\"", "poll = \"1s\"")
     });
     let loading = Instant::now();
     load(&env).await;
