@@ -59,6 +59,8 @@ def serve(lock):
     class Registry(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             name, _, file = self.path[1:].replace("%2f", "/").partition("/-/")
+            if name not in versions:
+                return self.send_error(404)
             version = versions[name]
             url = f"http://{self.headers['Host']}/{name}/-/{version}.tgz"
             about = {"name": name, "version": version, "hasInstallScript": True, "dist": {"tarball": url}}
