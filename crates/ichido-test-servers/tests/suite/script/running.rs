@@ -11,6 +11,7 @@ use super::{Scene, is_alive, until};
 #[test]
 fn without_a_terminal_it_says_what_to_do_and_uses_no_sudo() {
     let scene = Scene::new();
+    scene.program("cargo", ":");
     let said = scene.run(&[]);
     let text = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(!said.status.success() && text.contains("./test --yes") && text.contains("gcc libc6-dev"), "{text}");
@@ -20,6 +21,7 @@ fn without_a_terminal_it_says_what_to_do_and_uses_no_sudo() {
 #[test]
 fn who_says_no_at_a_terminal_keeps_the_machine_as_it_is() {
     let scene = Scene::new();
+    scene.program("cargo", ":");
     let at_terminal = "import os, pty, sys\n\
         def read(fd):\n    data = os.read(fd, 1024)\n    if b'[y/N]' in data: os.write(fd, b'n\\n')\n    return data\n\
         sys.exit(os.waitstatus_to_exitcode(pty.spawn(['bash', './test', '--quick', '-p', 'x'], read)))";
