@@ -12,10 +12,10 @@ fn check(answers: &[(&str, &str)]) -> (Scene, Output) {
     scene.tools(&["grep", "timeout"]);
     let script = fs::read_to_string(scene.path(".ci/run")).unwrap();
     let version = script.lines().find_map(|line| line.strip_prefix("deny_version=")).expect("a version");
-    let answers: String = answers.iter().map(|(check, answer)| format!("*'check {check}'*) {answer} ;;\n")).collect();
+    let answers: Vec<_> = answers.iter().map(|(check, answer)| format!("*'check {check}'*) {answer} ;;\n")).collect();
     let cargo =
         "echo \"$*\" >>\"$HERE/cargo\"\ncase \"$*\" in\n'deny --version') echo 'cargo-deny VERSION' ;;\nANSWERSesac";
-    scene.program("cargo", &cargo.replace("VERSION", version).replace("ANSWERS", &answers));
+    scene.program("cargo", &cargo.replace("VERSION", version).replace("ANSWERS", &answers.concat()));
     for script in ["test", ".ci/deny-refuses"] {
         scene.program("stand-in", &format!("echo ./{script} >>\"$HERE/cargo\""));
         fs::rename(scene.path("bin/stand-in"), scene.path(script)).unwrap();

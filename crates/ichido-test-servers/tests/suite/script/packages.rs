@@ -42,7 +42,9 @@ impl Machine {
         scene.program("cargo", "echo \"$*\" >\"$HERE/tested\"");
         scene.open_folder("target");
         for (folder, files) in [PYTHON, SQS, SCHEMATHESIS, NODE] {
-            files.iter().for_each(|file| scene.copy(file));
+            for file in files {
+                scene.copy(file);
+            }
             if folder != missing.0 {
                 let asked_for: Vec<_> =
                     files.iter().map(|file| fs::read_to_string(scene.path(file)).unwrap()).collect();
@@ -108,9 +110,8 @@ fn other_packages(what: &str) -> Command {
 /// Is anything of somebody else's in this folder?
 fn has_mark(folder: &Path) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };
-    entries.map(|entry| entry.unwrap().path()).any(|path| match path.is_dir() {
-        true => has_mark(&path),
-        false => String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(MARK),
+    entries.map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() { has_mark(&path) } else { String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(MARK) }
     })
 }
 
@@ -134,7 +135,9 @@ fn another_package_under_a_known_name_is_not_installed_from_pypi() {
 fn a_requirement_without_a_hash_is_refused() {
     let machine = Machine::without(PYTHON);
     let wheels = machine.scene.wheels(PYTHON.1);
-    PYTHON.1.iter().for_each(|file| machine.scene.change(file, unpinned));
+    for file in PYTHON.1 {
+        machine.scene.change(file, unpinned);
+    }
     machine.assert_refused(&machine.test_with(&wheels), "Hashes are required in --require-hashes mode");
     // With neither hashes nor the demand for them, the attack succeeds.
     machine.scene.change("test", |script| script.replace("--require-hashes", ""));
