@@ -1,4 +1,4 @@
-//! What `./test` installs from PyPI and npm is pinned by hash: another package under the same name and version is refused. Without the hashes
+//! What `./test` installs from `PyPI` and npm is pinned by hash: another package under the same name and version is refused. Without the hashes
 //! it would be installed, which each test shows too.
 
 use std::{
