@@ -117,11 +117,8 @@ impl Story {
     /// Creates ichido's tables and sends the orders, all in one transaction.
     async fn send(&self) -> Result<(), Failure> {
         self.say(&format!("sending {} orders to the table `received_order`", self.orders));
-        let status = Status::new("status", "0", "1").failed("2");
-        let queue = Queue::table("orders", Table::new("received_order", "process_id", status));
-        let url = format!("sqlite://{}", self.folder.join("demo.db").display());
+        let store = store(&self.folder, &[])?;
         let sent = async {
-            let store = Sqlite::new(&url, vec![queue])?;
             store.migrate().await?;
             let mut tx = store.begin().await?;
             let orders = (1..=self.orders).map(|id| NewMessage::new(format!(r#"{{"id":{id},"name":"project {id}"}}"#)));
@@ -207,6 +204,15 @@ impl Story {
         }
         text
     }
+}
+
+/// The demo's database, with the orders and other queues.
+fn store(folder: &Path, others: &[&str]) -> Result<Sqlite, Failure> {
+    let status = Status::new("status", "0", "1").failed("2");
+    let orders = Queue::table("orders", Table::new("received_order", "process_id", status));
+    let queues = [orders].into_iter().chain(others.iter().copied().map(Queue::managed)).collect();
+    let url = format!("sqlite://{}", folder.join("demo.db").display());
+    Sqlite::new(&url, queues).map_err(|error| Failure::of::<Sqlite>(&error))
 }
 
 /// This very program with these arguments, in the demo's folder.

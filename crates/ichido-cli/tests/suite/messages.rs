@@ -106,7 +106,7 @@ async fn a_message_is_moved_in_time(kind: Kind) {
 
 async fn what_is_to_run_now_starts_without_a_poll(kind: Kind) {
     let env = Env::new(kind).await;
-    env.reconfigure(|config| config.replace("poll  = \"50ms\"", "poll = \"1h\""));
+    env.reconfigure(|config| config.replace("poll  = \"200ms\"", "poll = \"1h\""));
     let mut process = env.start("process", &["run", "ProjectCreation/R1"]);
     // It has looked, found nothing more, and sleeps for an hour.
     env.send_orders(1..=1).await;

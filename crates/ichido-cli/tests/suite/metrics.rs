@@ -89,7 +89,7 @@ async fn a_scrape_makes_no_query(kind: Kind) {
     const SCRAPES: u64 = 1_000;
     let env = Env::new(kind).await;
     env.configure(|config| {
-        config.replace("lease = \"1s\"", "lease = \"30s\"").replace("poll  = \"50ms\"", "poll = \"10s\"")
+        config.replace("lease = \"1s\"", "lease = \"30s\"").replace("poll  = \"200ms\"", "poll = \"10s\"")
     });
     let proxy = env.behind_a_proxy();
     let mut process = env.start("process", &HEALTH);

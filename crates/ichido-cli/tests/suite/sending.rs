@@ -199,7 +199,7 @@ async fn futures_of<F: Future + Unpin>(futures: &mut [F]) -> Vec<F::Output> {
 async fn a_send_wakes_an_idle_process(kind: Kind) {
     let env = Env::new(kind).await;
     // The next poll is an hour away: only a signal can be the reason.
-    env.reconfigure(|config| config.replace(r#"poll  = "50ms""#, r#"poll  = "1h""#));
+    env.reconfigure(|config| config.replace(r#"poll  = "200ms""#, r#"poll  = "1h""#));
     let mut process = env.start("run", &["run", "ProjectCreation"]);
     process.until_logged("process starts").await;
     for id in 1..=3 {

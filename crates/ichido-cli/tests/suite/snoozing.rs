@@ -82,7 +82,7 @@ pub(crate) async fn run_child<P: Serve>() {
 pub(crate) fn patient<S: Store>(store: S, lease: Duration) -> Process<S> {
     let patient = Retry { limit: Limit::Count(1000), interval: Duration::from_millis(200), ..Retry::default() };
     let patient = Retry { window: Duration::from_mins(10), ..patient };
-    let process = Process::new(store).poll(Duration::from_millis(50)).lease(lease).retry(patient);
+    let process = Process::new(store).poll(Duration::from_millis(100)).lease(lease).retry(patient);
     match broker() {
         Some(broker) => process.broker("orders", broker),
         None => process,

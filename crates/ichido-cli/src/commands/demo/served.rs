@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ichido::{Client, Operate, Queue, Status, Table};
+use ichido::{Client, Operate};
 use ichido_sqlite::Sqlite;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -15,7 +15,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Ledger, TABLES, command};
+use super::{Ledger, TABLES, command, store};
 use crate::{args::Demo, failure::Failure, output};
 
 /// How often something arrives.
@@ -73,7 +73,7 @@ const ORPHAN: &str = "insert into received_order (name, process_id) values ('cla
 pub(super) async fn run(demo: &Demo, folder: &Path) -> Result<u8, Failure> {
     let ledger = Ledger::create(&folder.join("demo.db"), TABLES).await?;
     std::fs::write(folder.join("ichido.toml"), CONFIG)?;
-    let store = store(folder)?;
+    let store = store(folder, &LEVELS)?;
     store.migrate().await.map_err(|error| Failure::of::<Sqlite>(&error))?;
     ledger.write(ORPHAN).await?;
     let mut fleet = Fleet::start(folder, demo)?;
@@ -89,14 +89,6 @@ pub(super) async fn run(demo: &Demo, folder: &Path) -> Result<u8, Failure> {
     };
     fleet.end().await;
     ended.map(|()| 0)
-}
-
-fn store(folder: &Path) -> Result<Sqlite, Failure> {
-    let status = Status::new("status", "0", "1").failed("2");
-    let orders = Queue::table("orders", Table::new("received_order", "process_id", status));
-    let queues = [orders].into_iter().chain(LEVELS.map(Queue::managed)).collect();
-    let url = format!("sqlite://{}", folder.join("demo.db").display());
-    Sqlite::new(&url, queues).map_err(|error| Failure::of::<Sqlite>(&error))
 }
 
 /// What arrives, and what happens to the processes meanwhile.

@@ -69,7 +69,7 @@ async fn what_a_sender_committed_before_it_died_is_published_by_whoever_runs(kin
 async fn an_action_that_takes_longer_than_the_broker_waits_has_one_effect(kind: Kind) {
     let world = World::impatient(kind).await;
     // SQLite counts instead of waiting, and fast machines count fast.
-    world.slow_down(if kind == Kind::Sqlite { 10_000 } else { 2500 });
+    world.slow_down(if kind == Kind::Sqlite { 5000 } else { 1250 });
     let [mut process] = world.start(["process"], &[]);
     // Twice: the same consumer is back.
     for order in 1..=2 {

@@ -58,12 +58,12 @@ impl World<'static> {
         World::at(kind, RabbitMq::shared()).await
     }
 
-    /// A vhost of a node that waits two seconds for an acknowledgement, and looks four times a second.
+    /// A vhost of a node that waits half a second for an acknowledgement, and looks eight times a second.
     pub(crate) async fn impatient(kind: Kind) -> Self {
         static IMPATIENT: OnceLock<RabbitMq> = OnceLock::new();
         let start = || {
-            let node = RabbitMq::start(&[("consumer_timeout", "1000")]);
-            node.eval("application:set_env(rabbit, channel_tick_interval, 250)");
+            let node = RabbitMq::start(&[("consumer_timeout", "500")]);
+            node.eval("application:set_env(rabbit, channel_tick_interval, 125)");
             node
         };
         World::at(kind, block_in_place(|| IMPATIENT.get_or_init(start))).await

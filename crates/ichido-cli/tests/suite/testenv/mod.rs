@@ -7,16 +7,13 @@ pub mod database;
 pub mod next;
 mod process;
 pub mod server;
+mod session;
 pub mod tty;
 
-use std::{panic::Location, path::Path, process::Stdio, time::Duration};
+use std::{panic::Location, path::Path, process::Stdio};
 
 use ichido_test_servers::{self as servers, proxy::Proxy};
 use ichido_testkit::eventually;
-use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, Row, SqliteConnection,
-    sqlite::SqliteConnectOptions,
-};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -35,6 +32,7 @@ pub struct Env {
     pub kind: Kind,
     pub url: String,
     folder: TempDir,
+    session: session::Kept,
 }
 
 /// `project` has no unique key, so that a double effect is counted and not refused.
@@ -46,10 +44,11 @@ create table project (id integer not null, name varchar(100) not null, made_by v
 create table burnt (n integer);
 ";
 
-/// A process that is quick to notice and slow to give up.
+/// A process that is quick to notice and slow to give up. What is sent wakes it; polls of many processes at a time would be most of what a test
+/// run costs.
 pub const PROCESS: &str = r#"[process]
 lease = "1s"
-poll  = "50ms"
+poll  = "200ms"
 retry = { count = 20, interval = "200ms", window = "10m" }"#;
 
 /// The configuration of the README, with settings for tests.
@@ -94,7 +93,7 @@ impl Env {
 
     /// A world on this database, without ichido's own tables.
     pub async fn with_url(kind: Kind, url: String) -> Self {
-        let env = Env { kind, url, folder: tempfile::tempdir().unwrap() };
+        let env = Env { kind, url, folder: tempfile::tempdir().unwrap(), session: session::Kept::default() };
         env.configure(|config| config);
         let claim = match kind {
             Kind::MariaDb => "(status, process_id, id)",
@@ -243,49 +242,6 @@ impl Env {
         Process::new(child, self.folder().join(name))
     }
 
-    /// Runs statements from outside, as an operator would.
-    pub async fn sql(&self, statements: &str) {
-        let statements = AssertSqlSafe(statements);
-        match self.kind {
-            Kind::Sqlite => sqlx::raw_sql(statements).execute(&mut self.sqlite().await).await.map(|_| ()).unwrap(),
-            Kind::Postgres => sqlx::raw_sql(statements).execute(&mut self.postgres().await).await.map(|_| ()).unwrap(),
-            Kind::MariaDb => sqlx::raw_sql(statements).execute(&mut self.mariadb().await).await.map(|_| ()).unwrap(),
-        }
-    }
-
-    /// The single number that a query gives.
-    pub async fn number(&self, query: &str) -> i64 {
-        let query = AssertSqlSafe(query);
-        match self.kind {
-            Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
-            Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
-            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
-        }
-    }
-
-    /// The single text that a query gives.
-    pub async fn text(&self, query: &str) -> String {
-        let query = AssertSqlSafe(query);
-        match self.kind {
-            Kind::Sqlite => sqlx::query(query).fetch_one(&mut self.sqlite().await).await.unwrap().get(0),
-            Kind::Postgres => sqlx::query(query).fetch_one(&mut self.postgres().await).await.unwrap().get(0),
-            Kind::MariaDb => sqlx::query(query).fetch_one(&mut self.mariadb().await).await.unwrap().get(0),
-        }
-    }
-
-    async fn sqlite(&self) -> SqliteConnection {
-        let options = SqliteConnectOptions::new().filename(self.folder().join("test.db")).create_if_missing(true);
-        options.busy_timeout(Duration::from_secs(30)).connect().await.unwrap()
-    }
-
-    async fn postgres(&self) -> PgConnection {
-        connected(&self.url).await
-    }
-
-    async fn mariadb(&self) -> MySqlConnection {
-        connected(&self.url).await
-    }
-
     /// Sends orders with these ids through the binary.
     pub async fn send_orders(&self, ids: impl IntoIterator<Item = u32>) {
         let lines: Vec<_> = ids.into_iter().map(|id| format!(r#"{{"id":{id},"name":"order {id}"}}"#)).collect();
@@ -353,11 +309,6 @@ impl Env {
             assert_eq!(self.number(query).await, expected, "{what} on {:?}", self.kind);
         }
     }
-}
-
-/// Connects; a server that is still closing the connections of a process that has ended may refuse for a moment.
-async fn connected<C: Connection>(url: &str) -> C {
-    eventually(format!("a connection to {url}"), async || C::connect(url).await).await
 }
 
 /// Makes a test for each database.

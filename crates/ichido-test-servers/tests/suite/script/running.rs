@@ -1,0 +1,59 @@
+//! `./test` itself: it asks before it uses sudo, and nothing of a run is left when it is killed.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::{Scene, is_alive, until};
+
+#[test]
+fn without_a_terminal_it_says_what_to_do_and_uses_no_sudo() {
+    let scene = Scene::new();
+    scene.program("cargo", ":");
+    let said = scene.run(&[]);
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(!said.status.success() && text.contains("./test --yes") && text.contains("gcc libc6-dev"), "{text}");
+    assert_eq!(scene.asked_for_root(), "");
+}
+
+#[test]
+fn who_says_no_at_a_terminal_keeps_the_machine_as_it_is() {
+    let scene = Scene::new();
+    scene.program("cargo", ":");
+    let at_terminal = "import os, pty, sys\n\
+        def read(fd):\n    data = os.read(fd, 1024)\n    if b'[y/N]' in data: os.write(fd, b'n\\n')\n    return data\n\
+        sys.exit(os.waitstatus_to_exitcode(pty.spawn(['bash', './test', '--quick', '-p', 'x'], read)))";
+    let said = scene.command(&["python3", "-c", at_terminal]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(!said.status.success() && text.contains("[y/N]") && text.contains("nothing was installed"), "{said:?}");
+    assert_eq!(scene.asked_for_root(), "");
+}
+
+#[test]
+fn who_has_agreed_before_is_not_asked() {
+    let scene = Scene::new();
+    scene.program("cargo", ":");
+    let said = scene.run(&["--yes"]);
+    assert!(said.status.success(), "{said:?}");
+    assert!(scene.asked_for_root().contains("apt-get install"), "{}", scene.asked_for_root());
+}
+
+#[test]
+fn nothing_of_a_run_outlives_it_even_if_it_is_killed() {
+    for signal in ["TERM", "KILL"] {
+        let scene = Scene::new();
+        scene.program("cc", ":");
+        let script = scene.path("test");
+        let words = ["bash", script.to_str().unwrap(), "--quick", "-p", "x"];
+        let quiet = || Stdio::null();
+        let mut run = scene.command(&words).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap();
+        let started = until(|| fs::read_to_string(scene.path("started")).ok().filter(|text| text.ends_with('\n')));
+        let [scratch, cargo, child] = started.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{started}") };
+        assert!(Path::new(scratch).is_dir() && is_alive(cargo) && is_alive(child), "{started}");
+        assert!(Command::new("kill").args(["-s", signal, &run.id().to_string()]).status().unwrap().success());
+        run.wait().unwrap();
+        until(|| (!is_alive(cargo) && !is_alive(child) && !Path::new(scratch).exists()).then_some(()));
+    }
+}
