@@ -33,7 +33,7 @@ pub trait Look: Send + Sync {
     /// Queues, processes, request ids, what was measured in the last minutes, and advice.
     fn standing(&self) -> Answer<'_, Standing>;
 
-    /// What processes have counted, by minute: at most the last hour.
+    /// What processes have counted, by minute: at most the last day.
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>>;
 
     /// How every request id is doing.

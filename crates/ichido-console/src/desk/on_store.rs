@@ -22,13 +22,10 @@ use super::{
     Act, Answer, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer, RepairOrder,
     SendOrder, SentAnswer, Which,
 };
-use crate::Problem;
+use crate::{Problem, metrics};
 
 /// No read takes longer.
 const SLOWEST_READ: Duration = Duration::from_secs(20);
-
-/// Statistics are read for so long at most.
-const LONGEST_PAST: Duration = Duration::from_hours(1);
 
 /// The desk of a store, in the name of whoever the store acts for.
 #[derive(Clone)]
@@ -279,7 +276,7 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
     }
 
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>> {
-        Box::pin(self.read(self.store.stats(last.min(LONGEST_PAST))))
+        Box::pin(self.read(self.store.stats(last.min(metrics::LONGEST))))
     }
 
     fn requests(&self) -> Answer<'_, Vec<RequestState>> {
