@@ -13,12 +13,12 @@ use ichido::{
     inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter},
     process::{Flag, RequestState},
     stat::StatRow,
-    store::{Audited, By},
+    store::By,
 };
 
 pub(crate) use self::on_store::OnStore;
 pub use self::orders::{
-    CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
+    AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
 };
 use crate::Problem;
 
@@ -57,8 +57,8 @@ pub trait Look: Send + Sync {
     /// One of them, with its payload, masked; none if it has not failed.
     fn failure(&self, id: MessageId) -> Answer<'_, Option<ShownFailure>>;
 
-    /// What was changed by hand, the newest first.
-    fn audit(&self, queue: Option<String>, limit: u32) -> Answer<'_, Vec<Audited>>;
+    /// What was changed by hand, the newest first, after the entry with this number.
+    fn audit(&self, queue: Option<String>, after: Option<i64>, limit: u32) -> Answer<'_, AuditPage>;
 
     /// What an operator should know about the database.
     fn warnings(&self, lease: Duration) -> Answer<'_, Vec<String>>;

@@ -15,12 +15,12 @@ use ichido::{
     lanes::Routes,
     process::{Flag, RequestState},
     stat::StatRow,
-    store::{Answered, Answers, Audited, By, Cancelled},
+    store::{Answered, Answers, By, Cancelled},
 };
 
 use super::{
-    Act, Answer, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer, RepairOrder,
-    SendOrder, SentAnswer, Which,
+    Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer,
+    RepairOrder, SendOrder, SentAnswer, Which,
 };
 use crate::{Problem, metrics};
 
@@ -202,7 +202,8 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
     }
 
     async fn cancelled(self, order: CancelOrder) -> Result<Vec<CancelLine>, Problem> {
-        let canceller = Canceller { store: &self.store, dry_run: order.dry_run, wait: order.wait };
+        let most = order.most.unwrap_or(usize::MAX);
+        let canceller = Canceller { store: &self.store, dry_run: order.dry_run, wait: order.wait, most };
         let mut lines = Told { lines: Vec::new(), changed: Vec::new(), failed: Vec::new(), problem: Problem::of::<S> };
         match order.which {
             Which::These(ids) => canceller.these(ids, &mut lines).await?,
@@ -313,8 +314,15 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
         Box::pin(async move { self.read(by_hand::show_failure(&self.store, &self.masks, &id)).await })
     }
 
-    fn audit(&self, queue: Option<String>, limit: u32) -> Answer<'_, Vec<Audited>> {
-        Box::pin(async move { self.read(self.store.audit(queue.as_deref(), limit)).await })
+    fn audit(&self, queue: Option<String>, after: Option<i64>, limit: u32) -> Answer<'_, AuditPage> {
+        Box::pin(async move {
+            // One more than is shown tells whether there is another page.
+            let mut entries = self.read(self.store.audit(queue.as_deref(), after, limit.saturating_add(1))).await?;
+            let more = entries.len() > limit as usize;
+            entries.truncate(limit as usize);
+            let next = entries.last().filter(|_| more).map(|last| last.number.to_string());
+            Ok(AuditPage { entries, next })
+        })
     }
 
     fn warnings(&self, lease: Duration) -> Answer<'_, Vec<String>> {
