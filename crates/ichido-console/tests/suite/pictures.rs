@@ -47,12 +47,7 @@ async fn every_page_fits_in_light_dark_and_on_a_phone() {
         ("audit", "/audit"),
         ("login", "/login"),
     ];
-    for (name, look) in LOOKS {
-        let browser = Browser::open(Chromium::shared(), look).await;
-        for (page, path) in pages {
-            fits(&browser, &stage, (page, path), (name, look)).await;
-        }
-    }
+    show(&stage, &pages).await;
 }
 
 /// Words that nobody can break, texts that nobody reads to the end, lists that go on and on.
@@ -79,20 +74,24 @@ async fn long_texts_fit_too() {
         ("long-audit", "/audit"),
         ("long-problem", &format!("/queue?name={word}")),
     ];
-    for (name, look) in LOOKS {
-        let browser = Browser::open(Chromium::shared(), look).await;
-        for page in pages {
-            fits(&browser, &stage, page, (name, look)).await;
-        }
-    }
+    show(&stage, &pages).await;
 }
 
-/// Nothing sticks out of a page.
-async fn fits(browser: &Browser, stage: &Stage, (page, path): (&str, &str), (name, look): (&str, Look)) {
-    browser.go(&format!("{}{path}", stage.url)).await;
-    let wide = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
-    keep(page, name, &browser.picture(look.width, HIGHEST, if look.width > 1000 { 0.8 } else { 1.0 }).await);
-    assert_eq!(wide, 0, "{page} is wider than a screen in {name}");
+/// Looks at pages in every way, and tells all of which something sticks out.
+async fn show(stage: &Stage, pages: &[(&str, &str)]) {
+    let mut wide = Vec::new();
+    for (name, look) in LOOKS {
+        let browser = Browser::open(Chromium::shared(), look).await;
+        for (page, path) in pages {
+            browser.go(&format!("{}{path}", stage.url)).await;
+            let more = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
+            keep(page, name, &browser.picture(look.width, HIGHEST, if look.width > 1000 { 0.8 } else { 1.0 }).await);
+            if more != 0 {
+                wide.push(format!("{page} in {name} by {more}"));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "wider than a screen: {wide:?}");
 }
 
 /// Pictures of long texts are for whoever changes the pages, and not kept with the others.

@@ -3,7 +3,7 @@
 
 use crate::{error::Result, store::Database};
 
-/// Answers that are remembered for a day, by the key that came with the request.
+/// Answers that are remembered for a day, by the key that came with the request: at most 64 visible ASCII characters, such as a digest.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store",
     note = "the stores are `Sqlite`, `Postgres` and `MySql`"

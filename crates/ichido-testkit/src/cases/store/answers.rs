@@ -51,7 +51,7 @@ pub async fn an_answer_is_recalled_by_its_key_as_it_was_given<F: Fixture>() {
     assert_eq!(fixture.store().recall_answer(KEY).await.unwrap(), None);
     assert!(answer::<F>(&fixture.store(), KEY, &given).await.unwrap());
     assert_eq!(fixture.store().recall_answer(KEY).await.unwrap(), Some(given), "every process knows it");
-    for other in ["Order-42", "order-42 ", "order-4", ""] {
+    for other in ["Order-42", "order-42x", "order-4", ""] {
         assert_eq!(fixture.store().recall_answer(other).await.unwrap(), None, "{other:?} is another key");
     }
 }
