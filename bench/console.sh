@@ -5,7 +5,7 @@
 # of the time that passed. Then every page is loaded once a second: prints how long each takes. The goals are less than 1 % of the statement
 # time, and 100 ms for a page, at 10 million rows.
 #
-#   bench/console.sh [ROWS [SECONDS]]     default: 10000000, 60
+#   bench/console.sh [ROWS [SECONDS]]     default: 10000000, 120; counts are used for up to 30 s, so less than a minute says little
 #   bench/console.sh size                 how much the feature `console` adds to the release binary; builds it twice
 #
 # ICHIDO names the binary; without it the release build is used.
@@ -23,7 +23,7 @@ if [[ ${1:-} == size ]]; then
     exit
 fi
 
-rows=${1:-10000000} seconds=${2:-60}
+rows=${1:-10000000} seconds=${2:-120}
 programs=$(dirname "$(find /usr/lib/postgresql -name initdb | sort -V | tail -1)")
 port=$((20000 + RANDOM % 20000)) console=127.0.0.1:$((40001 + RANDOM % 20000))
 as() { if [[ $(id -u) == 0 ]]; then runuser -u postgres -- "$@"; else "$@"; fi; }
@@ -114,17 +114,24 @@ spent() { sql -F ' ' -c "select r.rolname, round(sum(s.total_exec_time)::numeric
 dearest() { sql -F ' ' -c "select round(s.mean_exec_time::numeric, 2), s.calls, left(regexp_replace(s.query, '\s+', ' ', 'g'), 150) from pg_stat_statements s
     join pg_roles r on r.oid = s.userid where r.rolname = 'console' order by s.total_exec_time desc limit 5"; }
 
-look "${pages[@]}" >/dev/null # the first look learns what the tables are
-sql -c 'select pg_stat_statements_reset()' >/dev/null
-each_second overview /
-echo "$rows rows, $seconds s with the overview open: it was told $(grep -c '^event: page' events || true) times by events"
-spent | awk -v seconds="$seconds" '{ time[$1] = $2; calls[$1] = $3; all += $2 }
-    END { printf "statement time: console %.1f ms in %d statements, worker %.1f ms in %d\n", time["console"], calls["console"], time["worker"], calls["worker"]
-          printf "the console has %.2f %% of it, and took %.2f %% of the time that passed\n", 100 * time["console"] / all, time["console"] / seconds / 10 }'
-echo "the console's dearest statements: mean ms, calls"
-dearest
+# What the server has spent on both since it was last asked to forget it.
+told() { # WHAT
+    echo "$rows rows, $seconds s, $1"
+    spent | awk -v seconds="$seconds" '{ time[$1] = $2; calls[$1] = $3; all += $2 }
+        END { printf "  statement time: console %.1f ms in %d statements, worker %.1f ms in %d\n", time["console"], calls["console"], time["worker"], calls["worker"]
+              printf "  the console has %.2f %% of it, and took %.2f %% of the time that passed\n", 100 * time["console"] / all, time["console"] / seconds / 10 }'
+    echo "  its dearest statements: mean ms, calls"
+    dearest | sed 's/^/  /'
+}
+forget() { sql -c 'select pg_stat_statements_reset()' >/dev/null; }
 
+look "${pages[@]}" >/dev/null # the first look learns what the tables are
+forget
+each_second overview /
+told "the overview open; it was told $(grep -c '^event: page' events || true) times by events"
+forget
 each_second times "${pages[@]}"
+told "every page once a second"
 echo "page: looks, p50, p95 and longest in ms, answers that were not 200"
 for page in "${pages[@]}"; do
     awk -v page="$page" '$3 == page { print $2 * 1000, $1 }' times | sort -n | awk -v page="$page" '

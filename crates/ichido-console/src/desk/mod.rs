@@ -16,10 +16,10 @@ use ichido::{
     store::By,
 };
 
-pub(crate) use self::on_store::OnStore;
 pub use self::orders::{
     AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
 };
+pub(crate) use self::{on_store::OnStore, orders::USED};
 use crate::Problem;
 
 /// What a desk answers, when the database has.

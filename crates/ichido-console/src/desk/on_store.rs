@@ -20,7 +20,7 @@ use ichido::{
 
 use super::{
     Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer,
-    RepairOrder, SendOrder, SentAnswer, Which,
+    RepairOrder, SendOrder, SentAnswer, USED, Which,
 };
 use crate::{Problem, metrics};
 
@@ -121,7 +121,7 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
         let found = self.store.recall_answer(key).await.map_err(|error| Self::problem(&error))?;
         let Some(found) = found else { return Ok(None) };
         if found.request != *request {
-            return Err(Problem::refused("this Idempotency-Key was used for another request; nothing was sent"));
+            return Err(Problem::refused(USED));
         }
         let answer: SentAnswer = serde_json::from_str(&found.answer)
             .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

@@ -32,6 +32,9 @@ pub struct Idempotency {
     pub request: String,
 }
 
+/// Why a key is refused.
+pub(crate) const USED: &str = "this Idempotency-Key was used for another request; nothing was sent";
+
 impl Idempotency {
     /// The key of a request to a queue or a lane set, and what it says.
     #[must_use]

@@ -135,6 +135,11 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
     }
 }
 
+/// Why a message was left alone, without saying that it was.
+fn why(left: &desk::LeftAlone) -> &str {
+    left.why.trim_end_matches("; left alone")
+}
+
 fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
     let done = match &answer.changed[..] {
         [one] => format!("{one} {}.", verb.done()),
@@ -142,8 +147,8 @@ fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
     };
     let left = match &answer.left[..] {
         [] => String::new(),
-        [one] => format!(" Left alone: {}.", one.why),
-        all => format!(" {} left alone: {} …", all.len(), all[0].why),
+        [one] => format!(" Left alone: {}.", why(one)),
+        all => format!(" {} left alone: {} …", all.len(), why(&all[0])),
     };
     let more = if answer.more { " There may be more." } else { "" };
     let warning = answer.warning.as_ref().map_or_else(String::new, |warning| format!(" {warning}"));
@@ -252,6 +257,6 @@ mod tests {
         let left = vec![desk::LeftAlone { id: "a/1".into(), why: "a/1 has not failed; left alone".into() }];
         let flash =
             repaired(Repair::Retry, &RepairAnswer { changed: vec!["a/2".into()], left, ..RepairAnswer::default() });
-        assert_eq!(flash, Flash::ok("a/2 retried. Left alone: a/1 has not failed; left alone."));
+        assert_eq!(flash, Flash::ok("a/2 retried. Left alone: a/1 has not failed."));
     }
 }

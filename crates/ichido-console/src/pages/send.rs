@@ -4,7 +4,6 @@
 use askama::Template;
 use axum::{
     extract::State,
-    http::StatusCode,
     response::{Html, IntoResponse, Response},
 };
 use ichido::{BoxFuture, Headers, NewMessage, message::MOST_ATTEMPTS, store::ProcessId};
@@ -20,7 +19,7 @@ use crate::{
     Console, Problem,
     access::{As, CheckedForm, Operate},
     api::known,
-    desk::{Idempotency, SendOrder, SentAnswer},
+    desk::{Idempotency, SendOrder, SentAnswer, USED},
     fields::Fields,
 };
 
@@ -57,8 +56,7 @@ impl Typed {
     fn of(fields: &Fields) -> Self {
         let [to, payload, level, due, group, unique, attempts, headers] =
             FIELDS.map(|name| fields.get(name).unwrap_or_default().to_owned());
-        let key =
-            fields.get("key").map_or_else(|| ProcessId::random().to_string(), |key| key.chars().take(64).collect());
+        let key = fields.get("key").map_or_else(new_key, |key| key.chars().take(64).collect());
         Typed { to, payload, level, due, group, unique, attempts, headers, key }
     }
 
@@ -75,6 +73,10 @@ impl Typed {
         message.headers = headers(&self.headers)?;
         Ok(message)
     }
+}
+
+fn new_key() -> String {
+    ProcessId::random().to_string()
 }
 
 fn attempts(text: &str) -> Result<u32, Problem> {
@@ -95,7 +97,9 @@ fn headers(text: &str) -> Result<Headers, Problem> {
 
 /// The form.
 pub(super) fn send(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
-    Box::pin(form(visit, Typed::of(&visit.fields), None))
+    // No link decides what this form is told from others by.
+    let asked = Typed { key: new_key(), ..Typed::of(&visit.fields) };
+    Box::pin(form(visit, asked, None))
 }
 
 async fn form(visit: &Visit, asked: Typed, error: Option<String>) -> Result<String, Problem> {
@@ -121,15 +125,20 @@ pub(super) async fn sent(
     asked: Asked,
     CheckedForm(fields): CheckedForm,
 ) -> Response {
-    let typed = Typed::of(&fields);
+    let mut typed = Typed::of(&fields);
     match try_send(&who, &typed).await {
         Ok(answer) => {
             console.0.snapshots.forget().await;
             let id = answer.ids.first().map(|id| encoded(id)).unwrap_or_default();
             go_on(&console, &format!("/message?id={id}"), &told(&answer))
         }
-        Err(why) => {
+        Err(mut why) => {
             let visit = Visit::new(&who, asked).still();
+            // Somebody went back, changed it and sent it again: it is another message, if that is meant.
+            if why.detail == USED {
+                typed.key = new_key();
+                why.detail = "this form has sent another message already; send it again if you mean one more".into();
+            }
             match form(&visit, typed, Some(why.detail)).await {
                 Ok(html) => (why.status, Html(html)).into_response(),
                 Err(why) => super::problem(&console, &why),
@@ -146,13 +155,7 @@ async fn try_send(who: &As<Operate>, typed: &Typed) -> Result<SentAnswer, Proble
     let request = fields.map(|field| format!("{}:{field}", field.len())).concat();
     let idempotency = Idempotency::new(&typed.to, &format!("form {}", typed.key), request.as_bytes());
     let order = SendOrder { to: typed.to.clone(), messages: vec![message], idempotency: Some(idempotency) };
-    who.act(None).send(order).await.map_err(|why| match why.status {
-        StatusCode::UNPROCESSABLE_ENTITY if why.detail.contains("Idempotency-Key") => Problem {
-            detail: "this form has sent another message already; open it again to send one more".into(),
-            ..why
-        },
-        _ => why,
-    })
+    who.act(None).send(order).await
 }
 
 fn told(answer: &SentAnswer) -> Flash {
