@@ -84,7 +84,9 @@ async fn show(stage: &Stage, pages: &[(&str, &str)]) {
         let browser = Browser::open(Chromium::shared(), look).await;
         for (page, path) in pages {
             browser.go(&format!("{}{path}", stage.url)).await;
-            let more = browser.run("return document.documentElement.scrollWidth - innerWidth").await;
+            let more = "return Math.max(document.documentElement.scrollWidth - innerWidth, \
+                        ...[...document.querySelectorAll('.scroll')].map((part) => part.scrollWidth - part.clientWidth))";
+            let more = browser.run(more).await;
             keep(page, name, &browser.picture(look.width, HIGHEST, if look.width > 1000 { 0.8 } else { 1.0 }).await);
             if more != 0 {
                 wide.push(format!("{page} in {name} by {more}"));

@@ -14,17 +14,21 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 /// The database failed.
 pub async fn remember<S: SqlRows>(store: &S, tx: &mut S::Tx, key: &str, answered: &Answered) -> Result<bool> {
     let table = &store.tables().idempotency;
-    let bound = |text| Query::new(text).bind(key).bind(answered.request.as_str()).bind(answered.answer.as_str());
-    let insert = bound(S::Dialect::insert_new(table, "id, request, answer", "?1, ?2, ?3"));
+    let insert = S::Dialect::insert_new(table, "id, request, answer", "?1, ?2, ?3");
+    let insert = Query::new(insert).bind(key).bind(answered.request.as_str()).bind(answered.answer.as_str());
     if store.execute(S::connection(tx), insert).await? > 0 {
         return Ok(true);
     }
-    let again = bound(format!(
-        "update {table} set request = ?2, answer = ?3, answered_at = {} where id = ?1 and answered_at <= {}",
-        S::Dialect::NOW,
-        S::Dialect::after('-', "?4")
-    ));
-    Ok(store.execute(S::connection(tx), again.bind(DAY_MS)).await? > 0)
+    // Looked for without a lock: those that came second all share one on the row, and would be each other's deadlock.
+    let old = format!("id = ?1 and answered_at <= {}", S::Dialect::after('-', "?2"));
+    let look = Query::new(format!("select 1 from {table} where {old}")).bind(key).bind(DAY_MS);
+    if store.fetch(S::connection(tx), look).await?.is_empty() {
+        return Ok(false);
+    }
+    let again = format!("update {table} set request = ?3, answer = ?4, answered_at = {} where {old}", S::Dialect::NOW);
+    let again = Query::new(again).bind(key).bind(DAY_MS);
+    let again = again.bind(answered.request.as_str()).bind(answered.answer.as_str());
+    Ok(store.execute(S::connection(tx), again).await? > 0)
 }
 
 /// What was answered within a day.
