@@ -178,14 +178,15 @@ fn each_cancelled(lines: &[CancelLine]) -> String {
 fn counted_cancelled(lines: &[CancelLine]) -> String {
     let count = |of: fn(Cancelled) -> bool| lines.iter().filter(|line| of(line.result)).count();
     let (cancelled, asked) = (count(Cancelled::is_cancelled), count(|result| result == Cancelled::Asked));
-    let mut text = format!("{} cancelled.", plural(cancelled, "message"));
+    let mut told = vec![format!("{} cancelled.", plural(cancelled, "message"))];
     if asked > 0 {
-        text += &format!(" {} still run; their processes are asked to drop them.", plural(asked, "message"));
+        told.push(format!("{} still run; their processes are asked to drop them.", plural(asked, "message")));
     }
-    match lines.len() - cancelled - asked {
-        0 => text,
-        gone => format!("{text} {} done or gone by then.", plural(gone, "message")),
+    let gone = lines.len() - cancelled - asked;
+    if gone > 0 {
+        told.push(format!("{} done or gone by then.", plural(gone, "message")));
     }
+    told.join(" ")
 }
 
 fn moved(all: &[Moved]) -> Flash {
