@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(counters.unread(at(1)), LATE + Duration::from_mins(1));
         counters.add(&[], Duration::from_mins(4), at(4));
         assert_eq!(counters.unread(at(5)), HOUR, "who was cut off may be back");
-        assert_eq!(counters.unread(at(304)), LATE + Duration::from_mins(300), "nobody asked for hours");
+        assert_eq!(counters.unread(at(304)), LATE + Duration::from_hours(5), "nobody asked for hours");
         assert_eq!(counters.unread(at(10_000)), LONGEST);
     }
 }
