@@ -4,10 +4,14 @@
 
 (() => {
   const parser = new DOMParser();
+  document.documentElement.classList.add("scripted");
 
   // Whoever types, has opened something or has ticked a box is not disturbed.
+  const isTyped = (field) => field.type !== "checkbox" && field.value !== field.defaultValue;
   const isBusy = (part) =>
-    part.contains(document.activeElement) || part.querySelector("details[open], input:checked") !== null;
+    part.contains(document.activeElement) ||
+    part.querySelector("details[open], input:checked") !== null ||
+    [...part.querySelectorAll("input, textarea")].some(isTyped);
 
   const swap = (html, only) => {
     const fresh = parser.parseFromString(html, "text/html");

@@ -5,13 +5,15 @@
 mod counters;
 mod text;
 
+use std::time::Instant;
+
 use axum::{
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 
-pub(crate) use self::counters::Counters;
+pub(crate) use self::counters::{Counters, LONGEST};
 use crate::{
     Console, Problem,
     access::{As, Public, Read},
@@ -25,8 +27,11 @@ pub(crate) fn routes() -> Routes {
 async fn metrics(who: As<Read>) -> Result<Response, Problem> {
     let (look, counters) = (who.look(), &who.console().0.counters);
     let standing = look.standing().await?;
-    let rows = look.stats(counters.unread()).await?;
-    let text = text::write(&standing, &counters.add(&rows));
+    // Before the database is asked: what is written while it answers is read next time.
+    let now = Instant::now();
+    let back = counters.unread(now);
+    let totals = counters.add(&look.stats(back).await?, back, now);
+    let text = text::write(&standing, totals);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

@@ -31,7 +31,7 @@ impl Subscriber for Counting {
 }
 
 /// Routes that ask the database, and how many statements each may cost with these three queues.
-const BUDGETS: [(&str, usize); 12] = [
+const BUDGETS: [(&str, usize); 25] = [
     ("/livez", 0),
     ("/api/v1/lanes", 0),
     ("/api/v1/status", 12),
@@ -44,6 +44,19 @@ const BUDGETS: [(&str, usize); 12] = [
     ("/api/v1/messages/a%2F1", 4),
     ("/api/v1/failed", 4),
     ("/metrics", 13),
+    ("/", 13),
+    ("/queues", 13),
+    ("/queue?name=a&state=ready", 16),
+    ("/queue/cancel?name=a&state=ready", 16),
+    ("/send", 13),
+    ("/message?id=a%2F1", 17),
+    ("/failed", 17),
+    ("/failed/all?verb=retry", 17),
+    ("/processes", 13),
+    ("/lanes", 13),
+    ("/handlers", 13),
+    ("/settings", 13),
+    ("/audit", 14),
 ];
 
 #[tokio::test]
@@ -53,12 +66,12 @@ async fn no_route_costs_more_statements_than_it_may() {
     let url = format!("sqlite://{}", folder.path().join("x.db").display());
     let store = Sqlite::new(&url, ["a", "b", "c"].map(Queue::managed).to_vec()).unwrap();
     store.migrate().await.unwrap();
-    let mut router = Console::builder(store).queues(["a", "b", "c"]).build().router();
     let mut over = Vec::new();
     for (path, most) in BUDGETS {
         let mut cost = 0;
-        // The first look learns what the tables are.
+        // The first look learns what the tables are. Each has a console of its own: counts that are shared cost a page nothing.
         for _ in 0..2 {
+            let mut router = Console::builder(store.clone()).queues(["a", "b", "c"]).build().router();
             let before = STATEMENTS.load(Ordering::SeqCst);
             let request = Request::builder().uri(path).header("host", "localhost").body(Body::empty()).unwrap();
             router.call(request).await.unwrap();

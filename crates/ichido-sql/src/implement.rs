@@ -409,9 +409,10 @@ macro_rules! cancelling {
             async fn audit(
                 &self,
                 queue: Option<&str>,
+                after: Option<i64>,
                 limit: u32,
             ) -> ichido::error::Result<Vec<ichido::store::Audited>> {
-                $crate::verbs::audit::read(self, queue, limit).await
+                $crate::verbs::audit::read(self, queue, after, limit).await
             }
         }
 

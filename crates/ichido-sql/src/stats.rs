@@ -69,7 +69,7 @@ impl StatCells {
     }
 
     /// The row that was read.
-    pub(crate) fn row(self, process: &str, age_seconds: i64) -> Result<StatRow> {
+    pub(crate) fn row(self, process: &str, minute: i64, age_seconds: i64) -> Result<StatRow> {
         let [above, slots, started, done, failed, retried, overtaken, busy, duplicates, found_busy, snoozed] =
             self.numbers.map(|number| u64::try_from(number).unwrap_or_default());
         let tally = Tally {
@@ -90,7 +90,7 @@ impl StatCells {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let stat = Stat { queue: self.queue.into(), lane: (!lane.level.is_empty()).then_some(lane), slots, tally };
         let age = Duration::from_secs(u64::try_from(age_seconds).unwrap_or_default());
-        Ok(StatRow { process: process.parse::<ProcessId>()?, age, stat })
+        Ok(StatRow { process: process.parse::<ProcessId>()?, minute, age, stat })
     }
 }
 
@@ -114,8 +114,8 @@ mod tests {
         for lane in [None, Some(lane)] {
             let stat = Stat { queue: "m".into(), lane, slots: 8, tally: tally.clone() };
             let process = ProcessId::random();
-            let row = StatCells::of(&stat).row(&process.to_string(), 61).unwrap();
-            assert_eq!(row, StatRow { process, age: Duration::from_secs(61), stat });
+            let row = StatCells::of(&stat).row(&process.to_string(), 7, 61).unwrap();
+            assert_eq!(row, StatRow { process, minute: 7, age: Duration::from_secs(61), stat });
         }
     }
 }

@@ -15,7 +15,7 @@ use ichido::{
     inspect::ParkedFilter,
     message::{Claim, Order},
     sql::RunSql,
-    store::{Database, Failure, ProcessId, Processes, Queues, Registration, Transactions},
+    store::{Answers, Database, Failure, ProcessId, Processes, Queues, Registration, Transactions},
 };
 
 pub use self::{
@@ -29,7 +29,7 @@ use crate::eventually;
 /// A fresh database of one kind.
 pub trait Fixture: Sized + Send + Sync + 'static {
     /// The store under test.
-    type Store: Operate + Messages + RunSql;
+    type Store: Operate + Messages + Answers + RunSql;
 
     /// Statements that fail, and of which one ends the transaction that it is in; none where no statement can do that alone.
     const ENDING: &'static [&'static str];

@@ -11,7 +11,7 @@ use crate::{
 impl OnStore for Audit {
     async fn run<S: Backend>(self, store: S, _: &Config) -> Result<u8, Failure> {
         // Not only queues of the configuration: what was done stays true when a queue is gone.
-        let entries = store.audit(self.queue.as_deref(), self.limit).await;
+        let entries = store.audit(self.queue.as_deref(), None, self.limit).await;
         let entries = entries.map_err(|error| Failure::of::<S>(&error))?;
         if self.json {
             output::json(&entries)?;

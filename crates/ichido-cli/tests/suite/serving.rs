@@ -96,6 +96,9 @@ async fn what_failed_is_repaired_over_http(kind: Kind) {
     env.ok(&["run", "--drain"]).await;
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;
+    let done = r#"ichido_messages_total{queue="orders",level="",event="done"}"#;
+    let (_, metrics) = ask(&at, "GET", "/metrics", "", "").await;
+    assert!(metrics.contains(&format!("{done} 0\n")), "what was done before is not counted: {metrics}");
     let failed = json(&at, "GET", "/api/v1/failed?queue=orders", "").await;
     assert_eq!(failed["messages"].as_array().unwrap().len(), 1, "{failed}");
     assert_eq!(failed["messages"][0]["id"], "orders/1");
@@ -110,7 +113,8 @@ async fn what_failed_is_repaired_over_http(kind: Kind) {
     assert_eq!(json(&at, "GET", "/api/v1/messages/orders%2F1", "").await["state"], "done");
     assert_eq!(json(&at, "GET", "/api/v1/failed", "").await["messages"], Value::from(Vec::<Value>::new()));
     let (_, metrics) = ask(&at, "GET", "/metrics", "", "").await;
-    assert!(metrics.contains("ichido_messages_total{queue=\"orders\",level=\"\",event=\"done\"} 2"), "{metrics}");
+    assert!(metrics.contains(&format!("{done} 1\n")), "{metrics}");
+    assert!(metrics.contains("ichido_running_seconds_sum{queue=\"orders\",level=\"\"} "), "{metrics}");
     console.stop().await;
 }
 

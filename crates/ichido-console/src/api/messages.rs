@@ -98,7 +98,7 @@ pub(super) async fn cancel(who: As<Operate>, body: Body<Cancel>) -> Answered<Can
     if wait > LONGEST_WAIT {
         return Err(Problem::bad(format!("`wait_seconds` must be at most {LONGEST_WAIT}")));
     }
-    let order = CancelOrder { which, dry_run: asked.dry_run, wait: Duration::from_secs(wait) };
+    let order = CancelOrder { which, dry_run: asked.dry_run, wait: Duration::from_secs(wait), most: None };
     Ok(Json(Cancels { messages: who.act(reason(asked.reason)?).cancel(order).await? }))
 }
 

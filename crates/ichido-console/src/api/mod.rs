@@ -11,15 +11,18 @@ mod queues;
 mod send;
 
 use axum::{Json, http::header, response::IntoResponse};
-use ichido::{MessageId, by_hand::Standing, store::Audited};
-use serde::Serialize;
+use ichido::{MessageId, by_hand::Standing};
 
 use self::body::Body;
-pub(crate) use self::body::{MOST_BYTES, read};
+pub(crate) use self::{
+    body::{MOST_BYTES, read},
+    send::known,
+};
 use crate::{
     Problem,
     access::{As, Read},
     console::Console,
+    desk::AuditPage,
     fields::Fields,
     routes::Routes,
 };
@@ -74,17 +77,12 @@ async fn status(who: As<Read>, query: Fields) -> Answered<Standing> {
 }
 
 /// What was changed by hand.
-#[derive(Serialize)]
-struct AuditPage {
-    entries: Vec<Audited>,
-}
-
 async fn audit(who: As<Read>, query: Fields) -> Answered<AuditPage> {
-    let query = query.only(&["queue", "limit"])?;
+    let query = query.only(&["queue", "limit", "after"])?;
     // Not only queues of the configuration: what was done stays true when a queue is gone.
     let queue = query.name("queue")?;
-    let entries = who.look().audit(queue, query.limit(LISTED, MOST_LISTED)?).await?;
-    Ok(Json(AuditPage { entries }))
+    let after = query.parsed("after", "what the last page said")?;
+    Ok(Json(who.look().audit(queue, after, query.limit(LISTED, MOST_LISTED)?).await?))
 }
 
 /// A queue of the configuration.

@@ -8,11 +8,9 @@ use axum::{
     extract::Path,
     http::{HeaderMap, StatusCode},
 };
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ichido::{NewMessage, message::MOST_ATTEMPTS};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use super::{Body, messages::due};
 use crate::{
@@ -67,7 +65,7 @@ pub(super) async fn send(
 }
 
 /// A queue or a lane set.
-fn known(console: &Console, to: &str) -> Result<(), Problem> {
+pub(crate) fn known(console: &Console, to: &str) -> Result<(), Problem> {
     if console.lanes().iter().any(|lanes| *lanes.set.name == *to) {
         return Ok(());
     }
@@ -94,14 +92,5 @@ fn idempotency(headers: &HeaderMap, to: &str, body: &[u8]) -> Result<Option<Idem
     if key.trim().is_empty() || key.len() > LONGEST_KEY {
         return Err(wrong());
     }
-    Ok(Some(Idempotency { key: digest(&[to.as_bytes(), key.as_bytes()]), request: digest(&[body]) }))
-}
-
-fn digest(parts: &[&[u8]]) -> String {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
-    }
-    URL_SAFE_NO_PAD.encode(digest.finalize())
+    Ok(Some(Idempotency::new(to, key, body)))
 }

@@ -13,13 +13,13 @@ use ichido::{
     inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter},
     process::{Flag, RequestState},
     stat::StatRow,
-    store::{Audited, By},
+    store::By,
 };
 
-pub(crate) use self::on_store::OnStore;
 pub use self::orders::{
-    CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
+    AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
 };
+pub(crate) use self::{on_store::OnStore, orders::USED};
 use crate::Problem;
 
 /// What a desk answers, when the database has.
@@ -33,7 +33,7 @@ pub trait Look: Send + Sync {
     /// Queues, processes, request ids, what was measured in the last minutes, and advice.
     fn standing(&self) -> Answer<'_, Standing>;
 
-    /// What processes have counted, by minute: at most the last hour.
+    /// What processes have counted, by minute: at most the last day.
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>>;
 
     /// How every request id is doing.
@@ -57,8 +57,8 @@ pub trait Look: Send + Sync {
     /// One of them, with its payload, masked; none if it has not failed.
     fn failure(&self, id: MessageId) -> Answer<'_, Option<ShownFailure>>;
 
-    /// What was changed by hand, the newest first.
-    fn audit(&self, queue: Option<String>, limit: u32) -> Answer<'_, Vec<Audited>>;
+    /// What was changed by hand, the newest first, after the entry with this number.
+    fn audit(&self, queue: Option<String>, after: Option<i64>, limit: u32) -> Answer<'_, AuditPage>;
 
     /// What an operator should know about the database.
     fn warnings(&self, lease: Duration) -> Answer<'_, Vec<String>>;

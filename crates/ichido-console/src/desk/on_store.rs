@@ -15,20 +15,17 @@ use ichido::{
     lanes::Routes,
     process::{Flag, RequestState},
     stat::StatRow,
-    store::{Answered, Answers, Audited, By, Cancelled},
+    store::{Answered, Answers, By, Cancelled},
 };
 
 use super::{
-    Act, Answer, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer, RepairOrder,
-    SendOrder, SentAnswer, Which,
+    Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer,
+    RepairOrder, SendOrder, SentAnswer, USED, Which,
 };
-use crate::Problem;
+use crate::{Problem, metrics};
 
 /// No read takes longer.
 const SLOWEST_READ: Duration = Duration::from_secs(20);
-
-/// Statistics are read for so long at most.
-const LONGEST_PAST: Duration = Duration::from_hours(1);
 
 /// The desk of a store, in the name of whoever the store acts for.
 #[derive(Clone)]
@@ -124,7 +121,7 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
         let found = self.store.recall_answer(key).await.map_err(|error| Self::problem(&error))?;
         let Some(found) = found else { return Ok(None) };
         if found.request != *request {
-            return Err(Problem::refused("this Idempotency-Key was used for another request; nothing was sent"));
+            return Err(Problem::refused(USED));
         }
         let answer: SentAnswer = serde_json::from_str(&found.answer)
             .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
@@ -205,7 +202,8 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
     }
 
     async fn cancelled(self, order: CancelOrder) -> Result<Vec<CancelLine>, Problem> {
-        let canceller = Canceller { store: &self.store, dry_run: order.dry_run, wait: order.wait };
+        let most = order.most.unwrap_or(usize::MAX);
+        let canceller = Canceller { store: &self.store, dry_run: order.dry_run, wait: order.wait, most };
         let mut lines = Told { lines: Vec::new(), changed: Vec::new(), failed: Vec::new(), problem: Problem::of::<S> };
         match order.which {
             Which::These(ids) => canceller.these(ids, &mut lines).await?,
@@ -279,7 +277,7 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
     }
 
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>> {
-        Box::pin(self.read(self.store.stats(last.min(LONGEST_PAST))))
+        Box::pin(self.read(self.store.stats(last.min(metrics::LONGEST))))
     }
 
     fn requests(&self) -> Answer<'_, Vec<RequestState>> {
@@ -316,8 +314,15 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
         Box::pin(async move { self.read(by_hand::show_failure(&self.store, &self.masks, &id)).await })
     }
 
-    fn audit(&self, queue: Option<String>, limit: u32) -> Answer<'_, Vec<Audited>> {
-        Box::pin(async move { self.read(self.store.audit(queue.as_deref(), limit)).await })
+    fn audit(&self, queue: Option<String>, after: Option<i64>, limit: u32) -> Answer<'_, AuditPage> {
+        Box::pin(async move {
+            // One more than is shown tells whether there is another page.
+            let mut entries = self.read(self.store.audit(queue.as_deref(), after, limit.saturating_add(1))).await?;
+            let more = entries.len() > limit as usize;
+            entries.truncate(limit as usize);
+            let next = entries.last().filter(|_| more).map(|last| last.number.to_string());
+            Ok(AuditPage { entries, next })
+        })
     }
 
     fn warnings(&self, lease: Duration) -> Answer<'_, Vec<String>> {

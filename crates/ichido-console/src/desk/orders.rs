@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ichido::{
     MessageId, NewMessage,
     by_hand::Repair,
     inspect::ParkedFilter,
-    store::{Cancellable, Cancelled},
+    store::{Audited, Cancellable, Cancelled},
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Messages to be sent, all or none.
 #[derive(Debug, Clone)]
@@ -28,6 +30,26 @@ pub struct Idempotency {
     pub key: String,
     /// What tells the request from others with the same key.
     pub request: String,
+}
+
+/// Why a key is refused.
+pub(crate) const USED: &str = "this Idempotency-Key was used for another request; nothing was sent";
+
+impl Idempotency {
+    /// The key of a request to a queue or a lane set, and what it says.
+    #[must_use]
+    pub fn new(to: &str, key: &str, request: &[u8]) -> Self {
+        Idempotency { key: digest(&[to.as_bytes(), key.as_bytes()]), request: digest(&[request]) }
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part);
+    }
+    URL_SAFE_NO_PAD.encode(digest.finalize())
 }
 
 /// What was sent.
@@ -60,6 +82,8 @@ pub struct CancelOrder {
     pub dry_run: bool,
     /// How long messages that run are waited for.
     pub wait: Duration,
+    /// No more than so many of a queue; none for all of them.
+    pub most: Option<usize>,
 }
 
 /// What became of a message that was to be cancelled.
@@ -106,4 +130,13 @@ pub struct LeftAlone {
     pub id: String,
     /// Why.
     pub why: String,
+}
+
+/// What was changed by hand, a page of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditPage {
+    /// The newest first.
+    pub entries: Vec<Audited>,
+    /// Where older ones go on; none if these were all.
+    pub next: Option<String>,
 }

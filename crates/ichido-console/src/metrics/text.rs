@@ -36,43 +36,15 @@ const GAUGES: [Gauge; 5] = [
 ];
 
 /// All of it.
-pub(super) fn write(standing: &Standing, totals: &BTreeMap<Of, Tally>) -> String {
+pub(super) fn write(standing: &Standing, mut totals: BTreeMap<Of, Tally>) -> String {
+    // A counter that begins with its first message hides that message: a monitor takes what it sees first as the beginning.
+    for queue in &standing.overview.queues {
+        totals.entry((queue.queue.clone(), level(standing, &queue.queue))).or_default();
+    }
     let mut text = Text(String::new());
-    text.head(
-        "messages_total",
-        "counter",
-        "Messages, by what happened to them in any process since this console was first asked",
-    );
-    for (of, tally) in totals {
-        for (event, read) in EVENTS {
-            text.line("messages_total", &labels(of, Some(("event", event))), read(tally));
-        }
-    }
-    text.times("waiting_seconds", "Time from send to first start", totals, |tally| (&tally.waiting, None));
-    text.times("running_seconds", "Time that a run took", totals, |tally| {
-        (&tally.running, Some(tally.busy.as_secs_f64()))
-    });
-    for (name, help, read) in GAUGES {
-        text.head(name, "gauge", help);
-        for queue in &standing.overview.queues {
-            if let Some(value) = read(queue) {
-                text.line(name, &labels(&(queue.queue.clone(), level(standing, &queue.queue)), None), value);
-            }
-        }
-    }
-    text.head("outbox_unpublished", "gauge", "Messages that are to be published");
-    for (queue, outbox) in standing.overview.queues.iter().filter_map(|queue| Some((queue, queue.outbox.as_ref()?))) {
-        text.line("outbox_unpublished", &labels(&(queue.queue.clone(), String::new()), None), outbox.unpublished);
-    }
-    text.head("slots", "gauge", "Workers of all live processes that serve a queue");
-    for load in &standing.loads {
-        text.line("slots", &labels(&(load.queue.clone(), level(standing, &load.queue)), None), load.slots);
-    }
-    text.head("processes", "gauge", "Processes, by whether they have sent a heartbeat within their lease");
-    for (state, alive) in [("live", true), ("dead", false)] {
-        let count = standing.overview.processes.iter().filter(|process| process.alive == alive).count();
-        text.line("processes", &format!("{{state=\"{state}\"}}"), count);
-    }
+    text.counted(&totals);
+    text.queues(standing);
+    text.processes(standing);
     text.0
 }
 
@@ -103,25 +75,61 @@ impl Text {
         let _ = writeln!(self.0, "ichido_{name}{labels} {value}");
     }
 
-    fn times(
-        &mut self,
-        name: &str,
-        help: &str,
-        totals: &BTreeMap<Of, Tally>,
-        read: impl Fn(&Tally) -> (&Histogram, Option<f64>),
-    ) {
+    /// What happened in any process since this console was first asked.
+    fn counted(&mut self, totals: &BTreeMap<Of, Tally>) {
+        let help = "Messages, by what happened to them in any process since this console was first asked";
+        self.head("messages_total", "counter", help);
+        for (of, tally) in totals {
+            for (event, read) in EVENTS {
+                self.line("messages_total", &labels(of, Some(("event", event))), read(tally));
+            }
+        }
+        let within = "the sum is exact to a sixteenth";
+        let help = format!("Time from send to first start; {within}");
+        self.times("waiting_seconds", &help, totals, |tally| &tally.waiting);
+        let help = format!("Time that a run took; {within}");
+        self.times("running_seconds", &help, totals, |tally| &tally.running);
+    }
+
+    fn times(&mut self, name: &str, help: &str, totals: &BTreeMap<Of, Tally>, read: impl Fn(&Tally) -> &Histogram) {
         self.head(name, "histogram", help);
         for (of, tally) in totals {
-            let (histogram, sum) = read(tally);
+            let histogram = read(tally);
             for bound in stat::bounds() {
                 let le = bound.as_secs_f64().to_string();
                 self.line(&format!("{name}_bucket"), &labels(of, Some(("le", &le))), histogram.below(bound));
             }
             self.line(&format!("{name}_bucket"), &labels(of, Some(("le", "+Inf"))), histogram.count());
             self.line(&format!("{name}_count"), &labels(of, None), histogram.count());
-            if let Some(sum) = sum {
-                self.line(&format!("{name}_sum"), &labels(of, None), sum);
+            self.line(&format!("{name}_sum"), &labels(of, None), histogram.sum().as_secs_f64());
+        }
+    }
+
+    /// What waits in them.
+    fn queues(&mut self, standing: &Standing) {
+        let of = |queue: &str| labels(&(queue.to_owned(), level(standing, queue)), None);
+        let queues = &standing.overview.queues;
+        for (name, help, read) in GAUGES {
+            self.head(name, "gauge", help);
+            for (queue, value) in queues.iter().filter_map(|queue| Some((queue, read(queue)?))) {
+                self.line(name, &of(&queue.queue), value);
             }
+        }
+        self.head("outbox_unpublished", "gauge", "Messages that are to be published");
+        for (queue, outbox) in queues.iter().filter_map(|queue| Some((queue, queue.outbox.as_ref()?))) {
+            self.line("outbox_unpublished", &of(&queue.queue), outbox.unpublished);
+        }
+        self.head("slots", "gauge", "Workers of all live processes that serve a queue");
+        for load in &standing.loads {
+            self.line("slots", &of(&load.queue), load.slots);
+        }
+    }
+
+    fn processes(&mut self, standing: &Standing) {
+        self.head("processes", "gauge", "Processes, by whether they have sent a heartbeat within their lease");
+        for (state, alive) in [("live", true), ("dead", false)] {
+            let count = standing.overview.processes.iter().filter(|process| process.alive == alive).count();
+            self.line("processes", &format!("{{state=\"{state}\"}}"), count);
         }
     }
 }

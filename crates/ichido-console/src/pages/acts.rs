@@ -26,7 +26,10 @@ use crate::{
 };
 
 /// How long a message that runs is waited for when it is cancelled.
-const WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+pub(super) const WAIT: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// What became of more messages than these is counted, not listed.
+const FEW: usize = 4;
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -37,7 +40,7 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Why, if it was said.
-fn reason(form: &Fields) -> Option<String> {
+pub(super) fn reason(form: &Fields) -> Option<String> {
     form.get("reason").map(|reason| reason.chars().take(500).collect())
 }
 
@@ -68,7 +71,7 @@ async fn message_done(who: &As<Operate>, verb: &str, form: &Fields) -> Result<Fl
             Ok(repaired(verb, &act.repair(order).await?))
         }
         "cancel" => {
-            let order = CancelOrder { which: desk::Which::These(ids), dry_run: false, wait: WAIT };
+            let order = CancelOrder { which: desk::Which::These(ids), dry_run: false, wait: WAIT, most: None };
             Ok(cancelled(&act.cancel(order).await?))
         }
         "run-now" => Ok(moved(&act.run_now(ids).await?)),
@@ -103,7 +106,7 @@ fn ids(console: &Console, form: &Fields) -> Result<Vec<MessageId>, Problem> {
 }
 
 /// A time span from now, or a time.
-fn due(text: &str) -> Result<Due, Problem> {
+pub(super) fn due(text: &str) -> Result<Due, Problem> {
     if let Ok(span) = humantime::parse_duration(text.trim()) {
         return Ok(Due::After(span));
     }
@@ -132,6 +135,11 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
     }
 }
 
+/// Why a message was left alone, without saying that it was.
+fn why(left: &desk::LeftAlone) -> &str {
+    left.why.trim_end_matches("; left alone")
+}
+
 fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
     let done = match &answer.changed[..] {
         [one] => format!("{one} {}.", verb.done()),
@@ -139,8 +147,8 @@ fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
     };
     let left = match &answer.left[..] {
         [] => String::new(),
-        [one] => format!(" Left alone: {}.", one.why),
-        all => format!(" {} left alone: {} …", all.len(), all[0].why),
+        [one] => format!(" Left alone: {}.", why(one)),
+        all => format!(" {} left alone: {} …", all.len(), why(&all[0])),
     };
     let more = if answer.more { " There may be more." } else { "" };
     let warning = answer.warning.as_ref().map_or_else(String::new, |warning| format!(" {warning}"));
@@ -148,7 +156,13 @@ fn repaired(verb: Repair, answer: &RepairAnswer) -> Flash {
     if answer.changed.is_empty() || answer.warning.is_some() { Flash::warn(text) } else { Flash::ok(text) }
 }
 
-fn cancelled(lines: &[CancelLine]) -> Flash {
+/// What became of messages that were to be cancelled: each if they are few, else how many of which.
+pub(super) fn cancelled(lines: &[CancelLine]) -> Flash {
+    let text = if lines.len() <= FEW { each_cancelled(lines) } else { counted_cancelled(lines) };
+    if lines.iter().all(|line| line.result.is_cancelled()) { Flash::ok(text) } else { Flash::warn(text) }
+}
+
+fn each_cancelled(lines: &[CancelLine]) -> String {
     let told = lines.iter().map(|CancelLine { id, result }| match result {
         Cancelled::Cancelled => format!("{id} cancelled."),
         Cancelled::Already => format!("{id} was cancelled or discarded before."),
@@ -158,13 +172,35 @@ fn cancelled(lines: &[CancelLine]) -> Flash {
         }
         _ => format!("{id} not found: never sent, or done and gone."),
     });
-    let text = told.collect::<Vec<_>>().join(" ");
-    if lines.iter().all(|line| line.result.is_cancelled()) { Flash::ok(text) } else { Flash::warn(text) }
+    if lines.is_empty() { "Nothing was there to cancel.".into() } else { told.collect::<Vec<_>>().join(" ") }
+}
+
+fn counted_cancelled(lines: &[CancelLine]) -> String {
+    let count = |of: fn(Cancelled) -> bool| lines.iter().filter(|line| of(line.result)).count();
+    let (cancelled, asked) = (count(Cancelled::is_cancelled), count(|result| result == Cancelled::Asked));
+    let mut told = vec![format!("{} cancelled.", plural(cancelled, "message"))];
+    if asked > 0 {
+        told.push(format!("{} still run; their processes are asked to drop them.", plural(asked, "message")));
+    }
+    let gone = lines.len() - cancelled - asked;
+    if gone > 0 {
+        told.push(format!("{} done or gone by then.", plural(gone, "message")));
+    }
+    told.join(" ")
 }
 
 fn moved(all: &[Moved]) -> Flash {
-    let text = all.iter().map(|moved| format!("{}.", moved.text.trim_end_matches('.'))).collect::<Vec<_>>().join(" ");
-    if all.iter().any(|moved| moved.failed) { Flash::warn(text) } else { Flash::ok(text) }
+    let failed = all.iter().filter(|moved| moved.failed).count();
+    let text = |moved: &Moved| format!("{}.", moved.text.trim_end_matches('.'));
+    let text = match all.len() {
+        ..=FEW => all.iter().map(text).collect::<Vec<_>>().join(" "),
+        many if failed == 0 => format!("{} become ready now.", plural(many, "message")),
+        many => {
+            let first = all.iter().find(|moved| moved.failed).map(text).unwrap_or_default();
+            format!("{} become ready now, {failed} do not: {first}", plural(many - failed, "message"))
+        }
+    };
+    if failed > 0 { Flash::warn(text) } else { Flash::ok(text) }
 }
 
 /// `stop`, `unstop`, `pause` and `resume` of a request id.
@@ -222,6 +258,6 @@ mod tests {
         let left = vec![desk::LeftAlone { id: "a/1".into(), why: "a/1 has not failed; left alone".into() }];
         let flash =
             repaired(Repair::Retry, &RepairAnswer { changed: vec!["a/2".into()], left, ..RepairAnswer::default() });
-        assert_eq!(flash, Flash::ok("a/2 retried. Left alone: a/1 has not failed; left alone."));
+        assert_eq!(flash, Flash::ok("a/2 retried. Left alone: a/1 has not failed."));
     }
 }

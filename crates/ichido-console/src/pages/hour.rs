@@ -179,7 +179,7 @@ mod tests {
         let mut tally = Tally { done, ..Tally::default() };
         tally.waiting.add(Duration::from_secs(waited));
         let stat = Stat { queue: "orders".into(), lane: None, slots: 1, tally };
-        StatRow { process: ProcessId::random(), age: Duration::from_secs(seconds), stat }
+        StatRow { process: ProcessId::random(), minute: 0, age: Duration::from_secs(seconds), stat }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | `visit`, `flash`, `live`, `snapshot` | who looks, what the next page says once, pages that refresh themselves, counts that all pages share |
 //! | `overview`, `queue`, `message`, `failed`, `processes`, `lanes`, `simulate`, `doctor`, `reference` | the pages |
-//! | `acts` | what their buttons do |
+//! | `send`, `cancel` | the form that sends a message; all messages of a queue in a state, before they are cancelled |
+//! | `acts` | what the buttons do |
 //! | `concern`, `words` | what is wrong, in words; numbers and times as people read them |
 //! | `hour`, `chart`, `scale` | charts |
 //!
@@ -13,6 +14,7 @@
 
 mod acts;
 mod assets;
+mod cancel;
 mod chart;
 mod concern;
 mod doctor;
@@ -27,6 +29,7 @@ mod processes;
 mod queue;
 mod reference;
 mod scale;
+mod send;
 mod simulate;
 mod snapshot;
 mod visit;
@@ -73,6 +76,8 @@ page!(lanes_page, Read, lanes::lanes);
 page!(still doctor_page, Read, doctor::doctor);
 page!(still handlers_page, Read, reference::handlers);
 page!(still settings_page, Admin, reference::settings);
+page!(still send_page, Operate, send::send);
+page!(still cancel_page, Operate, cancel::cancel);
 page!(still audit_page, Read, reference::audit);
 
 /// All pages.
@@ -81,6 +86,10 @@ pub(crate) fn routes() -> Routes {
         .get("/", overview_page)
         .get("/queues", queues_page)
         .get("/queue", queue_page)
+        .get("/queue/cancel", cancel_page)
+        .post("/queue/cancel", cancel::cancelled)
+        .get("/send", send_page)
+        .post("/send", send::sent)
         .get("/message", message_page)
         .get("/failed", failed_page)
         .get("/failed/all", all_page)
@@ -149,13 +158,19 @@ pub(crate) fn problem(console: &Console, problem: &Problem) -> Response {
     (problem.status, Html(rendered(&page))).into_response()
 }
 
-/// What is not there.
+/// What is not there, and why: some paths are reserved for what is not built yet.
 pub(crate) async fn nowhere(State(console): State<Console>, uri: Uri) -> Response {
-    let why = match uri.path() {
-        "/api/v1/schedules" => "schedules are not built yet",
-        "/docs" => "the documentation is not served by this version",
-        _ => "there is no such page",
+    let path = uri.path();
+    let is_in = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let why = if is_in("/api/v1/schedules") || is_in("/schedules") {
+        "schedules are not built yet"
+    } else if is_in("/docs") {
+        "the documentation is not served by this version"
+    } else if access::is_for_programs(path) {
+        "there is no such path; /api/v1/openapi.json lists those that there are"
+    } else {
+        "there is no such page"
     };
     let found = Problem::nowhere(why);
-    if access::is_for_programs(uri.path()) { found.into_response() } else { problem(&console, &found) }
+    if access::is_for_programs(path) { found.into_response() } else { problem(&console, &found) }
 }

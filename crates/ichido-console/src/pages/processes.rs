@@ -26,6 +26,7 @@ struct ProcessesPage {
     frame: Frame,
     sentence: String,
     requests: Vec<RequestRow>,
+    any: [ActButton; 4],
     processes: Vec<ProcessRow>,
 }
 
@@ -90,6 +91,7 @@ pub(super) fn processes(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>>
             frame: visit.frame("/processes", &snapshot),
             sentence: concern::summary(overview),
             requests: overview.requests.iter().map(request).collect(),
+            any: [PAUSE, RESUME, STOP, UNSTOP],
             processes: overview.processes.iter().map(|one| process(one, snapshot.hour.slots(&one.id))).collect(),
         }))
     })

@@ -10,6 +10,7 @@ use ichido::{
 use super::{
     chart::Chart,
     concern::{self, Concern},
+    message::ActButton,
     overview::Figure,
     visit::{Frame, Visit, rendered},
     words::{NONE, clock, counted, milliseconds, rate, seconds, seconds_or},
@@ -33,6 +34,7 @@ struct QueuePage {
     order: &'static str,
     nothing: &'static str,
     messages: Vec<MessageRow>,
+    acts: &'static [ActButton],
     shown: Shown,
     notes: Vec<String>,
     next: Option<String>,
@@ -95,6 +97,7 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             state: state.state().as_str(),
             order: order(state),
             nothing: nothing(state),
+            acts: acts(state),
             shown: Shown::of(&messages),
             messages,
             notes: page.notes,
@@ -161,6 +164,24 @@ fn order(state: Listed) -> &'static str {
         Listed::Claimed => "By process",
         Listed::Waiting => "By due time",
         Listed::Failed => "By the time of the failure",
+    }
+}
+
+const CANCEL: ActButton =
+    ActButton { verb: "cancel", name: "Cancel", what: "They never run again; what runs is rolled back", danger: true };
+
+/// What can be done to those that are ticked.
+fn acts(state: Listed) -> &'static [ActButton] {
+    const RUN_NOW: ActButton =
+        ActButton { verb: "run-now", name: "Run now", what: "They do not wait for their due time", danger: false };
+    const RETRY: ActButton =
+        ActButton { verb: "retry", name: "Retry", what: "They run again, as attempt one", danger: false };
+    const DISCARD: ActButton =
+        ActButton { verb: "discard", name: "Discard", what: "They never run again; a record is kept", danger: true };
+    match state {
+        Listed::Ready | Listed::Claimed => &[CANCEL],
+        Listed::Waiting => &[RUN_NOW, CANCEL],
+        Listed::Failed => &[RETRY, DISCARD],
     }
 }
 

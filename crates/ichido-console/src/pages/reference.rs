@@ -10,12 +10,12 @@ use ichido::{
 use super::{
     concern::{self, Concern},
     visit::{Frame, Visit, rendered},
-    words::{clock, grouped, milliseconds, plural, whole},
+    words::{clock, grouped, milliseconds, whole},
 };
 use crate::{Chain, Problem};
 
-/// So many entries of the audit.
-const ENTRIES: u32 = 200;
+/// So many entries of the audit on a page.
+const ENTRIES: u32 = 100;
 
 #[derive(Template)]
 #[template(path = "chain.html")]
@@ -167,8 +167,10 @@ struct AuditPage {
     frame: Frame,
     queues: Vec<String>,
     queue: String,
-    note: String,
+    /// Not the first page.
+    later: bool,
     entries: Vec<Entry>,
+    next: Option<String>,
 }
 
 struct Entry {
@@ -184,19 +186,17 @@ struct Entry {
 pub(super) fn audit(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
     Box::pin(async move {
         let queue = visit.field("queue");
+        let after: Option<i64> = visit.fields.parsed("after", "what the last page said")?;
         let snapshot = visit.snapshot().await?;
-        let found = visit.look().audit(Some(queue.clone()).filter(|queue| !queue.is_empty()), ENTRIES).await?;
-        let note = if found.len() < ENTRIES as usize {
-            plural(found.len(), "entry").replace("entrys", "entries")
-        } else {
-            format!("the last {ENTRIES}")
-        };
+        let of = visit.fields.name("queue")?;
+        let found = visit.look().audit(of, after, ENTRIES).await?;
         Ok(rendered(&AuditPage {
             frame: visit.frame("/audit", &snapshot),
             queues: known(visit.console.queues(), &queue),
             queue,
-            note,
-            entries: found.into_iter().map(entry).collect(),
+            later: after.is_some(),
+            entries: found.entries.into_iter().map(entry).collect(),
+            next: found.next,
         }))
     })
 }

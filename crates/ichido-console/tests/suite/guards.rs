@@ -144,3 +144,27 @@ async fn what_is_done_is_in_the_audit_with_who() {
     assert_eq!(told(0), ["stop", "R1", "operate"], "{audit}");
     assert_eq!(told(1), ["cancel", "hello/1", "admin"], "{audit}");
 }
+
+/// What the next versions have is refused with a reason, for people and for programs.
+#[tokio::test]
+async fn paths_that_are_not_built_yet_say_so() {
+    let desk = Desk::new(&[]).await;
+    for (path, why) in [
+        ("/api/v1/schedules", "schedules are not built yet"),
+        ("/api/v1/schedules/7", "schedules are not built yet"),
+        ("/schedules", "schedules are not built yet"),
+        ("/docs", "the documentation is not served"),
+        ("/docs/console.md", "the documentation is not served"),
+        ("/api/v1/nothing", "/api/v1/openapi.json lists"),
+        ("/nothing", "there is no such page"),
+    ] {
+        let (status, text) = desk.api(None, "GET", path, "").await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}");
+        assert!(text.contains(why), "{path}: {text}");
+        assert_eq!(
+            text.starts_with('{'),
+            path.starts_with("/api/"),
+            "{path}: a problem for programs, a page for people"
+        );
+    }
+}

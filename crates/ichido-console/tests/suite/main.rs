@@ -1,5 +1,6 @@
 //! The console's router, asked without a network: who may do what, and what is refused. And its pages, as a browser shows them.
 
+mod audit;
 mod desk;
 mod guards;
 mod pages;

@@ -186,6 +186,67 @@ async fn without_a_script_every_action_can_be_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_a_script_messages_are_sent_chosen_and_cancelled_together() {
+    let stage = Stage::guarded().await;
+    let operator = Visitor::signed_in(&stage, WITHOUT_SCRIPTS, OPERATOR).await;
+    operator.go("/queue?name=invoices").await;
+    operator.click("a[href*='/send?to=invoices']").await;
+    operator.browser.type_into("textarea[name=payload]", "{\"number\": 7").await;
+    operator.browser.type_into("input[name=due]", "2h").await;
+    operator.click("#send").await;
+    operator.sees(".flash.bad", "Nothing was sent: the payload is not JSON").await;
+    operator.browser.type_into("textarea[name=payload]", "}").await;
+    operator.click("#send").await;
+    operator.sees(".flash.ok", "Sent: invoices/").await;
+    operator.sees("#payload", "\"number\": 7").await;
+    operator.sees("#life", "waiting").await;
+
+    let client = Client::new(stage.store.clone());
+    for number in 0..5 {
+        let invoice = client.queue("invoices").delay(Duration::from_hours(1));
+        invoice.send_and_commit(&json!({ "number": number })).await.expect("sent");
+    }
+    let waiting = "/queue?name=invoices&state=waiting";
+    operator.go(waiting).await;
+    operator.click("tbody tr:nth-child(2) input[name=id]").await;
+    operator.click("button[formaction$='/messages/run-now']").await;
+    operator.sees(".flash", "is ready now").await;
+    operator.click("tbody tr:nth-child(1) input[name=id]").await;
+    operator.browser.type_into("#messages input[name=reason]", "entered twice").await;
+    operator.click("button[formaction$='/messages/cancel']").await;
+    operator.sees(".flash", "cancelled").await;
+    operator.click("a[href*='/queue/cancel?']").await;
+    operator.sees("h2", "4 waiting now").await;
+    operator.click("#confirm").await;
+    operator.sees(".flash", "cancelled").await;
+    operator.sees("#messages", "No message is waiting").await;
+    let left = stage.store.messages(&MessageFilter::new("invoices", Listed::Ready, 10)).await.expect("a list").messages;
+    assert_eq!(left.len(), 1, "{left:?}");
+
+    operator.go("/processes").await;
+    operator.browser.type_into("input[name=request_id]:not([type=hidden])", "Later").await;
+    operator.click("button[formaction$='/processes/stop']").await;
+    operator.sees(".flash", "Later is stopped").await;
+    operator.go("/audit").await;
+    operator.sees("tbody", "entered twice").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_that_is_sent_twice_sends_one_message() {
+    let stage = Stage::open().await;
+    let visitor = Visitor::new(&stage, Look::default()).await;
+    visitor.go("/send?to=invoices").await;
+    // A double click, or a reload of the answer: the same form again.
+    let twice = "return (async () => { const form = document.querySelector('form.sheet'); form.payload.value = '{}'; \
+                 const send = () => fetch(form.action, { method: 'POST', body: new URLSearchParams(new FormData(form)) }); \
+                 const told = await Promise.all([send(), send()]); \
+                 return [...new Set(told.map((one) => one.url))].length; })()";
+    assert_eq!(visitor.browser.run(twice).await, 1, "both lead to the same message");
+    let sent = stage.store.messages(&MessageFilter::new("invoices", Listed::Ready, 10)).await.expect("a list").messages;
+    assert_eq!(sent.len(), 1, "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_are_retried_only_after_their_number_was_shown() {
     let stage = Stage::open().await;
     for customer in ["1", "2", "3"] {
@@ -226,6 +287,9 @@ async fn hostile_text_is_shown_as_text() {
         "/audit?queue=",
         "/queue?name=",
         "/message?id=",
+        "/send?payload=",
+        "/send?group=",
+        "/queue/cancel?state=ready&name=",
         "/login?to=/",
     ]
     .map(|path| format!("{path}{escaped}"));

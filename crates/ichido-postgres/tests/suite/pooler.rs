@@ -86,6 +86,10 @@ impl Fixture for ThroughPooler {
         OnPostgres::through(connection, statement).await
     }
 
+    async fn lock_waits(&self) -> i64 {
+        self.direct.lock_waits().await
+    }
+
     async fn die(&self, store: Postgres, process: ProcessId) {
         self.direct.die(store, process).await;
     }

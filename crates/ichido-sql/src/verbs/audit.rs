@@ -51,20 +51,20 @@ pub async fn note<S: SqlStore>(store: &S, verb: &str, id: &MessageId, detail: &s
     S::commit_own(own).await
 }
 
-/// What was changed by hand, the newest first.
+/// What was changed by hand, the newest first, after the entry with this number.
 ///
 /// # Errors
 /// The database failed.
-pub async fn read<S: SqlStore>(store: &S, queue: Option<&str>, limit: u32) -> Result<Vec<Audited>> {
+pub async fn read<S: SqlStore>(store: &S, queue: Option<&str>, after: Option<i64>, limit: u32) -> Result<Vec<Audited>> {
     store.queues().await?;
-    let of = if queue.is_some() { "where queue = ?2" } else { "" };
+    let of = if queue.is_some() { "and queue = ?3" } else { "" };
     let read = format!(
-        "select id, {}, verb, queue, {}, detail, by_user, by_host, reason from {} {of} order by id desc limit ?1",
+        "select id, {}, verb, queue, {}, detail, by_user, by_host, reason from {} where id < ?2 {of} order by id desc limit ?1",
         S::Dialect::utc("at"),
         S::Dialect::KEY,
         store.tables().audit
     );
-    let read = Query::new(read).bind(limit);
+    let read = Query::new(read).bind(limit).bind(after.unwrap_or(i64::MAX));
     let read = if let Some(queue) = queue { read.bind(queue) } else { read };
     store.look(read).await?.iter().map(audited).collect()
 }

@@ -38,7 +38,7 @@ pub(crate) async fn add_up<S: SqlStore>(store: &S) -> Result<bool> {
 async fn add_up_minute<S: SqlStore>(store: &S, minute: i64) -> Result<()> {
     let stat = &store.tables().stat;
     let read = format!(
-        "select {}, minute, queue, level, {} from {stat} where minute = ?1 order by queue, level, process {}",
+        "select {}, minute, queue, level, {}, 0 from {stat} where minute = ?1 order by queue, level, process {}",
         S::Dialect::id("process"),
         VALUES.join(", "),
         S::Dialect::LOCK

@@ -111,10 +111,10 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<bool>
 pub async fn read<S: SqlStore>(store: &S, last: Duration) -> Result<Vec<StatRow>> {
     store.queues().await?;
     let read = format!(
-        "select {}, {} - minute * 60, queue, level, {} from {} where minute >= {} - ?1 order by minute desc limit {MOST_STATS}",
+        "select {}, minute, queue, level, {}, {} - minute * 60 from {} where minute >= {} - ?1 order by minute desc limit {MOST_STATS}",
         S::Dialect::id("process"),
-        S::Dialect::EPOCH,
         VALUES.join(", "),
+        S::Dialect::EPOCH,
         store.tables().stat,
         S::Dialect::MINUTE,
     );
@@ -122,7 +122,7 @@ pub async fn read<S: SqlStore>(store: &S, last: Duration) -> Result<Vec<StatRow>
     store.look(Query::new(read).bind(minutes)).await?.iter().map(stat_row).collect()
 }
 
-/// Reads [`VALUES`] behind a process, an age, a queue and a level.
+/// Reads [`VALUES`] between a process, a minute, a queue and a level, and an age.
 pub(crate) fn stat_row(row: &Row) -> Result<StatRow> {
     let mut cells = StatCells {
         queue: row.get(2)?,
@@ -135,5 +135,5 @@ pub(crate) fn stat_row(row: &Row) -> Result<StatRow> {
     for (at, number) in cells.numbers.iter_mut().enumerate() {
         *number = row.get(5 + at)?;
     }
-    cells.row(&row.get::<String>(0)?, row.get(1)?)
+    cells.row(&row.get::<String>(0)?, row.get(1)?, row.get(18)?)
 }

@@ -360,7 +360,7 @@ pub async fn what_runs_under_a_lock_is_asked_for_and_cancelled_by_who_drops_it<F
         assert!(!store.is_claimed(&scene.delivery()).await.unwrap());
         assert_eq!(scene.find(&scene.key).await, Found::Nothing);
         assert_eq!((rows(&scene.fixture).await, effects(&scene.fixture).await), ((0, 0), 0));
-        let audit = store.audit(None, 10).await.unwrap();
+        let audit = store.audit(None, None, 10).await.unwrap();
         assert!(audit.len() == 1 && audit[0].by.user.as_deref() == Some("anna"), "{audit:?}");
         assert_eq!(scene.fixture.number("select count(*) from ichido_cancel").await, 0);
     }

@@ -300,8 +300,8 @@ impl<S: Store> Audit for FaultyStore<S> {
         self.inner.note(verb, id, detail).await
     }
 
-    async fn audit(&self, queue: Option<&str>, limit: u32) -> Result<Vec<Audited>> {
-        self.inner.audit(queue, limit).await
+    async fn audit(&self, queue: Option<&str>, after: Option<i64>, limit: u32) -> Result<Vec<Audited>> {
+        self.inner.audit(queue, after, limit).await
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Canceller<'a, S> {
     pub dry_run: bool,
     /// How long messages that run are waited for.
     pub wait: Duration,
+    /// No more than so many of a queue are cancelled, if any number is meant.
+    pub most: usize,
 }
 
 impl<S: Inspect> Canceller<'_, S> {
@@ -94,7 +96,7 @@ impl<S: Inspect> Canceller<'_, S> {
         Ok(!self.store.parked(&filter).await?.is_empty())
     }
 
-    /// Every message of the queue that is in one of these states.
+    /// Every message of the queue that is in one of these states, up to the bound.
     ///
     /// # Errors
     /// Whatever `report` makes of it.
@@ -104,30 +106,37 @@ impl<S: Inspect> Canceller<'_, S> {
         states: &[Cancellable],
         report: &mut R,
     ) -> Result<(), R::Error> {
+        let mut left = self.most;
         for _ in 0..if self.dry_run { 0 } else { ROUNDS } {
-            if self.round(queue, states, report).await? == 0 {
+            let cancelled = self.round(queue, states, left, report).await?;
+            left = left.saturating_sub(cancelled);
+            if cancelled == 0 {
                 break;
             }
         }
         let mut locked = Vec::new();
         for state in states {
-            let found = self.store.cancellable(queue, *state, LISTED).await;
-            locked.extend(found.map_err(|error| report.failed(error))?);
+            let most = LISTED.min(left.saturating_sub(locked.len()));
+            if most > 0 {
+                let found = self.store.cancellable(queue, *state, most).await;
+                locked.extend(found.map_err(|error| report.failed(error))?);
+            }
         }
         self.these(locked, report).await
     }
 
-    /// Those that nobody has locked; how many.
+    /// Those that nobody has locked, up to so many; how many.
     async fn round<R: CancelReport>(
         &self,
         queue: &str,
         states: &[Cancellable],
+        most: usize,
         report: &mut R,
     ) -> Result<usize, R::Error> {
         let mut cancelled = 0;
         for state in states {
-            loop {
-                let page = self.store.cancel_some(queue, *state, PAGE).await;
+            while cancelled < most {
+                let page = self.store.cancel_some(queue, *state, PAGE.min(most - cancelled)).await;
                 let page = page.map_err(|error| report.failed(error))?;
                 for id in &page {
                     if *state == Cancellable::Failed {

@@ -3,14 +3,14 @@
 
 use crate::{error::Result, store::Database};
 
-/// Answers that are remembered for a day, by the key that came with the request.
+/// Answers that are remembered for a day, by the key that came with the request: at most 64 visible ASCII characters, such as a digest.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a store",
     note = "the stores are `Sqlite`, `Postgres` and `MySql`"
 )]
 pub trait Answers: Database {
-    /// Remembers what is answered, in the transaction whose work it is about; false if this key has an answer already: then nothing of that
-    /// transaction may be committed. Waits for another transaction that has remembered the same key and is not at its end.
+    /// Remembers what is answered, in the transaction whose work it is about; false if this key has an answer that is less than a day old: then
+    /// nothing of that transaction may be committed. Waits for another transaction that has remembered the same key and is not at its end.
     fn remember_answer(
         &self,
         tx: &mut Self::Tx,

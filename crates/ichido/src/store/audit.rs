@@ -25,8 +25,14 @@ pub trait Audit: Database {
     /// Notes something that was done to a message and has no transaction of its own.
     fn note(&self, verb: &str, id: &MessageId, detail: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// What was changed by hand, the newest first: of this queue, or of all and of request ids; up to `limit` entries.
-    fn audit(&self, queue: Option<&str>, limit: u32) -> impl Future<Output = Result<Vec<Audited>>> + Send;
+    /// What was changed by hand, the newest first: of this queue, or of all and of request ids; up to `limit` entries, after the one with
+    /// this number.
+    fn audit(
+        &self,
+        queue: Option<&str>,
+        after: Option<i64>,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<Audited>>> + Send;
 }
 
 /// Who changes something by hand, from where, and why.

@@ -21,7 +21,7 @@ use crate::{
 
 pub(super) async fn run<S: Backend>(store: &S, config: &Config, args: Cancel) -> Result<u8, Failure> {
     let store = &by(store, args.why.reason.clone());
-    let canceller = Canceller { store, dry_run: args.dry_run, wait: args.wait };
+    let canceller = Canceller { store, dry_run: args.dry_run, wait: args.wait, most: usize::MAX };
     let (json, dry_run) = (args.json, args.dry_run);
     let mut work = Work { store, config, json, dry_run, cancelled: BTreeSet::new(), failed: BTreeSet::new(), left: 0 };
     if let Some(queue) = &args.queue {

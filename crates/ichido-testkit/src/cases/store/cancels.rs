@@ -234,7 +234,7 @@ pub async fn what_runs_is_dropped_and_no_attempt_is_spent<F: Fixture>() {
         let done: u64 = tally.iter().map(|row| row.stat.tally.done).sum();
         assert_eq!(done, 6, "what was cancelled is not counted as done");
         assert_eq!(fixture.number("select count(*) from ichido_cancel").await, 0, "who has seen it takes it away");
-        let who = fixture.store().audit(None, 10).await.unwrap();
+        let who = fixture.store().audit(None, None, 10).await.unwrap();
         assert!(who.len() == 3 && who.iter().all(|entry| entry.by.user.as_deref() == Some("anna")), "{who:?}");
     }
 }
@@ -307,7 +307,7 @@ pub async fn the_audit_says_who_did_what_and_why<F: Fixture>() {
         assert!(!store.set_flag("R1", flag, on).await.unwrap(), "what changes nothing is not noted");
     }
     process.store.note("publish", &id("mail", &1), "by a test").await.unwrap();
-    let all = store.audit(None, 100).await.unwrap();
+    let all = store.audit(None, None, 100).await.unwrap();
     let verbs: Vec<_> = all.iter().map(|entry| (&*entry.verb, &*entry.what)).collect();
     let (first, second) = (id_of(&dead[0]).to_string(), id_of(&dead[1]).to_string());
     let expected = [
@@ -325,8 +325,16 @@ pub async fn the_audit_says_who_did_what_and_why<F: Fixture>() {
     let by = |entry: &ichido::store::Audited| (entry.by.user.clone(), entry.by.reason.clone());
     assert!(all[1..].iter().all(|entry| by(entry) == (Some("anna".into()), Some("wrong price".into()))), "{all:?}");
     assert!(all[1].by.host.is_some() && all[0].by == By::default(), "a program that does not say who it is: {all:?}");
-    assert_eq!(store.audit(Some("orders"), 2).await.unwrap().len(), 2);
-    assert_eq!(store.audit(Some("mail"), 100).await.unwrap().len(), 1);
+    assert_eq!(store.audit(None, Some(all[2].number), 3).await.unwrap(), all[3..6], "from there on");
+    assert_eq!(store.audit(None, Some(all[7].number), 3).await.unwrap(), [], "that was the first");
+    let orders = store.audit(Some("orders"), None, 2).await.unwrap();
+    assert_eq!(orders, all[5..7]);
+    assert_eq!(store.audit(Some("orders"), Some(orders[1].number), 2).await.unwrap(), all[7..]);
+    assert_eq!(store.audit(Some("mail"), None, 100).await.unwrap().len(), 1);
     fixture.sql("update ichido_audit set by_user = null, by_host = null, reason = null where queue = 'orders'").await;
-    assert_eq!(store.audit(Some("orders"), 1).await.unwrap()[0].by, By::default(), "rows from before say nothing");
+    assert_eq!(
+        store.audit(Some("orders"), None, 1).await.unwrap()[0].by,
+        By::default(),
+        "rows from before say nothing"
+    );
 }

@@ -1,5 +1,6 @@
 //! What a store must do.
 
+pub mod answers;
 pub mod attempts;
 pub mod batches;
 pub mod callbacks;

@@ -255,8 +255,8 @@ pub async fn rows_are_replaced_and_those_of_the_last_minutes_are_read<F: Fixture
     let rows = store.stats(WINDOW).await.unwrap();
     let found: BTreeSet<_> = rows.iter().map(|row| (row.stat.queue.to_string(), row.stat.tally.done)).collect();
     assert_eq!(found, [("mail".to_owned(), 7), ("orders".to_owned(), 0)].into());
-    let StatRow { process, age, stat } = rows.iter().find(|row| row.stat.lane.is_some()).unwrap();
-    assert_eq!((process, stat), (&registration.id, &Stat { tally, ..low }));
+    let StatRow { process, minute, age, stat } = rows.iter().find(|row| row.stat.lane.is_some()).unwrap();
+    assert_eq!((process, *minute, stat), (&registration.id, now, &Stat { tally, ..low }));
     assert!(*age < 3 * MINUTE, "{age:?}");
     assert_eq!(store.stats(30 * MINUTE).await.unwrap().len(), 3);
 }

@@ -77,6 +77,14 @@ impl Histogram {
         self.0.values().sum()
     }
 
+    /// All of them together, up to [`ERROR`]; what is longer than seven weeks counts as seven weeks.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        self.0.iter().fold(Duration::ZERO, |sum, (bucket, count)| {
+            sum.saturating_add(Duration::from_micros(middle(*bucket).saturating_mul(*count)))
+        })
+    }
+
     /// How many of them are no longer than this, as far as buckets can tell.
     #[must_use]
     pub fn up_to(&self, time: Duration) -> u64 {
@@ -178,6 +186,16 @@ mod tests {
                 assert!((found - exact).abs() <= exact * ERROR, "{per_mille} of {span}: {found}, exactly {exact}");
             }
         }
+    }
+
+    #[test]
+    fn a_sum_is_within_the_stated_error() {
+        let mut lot = fastrand::Rng::with_seed(7);
+        let times: Vec<u64> = (0..10_000).map(|_| lot.u64(1..100_000_000)).collect();
+        let exact = Duration::from_micros(times.iter().sum()).as_secs_f64();
+        let found = of(times).sum().as_secs_f64();
+        assert!((found - exact).abs() <= exact * ERROR, "{found}, exactly {exact}");
+        assert_eq!(of([1, 2, 3, 3]).sum(), Duration::from_micros(9), "small times are exact");
     }
 
     #[test]

@@ -266,7 +266,7 @@ mod tests {
         for seconds in waits {
             tally.waiting.add(Duration::from_secs(*seconds));
         }
-        StatRow { process, age, stat: Stat { queue: "orders".into(), lane: None, slots: 2, tally } }
+        StatRow { process, minute: 0, age, stat: Stat { queue: "orders".into(), lane: None, slots: 2, tally } }
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Scene {
                 }
             }
             let stat = Stat { queue: "orders".into(), lane: None, slots: self.slots, tally };
-            rows.push(StatRow { process: me, age: seconds(until - minute), stat });
+            rows.push(StatRow { process: me, minute: 0, age: seconds(until - minute), stat });
             minute += 60.0;
         }
         rows.retain(|row| row.age <= WINDOW);

@@ -100,8 +100,10 @@ pub struct Stat {
 /// A stored minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatRow {
-    /// Who counted.
+    /// Who counted; nobody, where the counts of all processes are added up.
     pub process: ProcessId,
+    /// The minute, by the database's clock: which one it is, whenever it is read.
+    pub minute: i64,
     /// How long ago the minute began, by the database's clock.
     pub age: Duration,
     /// What was counted.

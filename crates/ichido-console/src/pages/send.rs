@@ -1,0 +1,184 @@
+//! A form that sends one message, as `ichido send` does. It carries a key of its own, so that a page that is sent twice, by a double click or by
+//! reloading, sends one message; and whoever made a slip finds the form as they left it.
+
+use askama::Template;
+use axum::{
+    extract::State,
+    response::{Html, IntoResponse, Response},
+};
+use ichido::{BoxFuture, Headers, NewMessage, message::MOST_ATTEMPTS, store::ProcessId};
+use serde_json::value::RawValue;
+
+use super::{
+    acts::due,
+    concern::encoded,
+    flash::Flash,
+    visit::{Asked, Frame, Visit, go_on, rendered},
+};
+use crate::{
+    Console, Problem,
+    access::{As, CheckedForm, Operate},
+    api::known,
+    desk::{Idempotency, SendOrder, SentAnswer, USED},
+    fields::Fields,
+};
+
+#[derive(Template)]
+#[template(path = "send.html")]
+struct SendPage {
+    frame: Frame,
+    /// Why it was not sent.
+    error: Option<String>,
+    queues: Vec<String>,
+    lanes: Vec<String>,
+    levels: Vec<String>,
+    asked: Typed,
+}
+
+/// What is in the form.
+struct Typed {
+    to: String,
+    payload: String,
+    level: String,
+    due: String,
+    group: String,
+    unique: String,
+    attempts: String,
+    headers: String,
+    /// Tells this form from others.
+    key: String,
+}
+
+/// What makes a message, in the order in which it is told from others with the same key.
+const FIELDS: [&str; 8] = ["to", "payload", "level", "due", "group", "unique", "attempts", "headers"];
+
+impl Typed {
+    fn of(fields: &Fields) -> Self {
+        let [to, payload, level, due, group, unique, attempts, headers] =
+            FIELDS.map(|name| fields.get(name).unwrap_or_default().to_owned());
+        let key = fields.get("key").map_or_else(new_key, |key| key.chars().take(64).collect());
+        Typed { to, payload, level, due, group, unique, attempts, headers, key }
+    }
+
+    /// The message that is meant.
+    fn message(&self) -> Result<NewMessage, Problem> {
+        if let Err(error) = serde_json::from_str::<&RawValue>(&self.payload) {
+            return Err(Problem::bad(format!("the payload is not JSON: {error}")));
+        }
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let mut message = NewMessage::new(self.payload.trim().to_owned());
+        message.due = given(&self.due).map(|text| due(&text)).transpose()?;
+        (message.level, message.group, message.unique) = (given(&self.level), given(&self.group), given(&self.unique));
+        message.attempts = given(&self.attempts).map(|text| attempts(&text)).transpose()?;
+        message.headers = headers(&self.headers)?;
+        Ok(message)
+    }
+}
+
+fn new_key() -> String {
+    ProcessId::random().to_string()
+}
+
+fn attempts(text: &str) -> Result<u32, Problem> {
+    let found = text.trim().parse().ok().filter(|attempts| (1..=MOST_ATTEMPTS).contains(attempts));
+    found.ok_or_else(|| Problem::bad(format!("attempts must be a number from 1 to {MOST_ATTEMPTS}")))
+}
+
+/// One per line, `name: value`.
+fn headers(text: &str) -> Result<Headers, Problem> {
+    let header = |line: &str| {
+        let (name, value) = line.split_once(':').filter(|(name, _)| !name.trim().is_empty())?;
+        Some((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let all = lines.map(|line| header(line).ok_or_else(|| Problem::bad(format!("`{line}` is not `name: value`"))));
+    all.collect()
+}
+
+/// The form.
+pub(super) fn send(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
+    // No link decides what this form is told from others by.
+    let asked = Typed { key: new_key(), ..Typed::of(&visit.fields) };
+    Box::pin(form(visit, asked, None))
+}
+
+async fn form(visit: &Visit, asked: Typed, error: Option<String>) -> Result<String, Problem> {
+    let snapshot = visit.snapshot().await?;
+    let lanes = visit.console.lanes();
+    let mut levels: Vec<_> =
+        lanes.iter().flat_map(|lanes| lanes.set.levels.iter().map(|level| level.name.to_string())).collect();
+    levels.dedup();
+    Ok(rendered(&SendPage {
+        frame: visit.frame("/queues", &snapshot),
+        error,
+        queues: visit.console.queues().to_vec(),
+        lanes: lanes.iter().map(|lanes| lanes.set.name.to_string()).collect(),
+        levels,
+        asked,
+    }))
+}
+
+/// Sends it, once; then its page says so.
+pub(super) async fn sent(
+    who: As<Operate>,
+    State(console): State<Console>,
+    asked: Asked,
+    CheckedForm(fields): CheckedForm,
+) -> Response {
+    let mut typed = Typed::of(&fields);
+    match try_send(&who, &typed).await {
+        Ok(answer) => {
+            console.0.snapshots.forget().await;
+            let id = answer.ids.first().map(|id| encoded(id)).unwrap_or_default();
+            go_on(&console, &format!("/message?id={id}"), &told(&answer))
+        }
+        Err(mut why) => {
+            let visit = Visit::new(&who, asked).still();
+            // Somebody went back, changed it and sent it again: it is another message, if that is meant.
+            if why.detail == USED {
+                typed.key = new_key();
+                why.detail = "this form has sent another message already; send it again if you mean one more".into();
+            }
+            match form(&visit, typed, Some(why.detail)).await {
+                Ok(html) => (why.status, Html(html)).into_response(),
+                Err(why) => super::problem(&console, &why),
+            }
+        }
+    }
+}
+
+async fn try_send(who: &As<Operate>, typed: &Typed) -> Result<SentAnswer, Problem> {
+    known(who.console(), &typed.to)?;
+    let message = typed.message()?;
+    let fields =
+        [&typed.payload, &typed.level, &typed.due, &typed.group, &typed.unique, &typed.attempts, &typed.headers];
+    let request = fields.map(|field| format!("{}:{field}", field.len())).concat();
+    let idempotency = Idempotency::new(&typed.to, &format!("form {}", typed.key), request.as_bytes());
+    let order = SendOrder { to: typed.to.clone(), messages: vec![message], idempotency: Some(idempotency) };
+    who.act(None).send(order).await
+}
+
+fn told(answer: &SentAnswer) -> Flash {
+    let ids = answer.ids.join(", ");
+    match &answer.unpublished {
+        _ if answer.replayed => Flash::warn(format!("This form was sent before: {ids}. It was not sent again.")),
+        Some(why) => Flash::warn(format!("Sent: {ids}. It is not at its broker yet, but will be: {why}")),
+        None => Flash::ok(format!("Sent: {ids}.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_read_as_the_command_line_would() {
+        let form = Fields::parse(b"to=mail&payload=%7B%22a%22%3A1.10%7D&due=2h&attempts=3&headers=a%3A+b%0Ac%3Ad%3Ae");
+        let message = Typed::of(&form).message().expect("a message");
+        assert_eq!(&*message.payload, br#"{"a":1.10}"#);
+        assert_eq!((message.attempts, message.headers.len(), message.group), (Some(3), 2, None));
+        for wrong in ["payload=%7B", "payload=1&attempts=0", "payload=1&headers=x", "payload=1&due=soon"] {
+            assert!(Typed::of(&Fields::parse(wrong.as_bytes())).message().is_err(), "{wrong}");
+        }
+    }
+}
