@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use crate::{Result, server::Server};
 
 /// Nothing here takes longer than this; if it does, something is wrong.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 
 const CONFIG: &str = r#"
 [database]
@@ -112,7 +112,7 @@ impl World {
     pub async fn until(&mut self, query: &str, reached: impl Fn(i64) -> bool) -> Result<()> {
         let begun = Instant::now();
         while !reached(self.number(query).await?) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("in vain: {query}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
