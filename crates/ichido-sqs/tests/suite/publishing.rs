@@ -6,8 +6,7 @@ use ichido::{
     broker::{Broker as _, Outgoing, Settlement, Source as _, Unpublished},
     message::GROUP,
 };
-use ichido_sqs::{Settings, Sqs, Topology};
-use ichido_test_servers::injector::{Fault, Faults, Injector};
+use ichido_test_servers::injector::{Fault, Faults};
 use ichido_testkit::{
     fixture::{BrokerFixture as _, Part},
     run,
@@ -15,16 +14,8 @@ use ichido_testkit::{
 
 use crate::{
     fixture::AtSqs,
-    seam::{next, outgoing},
+    seam::{behind_injector, next, outgoing},
 };
-
-/// A queue behind an injector, so far without faults.
-async fn behind(at: &AtSqs, name: &str) -> (Sqs, Injector) {
-    let injector = Injector::start(at.node().address(), 1);
-    let queue = Sqs::new(at.server(&injector.endpoint()), Topology::new(name), Settings::default());
-    queue.declare().await.expect("made");
-    (queue, injector)
-}
 
 fn failing(percentage: u8) -> Faults {
     Faults { entries: percentage, ..Faults::none() }
@@ -34,7 +25,7 @@ fn failing(percentage: u8) -> Faults {
 fn only_entries_that_failed_are_sent_again() {
     run(async {
         let at = AtSqs::fresh().await;
-        let (queue, injector) = behind(&at, "orders").await;
+        let (queue, injector) = behind_injector(&at, "orders").await;
         injector.inject(failing(10));
         let messages: Vec<_> = (0..100).map(|n| outgoing("orders", &n.to_string())).collect();
         let fates = queue.publish(&messages).await;
@@ -51,7 +42,7 @@ fn only_entries_that_failed_are_sent_again() {
 fn an_entry_that_fails_each_time_says_why() {
     run(async {
         let at = AtSqs::fresh().await;
-        let (queue, injector) = behind(&at, "orders").await;
+        let (queue, injector) = behind_injector(&at, "orders").await;
         injector.forget_calls();
         injector.inject(failing(100));
         let fates = queue.publish(&[outgoing("orders", "1")]).await;
@@ -66,7 +57,7 @@ fn an_entry_that_fails_each_time_says_why() {
 fn a_group_keeps_its_order_when_entries_fail() {
     run(async {
         let at = AtSqs::fresh().await;
-        let (queue, injector) = behind(&at, "line.fifo").await;
+        let (queue, injector) = behind_injector(&at, "line.fifo").await;
         injector.inject(failing(10));
         let of = |n: usize| {
             let message = outgoing("line.fifo", &format!("{n:02}"));
