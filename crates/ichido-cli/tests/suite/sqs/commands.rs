@@ -70,12 +70,17 @@ async fn check_warns_about_a_queue_that_takes_less_than_payload_limit(kind: Kind
         world.api.call("CreateQueue", &json!({ "QueueName": name }));
         world.at(name, "SetQueueAttributes", of_size(size));
     }
-    let text = world.env.ok(&["check"]).await;
+    let told = async || {
+        let ended = world.env.run(&["check"]).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let text = told().await;
     let warning = |queue: &str, takes: u32| format!("queue {queue} takes {takes} at most");
     assert!(!text.contains(&warning(&world.queue, 300_000)), "{text}");
     assert!(text.contains(&warning(&world.dead(), 2000)), "{text}");
     world.configure(|config| config.replace("[queues.orders]", "[queues.orders]\npayload_limit = \"400KiB\""));
-    let text = world.env.ok(&["check"]).await;
+    let text = told().await;
     assert!(text.contains(&warning(&world.queue, 300_000)) && text.contains("payload_limit"), "{text}");
 }
 
