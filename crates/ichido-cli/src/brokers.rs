@@ -1,8 +1,10 @@
 //! From the configuration to brokers: one for each queue that a broker keeps, whatever kind it is of. `program` gives them to the process,
-//! `relay` and `send` to a relay; `check` and `doctor` ask them. What a kind needs of its own is in `rabbitmq` and `sqs`; without that
-//! feature, `none` stands in.
+//! `relay` and `send` to a relay; `check` and `doctor` ask them. What a kind needs of its own is in `rabbitmq` and `sqs`, what both share in
+//! `dead_letters` and `failing`; without a feature, `none` stands in.
 #![cfg_attr(not(any(feature = "rabbitmq", feature = "sqs")), allow(dead_code, reason = "there are no brokers then"))]
 
+mod dead_letters;
+mod failing;
 #[cfg(not(all(feature = "rabbitmq", feature = "sqs")))]
 mod none;
 #[cfg(feature = "rabbitmq")]

@@ -89,7 +89,7 @@ impl DeadLetters {
     /// It is gone for good; false if that is not certain.
     pub async fn delete(&mut self, letter: &Delivery) -> bool {
         let receipt = self.out.get(&letter.message_id).unwrap_or(&letter.receipt);
-        let deleted = self.settling.delete(receipt).await == Settled::Told;
+        let deleted = self.settling.delete(receipt, false).await == Settled::Told;
         if deleted {
             self.out.remove(&letter.message_id);
         }

@@ -31,6 +31,8 @@ struct Held {
     renewed: Instant,
     /// Out of sight until then.
     until: Instant,
+    /// It is about to be deleted.
+    settling: bool,
 }
 
 impl InHand {
@@ -46,7 +48,8 @@ impl InHand {
     pub(crate) fn put(&mut self, delivery: Delivery, now: Instant, visibility: Duration) {
         self.last += 1;
         let (tag, group) = (self.last, delivery.group.clone());
-        let held = Held { delivery: Arc::new(delivery), since: now, renewed: now, until: now + visibility };
+        let held =
+            Held { delivery: Arc::new(delivery), since: now, renewed: now, until: now + visibility, settling: false };
         self.out.insert(tag, held);
         match group {
             None => self.ready.push_back(tag),
@@ -80,11 +83,25 @@ impl InHand {
         self.out.get(&tag).map_or(Duration::ZERO, |held| (held.since + LONGEST).saturating_duration_since(now))
     }
 
-    /// It is finished: the next of its group may run.
+    /// It is about to be deleted, for its effects are committed: the next of its group may run. Also tells whether there are others that are
+    /// not about to be settled yet.
+    pub(crate) fn settles(&mut self, tag: u64) -> Option<(Arc<Delivery>, bool)> {
+        let held = self.out.get_mut(&tag)?;
+        held.settling = true;
+        let delivery = held.delivery.clone();
+        self.leave_group(tag, delivery.group.as_deref());
+        Some((delivery, self.out.values().any(|held| !held.settling)))
+    }
+
+    /// It is settled.
     pub(crate) fn finished(&mut self, tag: u64) {
-        let Some(held) = self.out.remove(&tag) else { return };
-        let Some(group) = &held.delivery.group else { return };
-        let Some(line) = self.groups.get_mut(group) else { return };
+        if let Some(held) = self.out.remove(&tag) {
+            self.leave_group(tag, held.delivery.group.as_deref());
+        }
+    }
+
+    fn leave_group(&mut self, tag: u64, group: Option<&str>) {
+        let Some((group, line)) = group.and_then(|group| Some((group, self.groups.get_mut(group)?))) else { return };
         let first = line.front() == Some(&tag);
         line.retain(|other| *other != tag);
         match line.front() {
@@ -183,6 +200,18 @@ mod tests {
         assert_eq!(order, [(1, "a1".to_owned()), (3, "b1".to_owned()), (4, "x".to_owned())]);
         in_hand.finished(1);
         assert_eq!(next(&mut in_hand), Some((2, "a2".to_owned())));
+    }
+
+    #[test]
+    fn the_next_of_a_group_does_not_wait_for_a_delete() {
+        let (mut in_hand, _) = with(&[("a1", Some("a")), ("a2", Some("a"))]);
+        assert_eq!(next(&mut in_hand), Some((1, "a1".to_owned())));
+        assert!(in_hand.settles(1).is_some_and(|(_, others)| others));
+        assert_eq!((next(&mut in_hand), in_hand.len()), (Some((2, "a2".to_owned())), 2));
+        assert!(in_hand.settles(2).is_some_and(|(_, others)| !others), "both are about to be deleted");
+        in_hand.finished(1);
+        in_hand.finished(2);
+        assert_eq!((next(&mut in_hand), in_hand.len()), (None, 0));
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! | `depths` | how full the queues are |
 //! | `sqs`, `deliveries` | a queue as ichido's core knows it: [`ichido::broker::Broker`] and [`ichido::broker::Source`] |
 //! | `publisher`, `envelope` | sends in batches; a message as SQS carries it |
-//! | `subscription`, `delivery` | asks for deliveries; what was received |
+//! | `subscription`, `delivery` | hands out deliveries and takes them back; what was received |
+//! | `receiving` | asks SQS for as many as there is room for |
 //! | `asking` | what a queue was asked, and whether it has more |
 //! | `in_hand` | what was received and is not settled, and the order of groups |
 //! | `settling` | deletes and changes of visibility, in batches |
@@ -31,6 +32,7 @@ mod error;
 mod header;
 mod in_hand;
 mod publisher;
+mod receiving;
 mod renewal;
 mod server;
 mod settling;

@@ -9,7 +9,7 @@ use std::{
 
 use aws_sdk_sqs::types::{BatchResultErrorEntry, QueueAttributeName as Name};
 use ichido::broker::Unpublished;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{Envelope, Error, Result, Server, server::TIMEOUT};
 
@@ -21,6 +21,13 @@ const LEAST_TOGETHER: usize = 256 << 10;
 
 /// What a message may have where the queue does not say.
 const LARGEST: usize = 1 << 20;
+
+/// So often an entry that fails alone is sent again. What has arrived is not known to the caller before that: it takes a second at most, and
+/// whoever publishes tries again later anyway.
+const RETRIES: u32 = 4;
+
+/// The longest pause before the first of them; it doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 type Fate = Result<(), Unpublished>;
 
@@ -70,8 +77,9 @@ impl Publisher {
             }
             let batch = &rest[..together(rest, largest)];
             let sent = self.0.send(batch, until).await;
-            // Nothing may overtake what could not be sent.
-            let stop = sent.iter().any(|fate| matches!(fate, Err(Unpublished::Unsent(_) | Unpublished::Unknown(_))));
+            let mut failed = sent.iter().map(is_passing);
+            // Where order is kept, nothing may overtake what could not be sent; anywhere else one entry holds up no other.
+            let stop = if first.place.is_some() { failed.any(|failed| failed) } else { failed.all(|failed| failed) };
             fates.extend(sent);
             if stop {
                 break;
@@ -90,7 +98,10 @@ impl Inner {
             return all(batch, &Unpublished::Unsent("the deadline has passed".to_owned()));
         }
         match self.send_batch(batch, within).await {
-            Ok(fates) => fates,
+            Ok(mut fates) => {
+                self.send_failed_again(batch, &mut fates, until).await;
+                fates
+            }
             // A compatible server may have a lower limit than SQS.
             Err(error) if error.is_code("BatchRequestTooLong") && batch.len() > 1 => {
                 let (left, right) = batch.split_at(batch.len() / 2);
@@ -103,6 +114,28 @@ impl Inner {
                     self.largest_of().remove(&batch[0].queue);
                 }
                 all(batch, &fate_of(&error))
+            }
+        }
+    }
+
+    /// Single entries fail although the call succeeds: only those are sent again.
+    async fn send_failed_again(&self, batch: &[Envelope], fates: &mut [Fate], until: Instant) {
+        for retries in 0..RETRIES {
+            let failed: Vec<usize> = (0..batch.len()).filter(|at| is_passing(&fates[*at])).collect();
+            let pause = FIRST_PAUSE.saturating_mul(1 << retries).mul_f64(fastrand::f64());
+            let within = until.saturating_duration_since(Instant::now() + pause).min(TIMEOUT);
+            if failed.is_empty() || within.is_zero() {
+                return;
+            }
+            sleep(pause).await;
+            let left: Vec<_> = failed.iter().map(|at| batch[*at].clone()).collect();
+            let sent = self.send_batch(&left, within).await;
+            let is_over = sent.is_err();
+            for (at, fate) in failed.into_iter().zip(sent.unwrap_or_else(|error| all(&left, &fate_of(&error)))) {
+                fates[at] = fate;
+            }
+            if is_over {
+                return;
             }
         }
     }
@@ -154,6 +187,11 @@ fn together(messages: &[Envelope], largest: usize) -> usize {
         message.queue == messages[0].queue && size <= most && alone
     };
     messages.iter().take(BATCH).take_while(fits).count().max(1)
+}
+
+/// May it succeed if it is sent again?
+fn is_passing(fate: &Fate) -> bool {
+    matches!(fate, Err(Unpublished::Unsent(_) | Unpublished::Unknown(_)))
 }
 
 fn fate_of(error: &Error) -> Unpublished {

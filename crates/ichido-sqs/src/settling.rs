@@ -1,5 +1,5 @@
 //! Deletes messages, and changes how long they are out of sight, in batches of ten: each call costs the same, however many it is about. One
-//! task for each of the two verbs collects for a moment. Who settles waits for the answer to its own entry.
+//! task for each of the two verbs collects for a moment, if others are about to come. Who settles waits for the answer to its own entry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -40,6 +40,8 @@ struct Request {
     receipt: String,
     /// In seconds; none: it is deleted.
     hide: Option<i32>,
+    /// Others will come: it waits for them.
+    waits: bool,
     told: oneshot::Sender<Settled>,
 }
 
@@ -55,15 +57,15 @@ impl Settling {
         Self { delete: task(), hide: task() }
     }
 
-    /// It is finished.
-    pub(crate) async fn delete(&self, receipt: &str) -> Settled {
-        ask(&self.delete, receipt, None).await
+    /// It is finished. If `others` are about to be, it waits a moment for them.
+    pub(crate) async fn delete(&self, receipt: &str, others: bool) -> Settled {
+        ask(&self.delete, receipt, None, others).await
     }
 
     /// They come back after this time, in this order; at once if it is zero. Tells how many of them do so only by themselves.
     pub(crate) async fn hide_all(&self, receipts: impl Iterator<Item = &str>, time: Duration) -> usize {
         // All are asked for before anything is waited for.
-        let asked: Vec<_> = receipts.map(|receipt| ask(&self.hide, receipt, Some(seconds(time)))).collect();
+        let asked: Vec<_> = receipts.map(|receipt| ask(&self.hide, receipt, Some(seconds(time)), true)).collect();
         let mut gone = 0;
         for answer in asked {
             gone += usize::from(answer.await == Settled::Gone);
@@ -83,10 +85,11 @@ fn ask(
     to: &mpsc::UnboundedSender<Request>,
     receipt: &str,
     hide: Option<i32>,
+    waits: bool,
 ) -> impl Future<Output = Settled> + Send + use<> {
     let (told, answer) = oneshot::channel();
     // A request that nobody takes is dropped, and so is its answer.
-    let _ = to.send(Request { receipt: receipt.to_owned(), hide, told });
+    let _ = to.send(Request { receipt: receipt.to_owned(), hide, waits, told });
     async { answer.await.unwrap_or(Settled::Gone) }
 }
 
@@ -94,10 +97,14 @@ fn ask(
 async fn collect(mut requests: mpsc::UnboundedReceiver<Request>, caller: Arc<Caller>, together: usize) {
     while let Some(first) = requests.recv().await {
         let until = Instant::now() + LINGER;
+        let mut waits = first.waits;
         let mut batch = vec![first];
-        while batch.len() < together {
+        while waits && batch.len() < together {
             match timeout_at(until, requests.recv()).await {
-                Ok(Some(next)) => batch.push(next),
+                Ok(Some(next)) => {
+                    waits = next.waits;
+                    batch.push(next);
+                }
                 Ok(None) | Err(_) => break,
             }
         }

@@ -1,13 +1,11 @@
-//! Receives from a queue and settles. The reader of a pool asks it for the next delivery, which never waits, and gives each delivery back with
-//! what shall become of it. It asks SQS only for as many as it has room for, in batches where that is possible, and by long polls that
-//! nobody waits for. What it has received stays out of sight of others until it is settled (`renewal`).
+//! Deliveries of a queue. The reader of a pool asks it for the next one, which never waits, and gives each delivery back with what shall become of
+//! it. What it holds comes from `receiving`, and stays out of sight of others until it is settled (`renewal`, `settling`).
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use aws_sdk_sqs::types::MessageSystemAttributeName as System;
 use ichido::broker::{RowName, Unpublished};
 use tokio::{
     sync::{Notify, watch},
@@ -16,30 +14,20 @@ use tokio::{
 };
 
 use crate::{
-    Delivery, Envelope, Error, Publisher, Result, Server, Settings, Topology,
+    Delivery, Envelope, Publisher, Result, Server, Settings, Topology,
     asking::Asking,
     header::{REASON, ROW, is_plain},
     in_hand::InHand,
-    publisher::BATCH,
+    receiving::together,
     renewal,
-    server::TIMEOUT,
-    settling::{Settling, seconds},
+    settling::Settling,
 };
-
-/// While workers have enough to do, it waits so long for room for a whole batch.
-const LINGER: Duration = Duration::from_millis(500);
-
-/// So many receives at a time, while each of them brings all that it asked for.
-const MOST_RECEIVES: usize = 4;
 
 /// How long a source that closes waits for receives that are under way.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// In bytes.
 const LONGEST_REASON: usize = 2000;
-
-/// The longest time between two attempts while SQS is away.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The longest time for which a message that comes too early is sent back.
 const LONGEST_WAIT: Duration = Duration::from_mins(15);
@@ -57,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) server: Server,
     pub(crate) topology: Topology,
     pub(crate) settings: Settings,
-    prefetch: u16,
+    pub(crate) prefetch: u16,
     publisher: Publisher,
     settling: Settling,
     in_hand: Mutex<InHand>,
@@ -66,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) changed: Notify,
     /// There is room for more.
     pub(crate) freed: Notify,
-    closed: watch::Sender<bool>,
+    pub(crate) closed: watch::Sender<bool>,
 }
 
 impl Subscription {
@@ -144,8 +132,9 @@ impl Subscription {
 
     /// It is done: SQS deletes it.
     pub(crate) async fn ack(&self, tag: u64) {
-        let Some(delivery) = self.shared.in_hand().find(tag) else { return };
-        self.shared.settling.delete(&delivery.receipt).await;
+        let Some((delivery, others)) = self.shared.in_hand().settles(tag) else { return };
+        self.shared.changed.notify_waiters();
+        self.shared.settling.delete(&delivery.receipt, others).await;
         self.shared.finish(tag);
     }
 
@@ -229,119 +218,6 @@ impl Drop for Subscription {
 }
 
 impl Shared {
-    async fn run(self: Arc<Self>) {
-        let mut closed = self.closed.subscribe();
-        loop {
-            let pause = self.pause();
-            tokio::select! {
-                biased;
-                _ = closed.wait_for(|closed| *closed) => return,
-                () = sleep(pause.unwrap_or_default()), if pause.is_some() => self.ask(),
-                () = self.freed.notified() => {}
-            }
-        }
-    }
-
-    /// How long until SQS is asked again; none: when there is room.
-    fn pause(&self) -> Option<Duration> {
-        let room = self.room();
-        let asking = self.asking();
-        if room == 0 {
-            return None;
-        }
-        if asking.failures > 0 {
-            let most = Duration::from_millis(100) * 2u32.pow(asking.failures.min(6));
-            return (asking.receives == 0).then(|| most.min(LONGEST_PAUSE));
-        }
-        let together = together(self.prefetch);
-        match asking.receives {
-            // While every receive is full, and there is room for a batch.
-            1..MOST_RECEIVES if asking.full && room >= together => Some(Duration::ZERO),
-            0 if room >= together || room * 2 > usize::from(self.prefetch) => Some(Duration::ZERO),
-            0 => Some(LINGER),
-            _ => None,
-        }
-    }
-
-    /// Asks for as many as there is room for, in a task of its own.
-    fn ask(self: &Arc<Self>) {
-        let most = self.room().min(BATCH);
-        if most == 0 {
-            return;
-        }
-        let mut asking = self.asking();
-        // One long poll is enough; what comes beside it is there at once, or not.
-        let wait = if asking.receives == 0 { self.settings.wait } else { Duration::ZERO };
-        asking.receives += 1;
-        asking.messages += most;
-        asking.since = Some(Instant::now());
-        drop(asking);
-        let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            let begun = Instant::now();
-            let mut answer = shared.receive(most, wait).await;
-            if shared.is_closed() {
-                let late = answer.as_mut().map(std::mem::take).unwrap_or_default();
-                let late: Vec<_> = late.into_iter().map(Arc::new).collect();
-                shared.hide_all(&late, Duration::ZERO).await;
-            }
-            shared.take(most, begun, answer);
-        });
-    }
-
-    async fn receive(&self, most: usize, wait: Duration) -> Result<Vec<Delivery>> {
-        let queue = &self.topology.queue;
-        if self.topology.declare && self.asking().some.is_none() {
-            self.topology.declare(&self.server).await?;
-        }
-        let call = self.server.client().await?.receive_message().queue_url(self.server.url(queue).await?);
-        let call = call
-            .max_number_of_messages(i32::try_from(most).unwrap_or(1))
-            .visibility_timeout(seconds(self.settings.visibility))
-            .wait_time_seconds(seconds(wait))
-            .message_system_attribute_names(System::ApproximateReceiveCount)
-            .message_system_attribute_names(System::SentTimestamp)
-            .message_system_attribute_names(System::MessageGroupId)
-            .message_attribute_names("All");
-        let doing = format!("receiving from queue {queue:?}");
-        let answer = self.server.answer(&doing, wait + TIMEOUT, call.send()).await?;
-        Ok(answer.messages.unwrap_or_default().into_iter().filter_map(Delivery::new).collect())
-    }
-
-    /// What a receive brought.
-    fn take(self: &Arc<Self>, asked: usize, begun: Instant, answer: Result<Vec<Delivery>>) {
-        let now = Instant::now();
-        {
-            let mut asking = self.asking();
-            asking.receives -= 1;
-            asking.messages -= asked;
-            match &answer {
-                Ok(brought) => {
-                    asking.heard([brought.len(), asked], now - begun, self.settings.wait);
-                }
-                Err(error) => {
-                    if asking.why_not.is_none() {
-                        tracing::warn!(%error, queue = self.topology.queue, "cannot receive; retrying");
-                    }
-                    // The queue may have to be made again.
-                    asking.some = asking.some.filter(|_| !matches!(error, Error::Missing(_)));
-                    (asking.failures, asking.why_not) = (asking.failures + 1, Some(error.to_string()));
-                }
-            }
-        }
-        for delivery in answer.unwrap_or_default() {
-            self.in_hand().put(delivery, now, self.settings.visibility);
-        }
-        self.changed.notify_waiters();
-        self.freed.notify_one();
-    }
-
-    /// For so many there is room.
-    fn room(&self) -> usize {
-        let asked = self.asking().messages;
-        usize::from(self.prefetch).saturating_sub(self.in_hand().len() + asked)
-    }
-
     fn finish(&self, tag: u64) {
         self.in_hand().finished(tag);
         self.freed.notify_one();
@@ -356,7 +232,7 @@ impl Shared {
         }
     }
 
-    async fn hide_all(&self, deliveries: &[Arc<Delivery>], time: Duration) {
+    pub(crate) async fn hide_all(&self, deliveries: &[Arc<Delivery>], time: Duration) {
         let receipts = deliveries.iter().map(|delivery| delivery.receipt.as_str());
         let gone = self.settling.hide_all(receipts, time).await;
         if gone > 0 {
@@ -364,7 +240,7 @@ impl Shared {
         }
     }
 
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }
 
@@ -372,14 +248,9 @@ impl Shared {
         self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn asking(&self) -> MutexGuard<'_, Asking> {
+    pub(crate) fn asking(&self) -> MutexGuard<'_, Asking> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// So many are worth a call: a quarter of what may be in hand, so that workers need not wait for it.
-fn together(prefetch: u16) -> usize {
-    (usize::from(prefetch) / 4).clamp(1, BATCH)
 }
 
 /// The whole text is with the message's row; here it must be short, and what SQS takes.

@@ -27,6 +27,8 @@ pub struct Topology {
     pub dead_letter: String,
     /// Whether they are made if they are not there.
     pub declare: bool,
+    /// The largest payload that is sent to the queue, in bytes, if that is limited; only [`Topology::look`] asks.
+    pub payload_limit: Option<u64>,
 }
 
 /// What is found at the service.
@@ -47,7 +49,7 @@ impl Topology {
             Some(name) => format!("{name}-dead.fifo"),
             None => format!("{queue}-dead"),
         };
-        Self { queue: queue.to_owned(), dead_letter, declare: true }
+        Self { queue: queue.to_owned(), dead_letter, declare: true, payload_limit: None }
     }
 
     /// Does it keep the order of groups?
@@ -89,9 +91,11 @@ impl Topology {
                 found.missing.push(format!("queue {}", name_of(queue)));
                 continue;
             }
-            let set = server.attributes(queue, &[Name::RedrivePolicy, Name::MessageRetentionPeriod]).await?;
-            let retention = set.get(&Name::MessageRetentionPeriod).and_then(|text| text.parse().ok());
-            found.warnings.extend(about_retention(name_of(queue), retention));
+            let names = [Name::RedrivePolicy, Name::MessageRetentionPeriod, Name::MaximumMessageSize];
+            let set = server.attributes(queue, &names).await?;
+            let number = |name| set.get(&name).and_then(|text| text.parse().ok());
+            found.warnings.extend(about_retention(name_of(queue), number(Name::MessageRetentionPeriod)));
+            found.warnings.extend(about_size(name_of(queue), number(Name::MaximumMessageSize), self.payload_limit));
             if queue == &self.queue {
                 let policy = set.get(&Name::RedrivePolicy).map(String::as_str);
                 found.warnings.extend(self.about_redrive(policy.filter(|policy| !policy.is_empty())));
@@ -158,6 +162,17 @@ fn about_retention(queue: &str, seconds: Option<u64>) -> Option<String> {
     ))
 }
 
+/// Of a queue that does not say, nothing is told.
+fn about_size(queue: &str, largest: Option<u64>, payload_limit: Option<u64>) -> Option<String> {
+    let (largest, limit) = (largest?, payload_limit?);
+    (limit > largest).then(|| {
+        format!(
+            "payload_limit allows {limit} bytes, but queue {queue} takes {largest} at most, attributes included; lower payload_limit, \
+             or raise the queue's MaximumMessageSize (up to 1048576)"
+        )
+    })
+}
+
 async fn has(server: &Server, queue: &str) -> Result<bool> {
     match server.attributes(queue, &[Name::QueueArn]).await {
         Ok(_) => Ok(true),
@@ -207,6 +222,13 @@ mod tests {
     fn short_retention_is_told() {
         assert_eq!(about_retention("q", Some(345_600)), None);
         assert!(about_retention("q", Some(3600)).unwrap().contains("older than 1 h"));
+    }
+
+    #[test]
+    fn a_payload_limit_above_the_queues_own_is_told() {
+        assert_eq!(about_size("q", Some(1024), Some(1024)), None);
+        assert_eq!(about_size("q", Some(1024), None), None);
+        assert!(about_size("q", Some(1024), Some(1025)).unwrap().contains("queue q takes 1024 at most"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -20,6 +20,7 @@ struct Bench {
     binary: PathBuf,
     folder: tempfile::TempDir,
     injector: Injector,
+    database: String,
 }
 
 fn main() -> Result<()> {
@@ -30,16 +31,18 @@ fn main() -> Result<()> {
     println!("{messages} messages, 32 workers, read-ahead 32, PostgreSQL, LocalStack");
     let bench = |name| -> Result<Bench> {
         let injector = Injector::start(sqs.address(), 1);
-        let bench = Bench { binary: binary.clone(), folder: tempfile::tempdir()?, injector };
-        bench.configure(&postgres.fresh_database(), name)?;
+        let (folder, database) = (tempfile::tempdir()?, postgres.fresh_database());
+        let bench = Bench { binary: binary.clone(), folder, injector, database };
+        bench.configure(name)?;
         Ok(bench)
     };
     let one = bench("one")?;
     one.send("orders", messages)?;
     let cost = one.run("one queue", messages)?;
     let lanes = bench("lanes")?;
-    lanes.send("orders", messages * 4 / 5)?;
-    lanes.send("others", messages / 5)?;
+    let members = messages * 4 / 5;
+    lanes.send("orders", members)?;
+    lanes.send("others", messages - members)?;
     lanes.run("two levels, weighted 4:1", messages)?;
     let verdict = if cost <= GOAL { "held" } else { "MISSED" };
     println!("one queue: {cost:.3} calls per message, the goal of {GOAL} is {verdict}");
@@ -47,8 +50,8 @@ fn main() -> Result<()> {
 }
 
 impl Bench {
-    fn configure(&self, database: &str, name: &str) -> Result<()> {
-        let endpoint = self.injector.endpoint();
+    fn configure(&self, name: &str) -> Result<()> {
+        let (endpoint, database) = (self.injector.endpoint(), &self.database);
         let queue = |kind: &str| {
             format!(r#"sqs = {{ queue = "{name}-{kind}", endpoint = "{endpoint}", region = "{SQS_REGION}" }}"#)
         };
@@ -76,7 +79,7 @@ sql         = ["insert into served (id) values (:id)"]
         );
         fs::write(self.folder.path().join("ichido.toml"), config)?;
         self.ichido(&["migrate"], "")?;
-        psql(database, "create table served (id integer primary key)")
+        psql(database, "create table served (id integer primary key)").map(drop)
     }
 
     fn send(&self, queue: &str, messages: u32) -> Result<()> {
@@ -90,6 +93,10 @@ sql         = ["insert into served (id) values (:id)"]
         let since = Instant::now();
         self.ichido(&["run", "Serve/Bench", "--drain", "-q"], "")?;
         let took = since.elapsed().as_secs_f64();
+        let served = psql(&self.database, "select count(*) from served")?;
+        if served != messages.to_string() {
+            return Err(format!("{what}: {served} of {messages} messages were served").into());
+        }
         let calls = self.injector.calls();
         println!("\n{what}: {:.0} messages per second", f64::from(messages) / took);
         let mut total = 0;
@@ -115,7 +122,13 @@ fn per(count: u64, messages: u32) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / f64::from(messages)
 }
 
-fn psql(database: &str, statement: &str) -> Result<()> {
-    let ended = Command::new(Path::new("psql")).args([database, "--quiet", "--command", statement]).status()?;
-    if ended.success() { Ok(()) } else { Err(format!("psql: {ended}").into()) }
+/// What a statement tells, as text.
+fn psql(database: &str, statement: &str) -> Result<String> {
+    let mut psql = Command::new("psql");
+    psql.args([database, "--quiet", "--tuples-only", "--no-align", "--command", statement]);
+    let ended = psql.stderr(Stdio::inherit()).output()?;
+    if !ended.status.success() {
+        return Err(format!("psql: {}", ended.status).into());
+    }
+    Ok(String::from_utf8(ended.stdout)?.trim().to_owned())
 }

@@ -1,7 +1,7 @@
 //! Queues at RabbitMQ, as the command line needs them: all of a configuration's queues at the same broker publish over one connection, and
 //! each knows the others there, for a mutex stands for one queue.
 
-use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc, time::Duration};
+use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
 use ichido::{
     BoxFuture,
@@ -13,10 +13,14 @@ use ichido_rabbitmq::{
     Topology, TopologyLook,
 };
 
-use super::{DUPLICATE, Found, Kept, Opened, Place, Reading, Seen};
+use super::{
+    Found, Kept, Opened, Place, Seen,
+    dead_letters::{ReadsDeadLetters, opened},
+    failing::{FailsAtBroker, failure},
+};
 use crate::{
     config::{self, Config, RabbitMqType, TlsFiles, Url},
-    failure::{Failure, UNREACHABLE},
+    failure::Failure,
 };
 
 /// The management API tells what was so a while ago.
@@ -112,13 +116,12 @@ impl AtRabbitMq {
         Ok(Some(Seen { counted, consumers: Some(found.consumers) }))
     }
 
+    fn key(&self) -> String {
+        format!("queues.{}.rabbitmq", self.name)
+    }
+
     fn failure(&self, error: &Error) -> Failure {
-        let text = format!("queues.{}.rabbitmq: {error}", self.name);
-        match error {
-            Error::Busy(_) => Failure { code: DUPLICATE, text },
-            error if error.is_transient() => Failure { code: UNREACHABLE, text },
-            _ => Failure::usage(text),
-        }
+        failure(&self.key(), error)
     }
 }
 
@@ -155,15 +158,7 @@ impl Place for AtRabbitMq {
     }
 
     fn dead_letters(&self) -> BoxFuture<'_, Result<Opened, Failure>> {
-        Box::pin(async {
-            match self.rabbitmq.dead_letters().await {
-                Ok(reading) => {
-                    Ok(Opened::Reading(Box::new(Letters { of: self.clone(), reading, page: BTreeMap::new() })))
-                }
-                Err(Error::Busy(why)) => Ok(Opened::Busy(why)),
-                Err(error) => Err(self.failure(&error)),
-            }
-        })
+        Box::pin(async { opened(self.key(), self.rabbitmq.dead_letters().await) })
     }
 }
 
@@ -183,43 +178,40 @@ impl Broker for AtRabbitMq {
     }
 }
 
-/// A reading of dead letters.
-struct Letters {
-    of: AtRabbitMq,
-    reading: DeadLetters,
-    /// The last page, by number.
-    page: BTreeMap<u64, Delivery>,
+impl FailsAtBroker for Error {
+    fn is_busy(&self) -> bool {
+        matches!(self, Error::Busy(_))
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
 }
 
-impl Reading for Letters {
-    fn page(&mut self, most: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Failure>> {
-        Box::pin(async move {
-            self.page.clear();
-            let mut page = Vec::new();
-            while page.len() < most
-                && let Some(letter) = self.reading.next().await.map_err(|error| self.of.failure(&error))?
-            {
-                let tag = page.len() as u64;
-                let (row, reason) = (letter.row(), letter.header(REASON));
-                let received = ichido::broker::Received { tag, ..letter.received() };
-                page.push(DeadLetter { received, reason, row });
-                self.page.insert(tag, letter);
-            }
-            Ok(page)
-        })
+impl ReadsDeadLetters for DeadLetters {
+    type Delivery = Delivery;
+    type Error = Error;
+
+    async fn page(&mut self, most: usize) -> Result<Vec<Delivery>, Error> {
+        let mut page = Vec::new();
+        while page.len() < most
+            && let Some(delivery) = self.next().await?
+        {
+            page.push(delivery);
+        }
+        Ok(page)
     }
 
-    fn delete(&mut self, tag: u64) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            match self.page.get(&tag) {
-                Some(letter) => self.reading.delete(letter).await == Settled::Told,
-                None => false,
-            }
-        })
+    fn dead_letter(delivery: &Delivery) -> DeadLetter {
+        DeadLetter { received: delivery.received(), reason: delivery.header(REASON), row: delivery.row() }
     }
 
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move { self.reading.close().await.map_err(|error| self.of.failure(&error)) })
+    async fn delete(&mut self, delivery: &Delivery) -> bool {
+        self.delete(delivery).await == Settled::Told
+    }
+
+    async fn close(self) -> Result<(), Error> {
+        self.close().await
     }
 }
 

@@ -4,15 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use ichido::{
     BoxFuture,
-    broker::{AnyBroker, DeadLetter, Received},
+    broker::{AnyBroker, DeadLetter},
     store::is_loopback,
 };
 use ichido_sqs::{DeadLetters, Delivery, Error, Server, Settings, Sqs, Topology};
 
-use super::{DUPLICATE, Found, Kept, Opened, Place, Reading, Seen};
+use super::{
+    Found, Kept, Opened, Place, Seen,
+    dead_letters::{ReadsDeadLetters, opened},
+    failing::{FailsAtBroker, failure},
+};
 use crate::{
     config::{self, Config},
-    failure::{Failure, UNREACHABLE},
+    failure::Failure,
 };
 
 /// A queue at SQS.
@@ -33,7 +37,9 @@ pub(super) fn all(config: &Config) -> Result<Vec<Kept>, Failure> {
             None => server_of(name, queue)?,
         };
         servers.push((service, server.clone()));
-        let sqs = Sqs::new(server, topology(queue), settings(queue));
+        let mut topology = topology(queue);
+        topology.payload_limit = config.queues.get(name).map(|queue| queue.payload_limit);
+        let sqs = Sqs::new(server, topology, settings(queue));
         let broker = AnyBroker::new(sqs.clone());
         let name = name.to_owned();
         all.push(Kept { name: name.clone(), kind: "sqs", broker, place: Arc::new(AtSqs { name, sqs }) });
@@ -81,13 +87,12 @@ fn settings(queue: &config::Sqs) -> Settings {
 }
 
 impl AtSqs {
+    fn key(&self) -> String {
+        format!("queues.{}.sqs", self.name)
+    }
+
     fn failure(&self, error: &Error) -> Failure {
-        let text = format!("queues.{}.sqs: {error}", self.name);
-        match error {
-            Error::Busy(_) => Failure { code: DUPLICATE, text },
-            error if error.is_transient() => Failure { code: UNREACHABLE, text },
-            _ => Failure::usage(text),
-        }
+        failure(&self.key(), error)
     }
 }
 
@@ -103,7 +108,7 @@ impl Place for AtSqs {
     fn look(&self) -> BoxFuture<'_, Result<Found, Failure>> {
         Box::pin(async {
             let found = self.sqs.topology().look(self.sqs.server()).await.map_err(|error| self.failure(&error))?;
-            let warnings = found.warnings.iter().map(|told| format!("queues.{}.sqs: {told}", self.name)).collect();
+            let warnings = found.warnings.iter().map(|told| format!("{}: {told}", self.key())).collect();
             Ok(Found { version: "SQS".to_owned(), missing: found.missing, warnings })
         })
     }
@@ -128,49 +133,38 @@ impl Place for AtSqs {
     }
 
     fn dead_letters(&self) -> BoxFuture<'_, Result<Opened, Failure>> {
-        Box::pin(async {
-            match self.sqs.dead_letters().await {
-                Ok(reading) => Ok(Opened::Reading(Box::new(Letters { of: self.clone(), reading, page: Vec::new() }))),
-                Err(Error::Busy(why)) => Ok(Opened::Busy(why)),
-                Err(error) => Err(self.failure(&error)),
-            }
-        })
+        Box::pin(async { opened(self.key(), self.sqs.dead_letters().await) })
     }
 }
 
-/// A reading of dead letters.
-struct Letters {
-    of: AtSqs,
-    reading: DeadLetters,
-    /// The last page.
-    page: Vec<Delivery>,
+impl FailsAtBroker for Error {
+    fn is_busy(&self) -> bool {
+        matches!(self, Error::Busy(_))
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
 }
 
-impl Reading for Letters {
-    fn page(&mut self, most: usize) -> BoxFuture<'_, Result<Vec<DeadLetter>, Failure>> {
-        Box::pin(async move {
-            self.page = self.reading.page(most).await.map_err(|error| self.of.failure(&error))?;
-            let told = |(tag, letter): (u64, &Delivery)| {
-                let told = letter.dead_letter();
-                DeadLetter { received: Received { tag, ..told.received }, ..told }
-            };
-            Ok((0..).zip(&self.page).map(told).collect())
-        })
+impl ReadsDeadLetters for DeadLetters {
+    type Delivery = Delivery;
+    type Error = Error;
+
+    async fn page(&mut self, most: usize) -> Result<Vec<Delivery>, Error> {
+        self.page(most).await
     }
 
-    fn delete(&mut self, tag: u64) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            match usize::try_from(tag).ok().and_then(|at| self.page.get(at)) {
-                Some(letter) => self.reading.delete(letter).await,
-                None => false,
-            }
-        })
+    fn dead_letter(delivery: &Delivery) -> DeadLetter {
+        delivery.dead_letter()
     }
 
-    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), Failure>> {
-        Box::pin(async move {
-            self.reading.close().await;
-            Ok(())
-        })
+    async fn delete(&mut self, delivery: &Delivery) -> bool {
+        self.delete(delivery).await
+    }
+
+    async fn close(self) -> Result<(), Error> {
+        self.close().await;
+        Ok(())
     }
 }

@@ -37,6 +37,7 @@ mod measuring;
 mod messages;
 mod metrics;
 mod migrating;
+mod orders;
 mod outage;
 mod papers;
 mod pooler;

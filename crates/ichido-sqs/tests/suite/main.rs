@@ -5,5 +5,6 @@ mod cutter;
 mod dead_letters;
 mod fixture;
 mod order;
+mod publishing;
 mod seam;
 mod visibility;

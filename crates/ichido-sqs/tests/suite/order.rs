@@ -7,11 +7,12 @@ use ichido::{
     message::GROUP,
 };
 use ichido_sqs::Deliveries;
+use ichido_test_servers::injector::Faults;
 use ichido_testkit::{fixture::BrokerFixture as _, run};
 
 use crate::{
     fixture::AtSqs,
-    seam::{next, outgoing, publish},
+    seam::{behind_injector, next, outgoing, publish},
 };
 
 const QUEUE: &str = "line.fifo";
@@ -44,6 +45,25 @@ fn messages_of_a_group_are_handed_out_one_at_a_time() {
         let third = after(&source, &second, Settlement::Ack).await;
         assert_eq!([&first, &second, &third].map(id), ["a1", "a2", "a3"]);
         assert_eq!(first.headers.get(GROUP).map(String::as_str), Some("a"));
+    });
+}
+
+#[test]
+fn the_next_of_a_group_does_not_wait_for_a_delete() {
+    run(async {
+        let at = AtSqs::fresh().await;
+        let (queue, injector) = behind_injector(&at, QUEUE).await;
+        publish(&queue, &[of("a1", "a"), of("a2", "a")]).await;
+        let source = queue.receive(10);
+        let first = next(&source).await;
+        // Nobody answers the delete.
+        injector.inject(Faults { throttling: 100, ..Faults::none() });
+        let second = tokio::select! {
+            biased;
+            _ = source.settle(first.tag, Settlement::Ack) => panic!("the delete was waited for"),
+            second = next(&source) => second,
+        };
+        assert_eq!([&first, &second].map(id), ["a1", "a2"]);
     });
 }
 

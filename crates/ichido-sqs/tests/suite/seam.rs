@@ -32,6 +32,14 @@ pub(crate) async fn publish(queue: &Sqs, messages: &[Outgoing]) {
     }
 }
 
+/// A queue behind an injector, so far without faults.
+pub(crate) async fn behind_injector(at: &AtSqs, name: &str) -> (Sqs, Injector) {
+    let injector = Injector::start(at.node().address(), 1);
+    let queue = Sqs::new(at.server(&injector.endpoint()), Topology::new(name), Settings::default());
+    queue.declare().await.expect("made");
+    (queue, injector)
+}
+
 /// The next delivery, whenever it comes.
 pub(crate) async fn next(source: &impl Source) -> Received {
     let coming = async {
@@ -106,10 +114,7 @@ fn what_cannot_be_routed_says_why() {
 fn calls_are_for_ten_messages_at_a_time() {
     run(async {
         let at = AtSqs::fresh().await;
-        let counting = Injector::start(at.node().address(), 1);
-        let settings = Settings::default();
-        let queue = Sqs::new(at.server(&counting.endpoint()), Topology::new("orders"), settings);
-        queue.declare().await.expect("made");
+        let (queue, counting) = behind_injector(&at, "orders").await;
         let messages: Vec<_> = (0..100).map(|n| outgoing("orders", &n.to_string())).collect();
         publish(&queue, &messages).await;
         let source = queue.receive(64);

@@ -23,8 +23,8 @@ use crate::{
 /// So many dead letters are looked at together.
 const PAGE: usize = 100;
 
-/// How long another reader of the dead letters may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long another reader of the dead letters is waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two looks whether it has ended.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -74,7 +74,7 @@ impl<'a, S: Backend> DeadLetters<'a, S> {
                 Opened::Reading(reading) => return Ok(reading),
                 Opened::Busy(why) => why,
             };
-            if began.elapsed() >= PATIENCE {
+            if began.elapsed() >= TIMEOUT {
                 let text = format!("{}: {why}; run it again when that has ended", self.kept.key());
                 return Err(Failure { code: DUPLICATE, text });
             }

@@ -12,29 +12,15 @@ use ichido_test_servers::{RabbitMq, proxy::Proxy};
 use ichido_testkit::eventually;
 use tokio::task::block_in_place;
 
-use crate::testenv::{Env, Kind, PROCESS, Process};
+use crate::{
+    orders,
+    testenv::{Env, Kind, Process},
+};
 
 /// The queue's name at the broker, and beside it what ichido declares.
 pub(crate) const QUEUE: &str = "shipments";
 pub(crate) const DEAD: &str = "shipments.dead";
 pub(crate) const BUSY: &str = "shipments.busy.200ms";
-
-/// `project` has no unique key, so that a double effect is counted and not refused.
-const CONFIG: &str = r#"
-[database]
-url = "DATABASE"
-
-PROCESS
-
-[queues.orders]
-rabbitmq = { url = "BROKER", queue = "shipments", busy_delay = "200ms", relay_after = "1s" }
-
-[actions.Ship]
-from        = "orders"
-concurrency = 4
-retry       = { attempts = 3, first = "10ms", max = "50ms" }
-sql         = ["insert into project (id, name, made_by) values (:id, :name, 'broker')"SLOW]
-"#;
 
 /// How many messages are where, in a queue of the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,8 +83,8 @@ impl<'a> World<'a> {
 
     /// Writes `ichido.toml` anew.
     pub(crate) fn configure(&self, change: impl FnOnce(String) -> String) {
-        let config = CONFIG.replace("DATABASE", &self.env.url).replace("BROKER", &self.url).replace("PROCESS", PROCESS);
-        self.env.configure(|_| change(config).replace("SLOW", ""));
+        let keys = format!(r#"url = "{}", queue = "{QUEUE}", busy_delay = "200ms", relay_after = "1s""#, self.url);
+        orders::configure(&self.env, &format!("rabbitmq = {{ {keys} }}"), change);
     }
 
     /// Writes `ichido.toml` anew with more keys of the queue.
@@ -127,21 +113,17 @@ impl<'a> World<'a> {
 
     /// The line of an order.
     pub(crate) fn order(id: u32) -> String {
-        format!(r#"{{"id":{id},"name":"order {id}"}}"#)
+        orders::order(id)
     }
 
     /// Sends orders with these ids through the binary, and returns their ids as messages.
     pub(crate) async fn send(&self, ids: impl IntoIterator<Item = u32>) -> Vec<String> {
-        let lines = ids.into_iter().map(Self::order).collect::<Vec<_>>().join("\n");
-        let sent = self.env.run_with_input(&["send", "orders", "--file", "-"], lines.as_bytes()).await;
-        assert_eq!(sent.code, Some(0), "{sent:?}");
-        sent.stdout.lines().map(str::to_owned).collect()
+        orders::send(&self.env, "orders", ids).await
     }
 
     /// Starts processes that run the action.
     pub(crate) fn start<const N: usize>(&self, names: [&str; N], args: &[&str]) -> [Process; N] {
-        let args = [&["run", "Ship/R1"], args].concat();
-        names.map(|name| self.env.start(name, &args))
+        orders::start(&self.env, names, args)
     }
 
     /// Publishes past the code under test, as another program or an operator would.
@@ -241,27 +223,18 @@ impl<'a> World<'a> {
 
     /// Waits until so many orders have had their effect.
     pub(crate) async fn shipped(&self, orders: u32) {
-        self.env.until("select count(*) from project", orders.into()).await;
+        orders::shipped(&self.env, orders).await;
     }
 
     /// Messages that are committed and not with the broker.
     pub(crate) async fn unpublished(&self) -> i64 {
-        self.env.number("select count(*) from ichido_outbox where published_at is null").await
+        orders::unpublished(&self.env).await
     }
 
     /// The ledger rule for orders 1 to `orders`, all sent and committed: nothing lost, nothing double, no ghost; and nothing is
     /// left anywhere.
     pub(crate) async fn assert_exact(&self, orders: u32) {
-        let ledger = [
-            ("EFFECTS", "select count(*) from project".to_owned(), orders),
-            ("DOUBLE", "select count(*) from (select 1 from project group by id having count(*) > 1) d".to_owned(), 0),
-            ("GHOST", format!("select count(*) from project where id < 1 or id > {orders}"), 0),
-            ("MUTEX", "select count(*) from ichido_mutex".to_owned(), 0),
-            ("OUTBOX", "select count(*) from ichido_outbox".to_owned(), 0),
-        ];
-        for (what, query, expected) in ledger {
-            assert_eq!(self.env.number(&query).await, i64::from(expected), "{what} on {:?}", self.env.kind);
-        }
+        orders::assert_exact(&self.env, orders).await;
         // Acknowledgements are on their way.
         for queue in [QUEUE, BUSY, DEAD] {
             self.settles_at(queue, 0).await;

@@ -9,6 +9,7 @@ crate::on_all!(
     what_is_sent_is_published_in_batches,
     what_is_sent_while_sqs_is_away_is_published_by_a_relay,
     check_says_what_will_be_made_and_changes_nothing,
+    check_warns_about_a_queue_that_takes_less_than_payload_limit,
     status_and_messages_tell_what_waits,
     a_cancelled_message_never_runs,
     a_missing_queue_is_refused_without_declare,
@@ -60,6 +61,27 @@ async fn check_says_what_will_be_made_and_changes_nothing(kind: Kind) {
     world.injector.inject(away());
     let refused = world.env.run(&["check"]).await;
     assert_eq!(refused.code, Some(20), "{refused:?}");
+}
+
+async fn check_warns_about_a_queue_that_takes_less_than_payload_limit(kind: Kind) {
+    let world = World::new(kind).await;
+    let of_size = |size: u32| json!({ "Attributes": { "MaximumMessageSize": size.to_string() } });
+    for (name, size) in [(&world.queue, 300_000), (&world.dead(), 2000)] {
+        world.api.call("CreateQueue", &json!({ "QueueName": name }));
+        world.at(name, "SetQueueAttributes", of_size(size));
+    }
+    let told = async || {
+        let ended = world.env.run(&["check"]).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let text = told().await;
+    let warning = |queue: &str, takes: u32| format!("queue {queue} takes {takes} at most");
+    assert!(!text.contains(&warning(&world.queue, 300_000)), "{text}");
+    assert!(text.contains(&warning(&world.dead(), 2000)), "{text}");
+    world.configure(|config| config.replace("[queues.orders]", "[queues.orders]\npayload_limit = \"400KiB\""));
+    let text = told().await;
+    assert!(text.contains(&warning(&world.queue, 300_000)) && text.contains("payload_limit"), "{text}");
 }
 
 async fn status_and_messages_tell_what_waits(kind: Kind) {

@@ -91,8 +91,10 @@ async fn a_weighted_set_keeps_its_ratio_while_both_have_work(kind: Kind) {
     }
     let members = lanes.members_of(starts).await;
     println!("{kind:?}: {members} of {starts} starts were members', at most {farthest} off, {calls} calls");
-    // The workers commit in another order than they start in, and what was given back comes later.
-    assert!(farthest <= i64::from(starts) / 50 + 8, "{members} of {starts}, at most {farthest} off");
+    // The workers commit in another order than they start in, and what was released comes later. Of few starts on a busy machine, many may
+    // come while a receive of the other level is under way; a set without weights would be 150 of 500 off.
+    let off = size(starts / 8, starts / 50 + 8);
+    assert!(farthest <= i64::from(off), "{members} of {starts}, at most {farthest} off");
 }
 
 async fn a_strict_set_takes_the_higher_level_first(kind: Kind) {

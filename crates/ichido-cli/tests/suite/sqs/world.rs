@@ -7,26 +7,9 @@ use serde_json::{Value, json};
 use tokio::task::block_in_place;
 
 use crate::{
-    rabbitmq::world::World as Orders,
-    testenv::{Env, Kind, PROCESS, Process},
+    orders,
+    testenv::{Env, Kind, Process},
 };
-
-/// `project` has no unique key, so that a double effect is counted and not refused.
-const CONFIG: &str = r#"
-[database]
-url = "DATABASE"
-
-PROCESS
-
-[queues.orders]
-sqs = { SQS }
-
-[actions.Ship]
-from        = "orders"
-concurrency = 4
-retry       = { attempts = 3, first = "10ms", max = "50ms" }
-sql         = ["insert into project (id, name, made_by) values (:id, :name, 'broker')"SLOW]
-"#;
 
 pub(crate) struct World {
     pub(crate) env: Env,
@@ -58,9 +41,7 @@ impl World {
 
     /// Writes `ichido.toml` anew.
     pub(crate) fn configure(&self, change: impl FnOnce(String) -> String) {
-        let config = CONFIG.replace("DATABASE", &self.env.url).replace("PROCESS", PROCESS);
-        let config = config.replace("SQS", &self.keys(&self.queue));
-        self.env.configure(|_| change(config).replace("SLOW", ""));
+        orders::configure(&self.env, &format!("sqs = {{ {} }}", self.keys(&self.queue)), change);
     }
 
     /// The keys of a queue, whatever its name.
@@ -84,7 +65,7 @@ impl World {
 
     /// The line of an order.
     pub(crate) fn order(id: u32) -> String {
-        Orders::order(id)
+        orders::order(id)
     }
 
     /// Sends orders with these ids through the binary, and returns their ids as messages.
@@ -93,16 +74,12 @@ impl World {
     }
 
     pub(crate) async fn send_to(&self, queue: &str, ids: impl IntoIterator<Item = u32>) -> Vec<String> {
-        let lines = ids.into_iter().map(Self::order).collect::<Vec<_>>().join("\n");
-        let sent = self.env.run_with_input(&["send", queue, "--file", "-"], lines.as_bytes()).await;
-        assert_eq!(sent.code, Some(0), "{sent:?}"); // what an injected fault kept back is published by whoever runs
-        sent.stdout.lines().map(str::to_owned).collect()
+        orders::send(&self.env, queue, ids).await
     }
 
     /// Starts processes that run the action.
     pub(crate) fn start<const N: usize>(&self, names: [&str; N], args: &[&str]) -> [Process; N] {
-        let args = [&["run", "Ship/R1"], args].concat();
-        names.map(|name| self.env.start(name, &args))
+        orders::start(&self.env, names, args)
     }
 
     /// Runs until nothing is left to do.
@@ -157,27 +134,18 @@ impl World {
 
     /// Waits until so many orders have had their effect.
     pub(crate) async fn shipped(&self, orders: u32) {
-        self.env.until("select count(*) from project", orders.into()).await;
+        orders::shipped(&self.env, orders).await;
     }
 
     /// Messages that are committed and not with the broker.
     pub(crate) async fn unpublished(&self) -> i64 {
-        self.env.number("select count(*) from ichido_outbox where published_at is null").await
+        orders::unpublished(&self.env).await
     }
 
     /// The ledger rule for orders 1 to `orders`, all sent and committed: nothing lost, nothing double, no ghost; and nothing is left
     /// anywhere.
     pub(crate) async fn assert_exact(&self, orders: u32) {
-        let ledger = [
-            ("EFFECTS", "select count(*) from project".to_owned(), orders),
-            ("DOUBLE", "select count(*) from (select 1 from project group by id having count(*) > 1) d".to_owned(), 0),
-            ("GHOST", format!("select count(*) from project where id < 1 or id > {orders}"), 0),
-            ("MUTEX", "select count(*) from ichido_mutex".to_owned(), 0),
-            ("OUTBOX", "select count(*) from ichido_outbox".to_owned(), 0),
-        ];
-        for (what, query, expected) in ledger {
-            assert_eq!(self.env.number(&query).await, i64::from(expected), "{what} on {:?}", self.env.kind);
-        }
+        orders::assert_exact(&self.env, orders).await;
         // Deletes are on their way.
         for queue in [&self.queue, &self.dead()] {
             self.settles_at(queue, 0).await;
