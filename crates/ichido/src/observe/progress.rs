@@ -1,5 +1,5 @@
 //! The line that tells how far a process has come: what it has done, how fast, what is left and how long that will take. Upkeep
-//! writes it, with one look at each queue per line; where that takes long, not with every line.
+//! writes it, with one look at each queue per line; while very many messages are left, not with every line.
 
 use std::{
     sync::atomic::Ordering,
@@ -12,7 +12,7 @@ use crate::{
     store::{self, Registration},
 };
 
-/// A count that took so long is not made again before this many times as long: the processes of a fleet count the same queues.
+/// A count that reached its bound is not made again before this many times as long as it took: all processes of a fleet count the same queues.
 const REST: u32 = 200;
 
 /// What was told last.
@@ -73,7 +73,9 @@ impl Progress {
                 Err(error) => tracing::debug!(error = %error.in_full(), "cannot count the messages left"),
             }
         }
-        self.counts_from = now + began.elapsed() * REST;
+        if all.more.is_some() {
+            self.counts_from = now + began.elapsed() * REST;
+        }
         all
     }
 }
