@@ -20,7 +20,7 @@ rabbit() { env HOME="$work" RABBITMQ_NODENAME="$node" "$@"; }
 trap 'rabbit /usr/lib/rabbitmq/bin/rabbitmqctl -q stop >/dev/null 2>&1 || true; as "$programs/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1 || true; rm -rf "$folder" "$work"' EXIT
 as "$programs/initdb" -D "$folder/data" -U postgres -A trust >/dev/null
 as "$programs/pg_ctl" -D "$folder/data" -w -l "$folder/log" -o "-p $port -h 127.0.0.1 -k $folder" start >/dev/null
-as "$programs/psql" -qh 127.0.0.1 -p "$port" -U postgres -c 'create table bench_effect (n bigint)'
+sql() { (cd / && as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres "$@"); }
 
 cd "$work"
 broker=$((port + 1))
@@ -31,12 +31,16 @@ if [[ ${ACTIONS:-Guarded} == *Guarded* ]]; then
     while [[ ! -s $work/pid ]]; do sleep 0.2; done
     rabbit /usr/lib/rabbitmq/bin/rabbitmqctl -q wait "$work/pid" >/dev/null
 fi
-cat >ichido.toml <<END
+# A database for each of them: an old version does not run on tables of a much newer one.
+for name in before after; do
+    sql -c "create database $name"
+    sql -d "$name" -c 'create table bench_effect (n bigint)'
+    cat >"$name.toml" <<END
 [database]
-url = "postgres://postgres@127.0.0.1:$port/postgres"
+url = "postgres://postgres@127.0.0.1:$port/$name"
 [queues.bench]
 [queues.guarded]
-rabbitmq = { url = "amqp://guest:guest@127.0.0.1:$broker", queue = "ichido_bench" }
+rabbitmq = { url = "amqp://guest:guest@127.0.0.1:$broker", queue = "ichido_bench_$name" }
 [actions.Guarded]
 from        = "guarded"
 concurrency = 8
@@ -51,17 +55,18 @@ concurrency     = 8
 commit_interval = 100
 sql             = ["insert into bench_effect (n) values (:n)"]
 END
-"$after" -q migrate >/dev/null # a version runs on tables one version newer
+    "${!name}" --config "$name.toml" -q migrate >/dev/null
+done
 seq "$messages" | sed 's/.*/{"n":&}/' >messages
 
 # Prints messages per second, and the processor time of the program per message in microseconds, which a busy machine disturbs less.
-run() { # BINARY ACTION
-    local queue=bench
+run() { # before|after ACTION
+    local queue=bench binary=${!1}
     [[ $2 != Guarded ]] || queue=guarded
-    "$1" -q send $queue --file messages >/dev/null
+    "$binary" --config "$1.toml" -q send $queue --file messages >/dev/null
     local begun ended times
     begun=$(date +%s%N)
-    times=$({ TIMEFORMAT='%U %S'; time "$1" -q run "$2" --drain 2>/dev/null; } 2>&1 >/dev/null)
+    times=$({ TIMEFORMAT='%U %S'; time "$binary" --config "$1.toml" -q run "$2" --drain 2>/dev/null; } 2>&1 >/dev/null)
     ended=$(date +%s%N)
     awk -v n="$messages" -v ns=$((ended - begun)) '{ printf "%d/s %d us", n * 1e9 / ns, ($1 + $2) * 1e6 / n }' <<<"$times"
 }
@@ -70,12 +75,13 @@ run() { # BINARY ACTION
 for action in ${ACTIONS:-One Hundred Guarded}; do
     for ((round = 1; round <= rounds; round++)); do
         if ((round % 2)); then
-            first=$(run "$before" "$action") second=$(run "$after" "$action")
+            first=$(run before "$action") second=$(run after "$action")
         else
-            second=$(run "$after" "$action") first=$(run "$before" "$action")
+            second=$(run after "$action") first=$(run before "$action")
         fi
         echo "$action round $round: before $first, after $second"
     done
 done
-done_rows=$(cd / && as "$programs/psql" -qAth 127.0.0.1 -p "$port" -U postgres -c 'select count(*) from bench_effect')
-echo "effects $done_rows"
+for name in before after; do
+    echo "effects $name: $(sql -d "$name" -c 'select count(*) from bench_effect')"
+done

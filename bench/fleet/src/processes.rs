@@ -1,6 +1,6 @@
 //! Few and many small processes, in turns: how much they get through, over how many connections, with how many statements, how much WAL and how
-//! much processor time for each message. Beside them what the server does for as many clients of pgbench with the same statements, and no
-//! ichido at all: that is the bound which the server and the machine set.
+//! much processor time for each message. Beside them what as many processes of pgbench do with the same statements, and no ichido at all: that
+//! is the bound which the server and the machine set.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     Result,
     arguments::Arguments,
     counters::{Counters, load_average},
-    world::{WORKERS, World, median},
+    world::{World, median},
 };
 
 pub async fn run(arguments: &Arguments) -> Result<()> {
@@ -33,9 +33,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         percent(many_median, few_median)
     );
     println!(
-        "the same statements by pgbench: {} clients {few_raw:.0}/s, {} clients {many_raw:.0}/s: {:.0} %",
-        few * WORKERS,
-        many * WORKERS,
+        "the same statements by pgbench: {few} processes {few_raw:.0}/s, {many} processes {many_raw:.0}/s: {:.0} %",
         percent(many_raw, few_raw)
     );
     Ok(())
@@ -65,8 +63,8 @@ async fn round(world: &mut World, processes: usize, seconds: u64) -> Result<f64>
     Ok(rate)
 }
 
-/// What the server does for as many connections as these processes have workers: one transaction with the statements of one message, without
-/// claims, from a program that costs next to nothing.
+/// What as many processes of pgbench do with as many clients: one transaction with the statements of one message, without claims, from a program that
+/// costs next to nothing.
 async fn raw(world: &mut World, processes: usize, seconds: u64) -> Result<f64> {
     world.run("truncate effect; truncate ichido_message").await?;
     world.send(seconds + 2).await?;
@@ -76,5 +74,5 @@ async fn raw(world: &mut World, processes: usize, seconds: u64) -> Result<f64> {
         "\\set id random({first}, {last})\nbegin;\ninsert into effect (n) values (:id);\n\
          delete from ichido_message where id = :id and owner is null and queue = 'bench';\ncommit;\n"
     );
-    world.pgbench(&script, processes * WORKERS, seconds).await
+    world.pgbench(&script, processes, seconds).await
 }

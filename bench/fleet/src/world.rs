@@ -133,16 +133,25 @@ impl World {
         self.run("vacuum analyze ichido_message").await
     }
 
-    /// How many transactions with this script so many clients of pgbench do in a second.
-    pub async fn pgbench(&self, script: &str, clients: usize, seconds: u64) -> Result<f64> {
+    /// How many transactions with this script so many processes of pgbench do in a second, each with as many clients as one of ours has
+    /// workers.
+    pub async fn pgbench(&self, script: &str, processes: usize, seconds: u64) -> Result<f64> {
         let file = self.folder.path().join("script.sql");
         std::fs::write(&file, script)?;
-        let mut command = Command::new(self.server.program("pgbench"));
-        command.args(["-n", "-M", "prepared", "-j", "2", "-T", &seconds.to_string(), "-c", &clients.to_string(), "-f"]);
-        let said = command.arg(&file).arg(&self.url).output().await?;
-        let said = String::from_utf8(said.stdout)?;
-        let rate = said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
-        rate.ok_or_else(|| format!("pgbench said: {said}").into())
+        let start = |_| {
+            let mut command = Command::new(self.server.program("pgbench"));
+            command.args(["-n", "-M", "prepared", "-T", &seconds.to_string(), "-c", &WORKERS.to_string(), "-f"]);
+            command.arg(&file).arg(&self.url).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn()
+        };
+        let all = (0..processes).map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let mut rate = 0.0;
+        for one in all {
+            let said = String::from_utf8(one.wait_with_output().await?.stdout)?;
+            let found =
+                said.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse::<f64>().ok());
+            rate += found.ok_or_else(|| format!("pgbench said: {said}"))?;
+        }
+        Ok(rate)
     }
 
     /// How many effects come in this time, per second.
