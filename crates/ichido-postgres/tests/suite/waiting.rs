@@ -22,7 +22,7 @@ async fn a_claim_waits_neither_for_the_disk_nor_for_a_standby() {
     fixture.sql("alter system set synchronous_standby_names = 'nobody'").await;
     fixture.sql("select pg_reload_conf()").await;
     let mut writer = PgConnection::connect(&fixture.place()).await.unwrap();
-    let writes = tokio::spawn(async move {
+    let hanging = tokio::spawn(async move {
         loop {
             writer.execute("insert into only_one values (1) on conflict (id) do update set id = 1").await.unwrap();
         }
@@ -33,5 +33,5 @@ async fn a_claim_waits_neither_for_the_disk_nor_for_a_standby() {
     assert_eq!(process.claim("orders", 2).await.len(), 1, "also from where the last one ended");
     assert_eq!(process.claim("mail", 1).await.len(), 1);
     assert_eq!(fixture.number(hangs).await, 1);
-    writes.abort();
+    hanging.abort();
 }
