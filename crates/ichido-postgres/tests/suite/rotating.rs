@@ -87,7 +87,7 @@ async fn work_is_done_while_the_password_changes() {
     let store = vault.builder().connections(4, 6).build().unwrap();
     let rotate = async |round| {
         // What it said last: after a while without news it asks whether the connection still is one.
-        let before = "select count(*) from pg_stat_activity where usename = 'keeper' and (query like 'LISTEN%' or query like '%''listening''%')";
+        let before = "select count(*) from pg_stat_activity where usename = 'keeper' and (query like 'LISTEN%' or query = 'select ''listening''')";
         eventually("it listens", async || vault.fixture.number(before).await > 0).await;
         vault.rotate(round).await;
         vault.proxy.sever_all();
