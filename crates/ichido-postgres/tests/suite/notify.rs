@@ -57,7 +57,8 @@ fn start(
 
 async fn listeners(connection: &mut PgConnection) -> i64 {
     let listening = sqlx::query(
-        "select count(*) from pg_stat_activity where datname = current_database() and query like 'LISTEN%'",
+        "select count(*) from pg_stat_activity where datname = current_database() \
+         and (query like 'LISTEN%' or query = 'select ''listening''')",
     );
     listening.fetch_one(connection).await.unwrap().get(0)
 }
