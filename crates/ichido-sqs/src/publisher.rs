@@ -1,9 +1,11 @@
-//! Sends messages in batches of ten and tells the fate of each: taken by SQS, refused, or unknown. The relay and the source call it. It keeps no
+//! Sends messages in batches of ten, several at once where no order is kept, and tells the fate of each: taken by SQS, refused, or unknown. The relay and the source call it. It keeps no
 //! message of its own: whoever calls holds them, waits, and is told in time.
 
 use std::{
     collections::{HashMap, HashSet},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -15,6 +17,9 @@ use crate::{Envelope, Error, Result, Server, server::TIMEOUT};
 
 /// SQS's limit for a batch.
 pub(crate) const BATCH: usize = 10;
+
+/// So many batches are sent at once where no order is kept.
+pub(crate) const AT_ONCE: usize = 4;
 
 /// What a batch may have together, whatever its queue is set to: SQS's limit before 2025, which compatible servers may still have.
 const LEAST_TOGETHER: usize = 256 << 10;
@@ -54,34 +59,16 @@ impl Publisher {
         self.publish(&[message]).await.pop().expect("one fate for one message")
     }
 
-    /// Publishes messages in their order and tells the fate of each, in the same order.
+    /// Publishes messages and tells the fate of each, in their order. A queue that keeps an order gets them in it.
     ///
     /// If it is dropped before its end, the fate of the messages is unknown.
     pub async fn publish(&self, messages: &[Envelope]) -> Vec<Fate> {
         let until = Instant::now() + self.0.deadline;
         let mut fates = Vec::with_capacity(messages.len());
-        while let Some(first) = messages.get(fates.len()) {
-            let largest = match self.0.largest(&first.queue).await {
-                Ok(largest) => largest,
-                Err(error) => {
-                    fates.extend(all(&messages[fates.len()..], &fate_of(&error)));
-                    return fates;
-                }
-            };
-            let rest = &messages[fates.len()..];
-            if first.size() > largest {
-                let why =
-                    format!("it has {} bytes with its attributes; the queue takes at most {largest}", first.size());
-                fates.push(Err(Unpublished::Refused(why)));
-                continue;
-            }
-            let batch = &rest[..together(rest, largest)];
-            let sent = self.0.send(batch, until).await;
-            let mut failed = sent.iter().map(is_passing);
-            // Where order is kept, nothing may overtake what could not be sent; anywhere else one entry holds up no other.
-            let stop = if first.place.is_some() { failed.any(|failed| failed) } else { failed.all(|failed| failed) };
+        while fates.len() < messages.len() {
+            let (sent, goes_on) = self.0.send_some(&messages[fates.len()..], until).await;
             fates.extend(sent);
-            if stop {
+            if !goes_on {
                 break;
             }
         }
@@ -92,6 +79,35 @@ impl Publisher {
 }
 
 impl Inner {
+    /// Sends the first of these, as many as go at once; and whether the others may follow.
+    async fn send_some(&self, messages: &[Envelope], until: Instant) -> (Vec<Fate>, bool) {
+        let largest = match self.largest(&messages[0].queue).await {
+            Ok(largest) => largest,
+            Err(error) => return (all(messages, &fate_of(&error)), false),
+        };
+        let batches = batches(messages, largest);
+        let sent = at_once(batches.into_iter().map(|batch| self.send_fitting(batch, largest, until))).await;
+        // Where order is kept, nothing may overtake what could not be sent; anywhere else one entry holds up no other.
+        let in_order = messages[0].place.is_some();
+        let has_failed = |fates: &Vec<Fate>| {
+            let mut failed = fates.iter().map(is_passing);
+            if in_order { failed.any(|failed| failed) } else { failed.all(|failed| failed) }
+        };
+        let goes_on = !sent.iter().any(has_failed);
+        (sent.into_iter().flatten().collect(), goes_on)
+    }
+
+    /// A batch; what is too large for the queue is one of its own, and is refused.
+    async fn send_fitting(&self, batch: &[Envelope], largest: usize, until: Instant) -> Vec<Fate> {
+        match batch[0].size() {
+            size if size > largest => {
+                let why = format!("it has {size} bytes with its attributes; the queue takes at most {largest}");
+                vec![Err(Unpublished::Refused(why))]
+            }
+            _ => self.send(batch, until).await,
+        }
+    }
+
     async fn send(&self, batch: &[Envelope], until: Instant) -> Vec<Fate> {
         let within = until.saturating_duration_since(Instant::now()).min(TIMEOUT);
         if within.is_zero() {
@@ -176,6 +192,34 @@ impl Inner {
     }
 }
 
+/// The batches that go at once: all to one queue, and one at a time where order is kept.
+fn batches(messages: &[Envelope], largest: usize) -> Vec<&[Envelope]> {
+    let first = &messages[0];
+    let most = if first.place.is_some() { 1 } else { AT_ONCE };
+    let (mut batches, mut rest) = (Vec::new(), messages);
+    while batches.len() < most && rest.first().is_some_and(|next| next.queue == first.queue) {
+        let (batch, others) = rest.split_at(together(rest, largest));
+        batches.push(batch);
+        rest = others;
+    }
+    batches
+}
+
+/// Runs all of these at the same time; what comes of each, in their order.
+async fn at_once<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|cx| {
+        for (future, done) in running.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(value) = future.as_mut().poll(cx) {
+                *done = Some(value);
+            }
+        }
+        if running.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, done)| done).collect()
+}
+
 /// How many of these go together: to one queue, and no more than a batch may have. Entries of a batch can fail one by one, so that no two of
 /// a group go together: the second must not overtake the first.
 fn together(messages: &[Envelope], largest: usize) -> usize {
@@ -184,7 +228,7 @@ fn together(messages: &[Envelope], largest: usize) -> usize {
     let fits = |message: &&Envelope| {
         size += message.size();
         let alone = message.place.as_ref().is_none_or(|(group, _)| groups.insert(group.clone()));
-        message.queue == messages[0].queue && size <= most && alone
+        message.queue == messages[0].queue && message.size() <= largest && size <= most && alone
     };
     messages.iter().take(BATCH).take_while(fits).count().max(1)
 }
@@ -227,9 +271,22 @@ mod tests {
         let small: Vec<_> = (0..25).map(|_| message("q", 100)).collect();
         assert_eq!(together(&small, 1 << 20), 10);
         let large: Vec<_> = (0..5).map(|_| message("q", 100 << 10)).collect();
-        assert_eq!(together(&large, 1024), 2, "256 KiB together");
+        assert_eq!(together(&large, 200 << 10), 2, "256 KiB together");
+        assert_eq!(together(&[message("q", 1), message("q", 2000)], 1024), 1, "what is too large goes alone");
         assert_eq!(together(&large, 400 << 10), 4);
         assert_eq!(together(&[message("q", 1), message("r", 1)], 1024), 1, "one queue at a time");
+    }
+
+    #[test]
+    fn several_batches_go_at_once_but_not_where_order_is_kept() {
+        let lengths = |messages: &[Envelope]| -> Vec<_> { batches(messages, 1024).iter().map(|b| b.len()).collect() };
+        let of = |queue: &str, many| (0..many).map(|_| message(queue, 1)).collect::<Vec<_>>();
+        assert_eq!(lengths(&of("q", 25)), [10, 10, 5]);
+        assert_eq!(lengths(&of("q", 99)), [10; AT_ONCE]);
+        assert_eq!(lengths(&[of("q", 3), of("r", 3)].concat()), [3]);
+        let place = |n: usize| Some((n.to_string(), n.to_string()));
+        let line: Vec<_> = (0..25).map(|n| Envelope { place: place(n), ..message("q.fifo", 1) }).collect();
+        assert_eq!(lengths(&line), [10]);
     }
 
     #[test]

@@ -12,7 +12,10 @@ use std::{
 use ichido::broker::{Depths, Outgoing, Unpublished, publish_made};
 use tokio::time::timeout;
 
-use crate::{Deliveries, Envelope, Publisher, Result, Server, Subscription, Topology};
+use crate::{
+    Deliveries, Envelope, Publisher, Result, Server, Subscription, Topology,
+    publisher::{AT_ONCE, BATCH},
+};
 
 /// How a queue is used.
 #[derive(Clone, Debug)]
@@ -119,6 +122,11 @@ impl ichido::broker::Broker for Sqs {
             self.declared.store(false, Ordering::Relaxed);
         }
         fates
+    }
+
+    /// Whole batches, and no more than are sent at once.
+    fn at_a_time(&self) -> usize {
+        AT_ONCE * BATCH
     }
 
     fn receive(&self, prefetch: u16) -> Deliveries {

@@ -26,6 +26,10 @@ impl Broker for AnyBroker {
         self.0.publish(messages).await
     }
 
+    fn at_a_time(&self) -> usize {
+        self.0.at_a_time()
+    }
+
     fn receive(&self, prefetch: u16) -> AnySource {
         AnySource(self.0.receive(prefetch))
     }

@@ -33,6 +33,9 @@ use crate::{BoxFuture, Headers};
 /// The header in which a message carries when it was sent, in milliseconds since 1970.
 pub const SENT_AT: &str = "x-ichido-sent-at";
 
+/// So many messages a relay publishes at a time: their payloads are what it has in memory.
+const AT_A_TIME: usize = 128;
+
 /// A queue of a broker: where its messages are published to and received from.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a broker", note = "a broker has `publish` and `receive`")]
 pub trait Broker: Send + Sync + 'static {
@@ -41,6 +44,12 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Publishes messages in their order, and tells the fate of each in the same order. It ends in time, whatever happens.
     fn publish(&self, messages: &[Outgoing]) -> impl Future<Output = Vec<Result<(), Unpublished>>> + Send;
+
+    /// How many messages a relay hands to one call of `publish` at most. It notes what has arrived after the call: if it dies before, all of them
+    /// are published again. So a broker that takes long for many asks for few. A relay may hand over fewer.
+    fn at_a_time(&self) -> usize {
+        AT_A_TIME
+    }
 
     /// Starts to receive, with at most this many unsettled deliveries at a time.
     fn receive(&self, prefetch: u16) -> Self::Source;
@@ -250,6 +259,7 @@ pub(crate) type Brokers = BTreeMap<Arc<str>, Arc<dyn DynBroker>>;
 /// The boxed twin of [`Broker`]; implemented for every broker, never by hand.
 pub(crate) trait DynBroker: Send + Sync {
     fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>>;
+    fn at_a_time(&self) -> usize;
     fn receive(&self, prefetch: u16) -> Arc<dyn DynSource>;
     fn depths(&self) -> BoxFuture<'_, Result<Depths, String>>;
 }
@@ -257,6 +267,10 @@ pub(crate) trait DynBroker: Send + Sync {
 impl<B: Broker> DynBroker for B {
     fn publish<'a>(&'a self, messages: &'a [Outgoing]) -> BoxFuture<'a, Vec<Result<(), Unpublished>>> {
         Box::pin(Broker::publish(self, messages))
+    }
+
+    fn at_a_time(&self) -> usize {
+        Broker::at_a_time(self)
     }
 
     fn receive(&self, prefetch: u16) -> Arc<dyn DynSource> {

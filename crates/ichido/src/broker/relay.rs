@@ -16,15 +16,12 @@ use tracing::{Instrument, Span};
 use crate::{
     Store,
     action::slot::run_to_completion,
-    broker::{Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
+    broker::{AT_A_TIME, Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
     error::Result,
     process::{Clock, SystemClock, life::Life},
     store::{ProcessId, Registration},
     trace::{self, TRACEPARENT},
 };
-
-/// So many messages are taken at a time: their payloads are what a relay has in memory.
-const AT_A_TIME: usize = 128;
 
 /// How long a process that ends waits for its relay.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -289,7 +286,8 @@ impl<S: Store> QueueRelay<S> {
             return Ok(Round::NotOurs);
         }
         // Whoever had the lease before has published what it saw: this is read after it was taken.
-        let unsent = store::unsent(&self.store, &self.queue, AT_A_TIME).await?;
+        let at_a_time = self.broker.at_a_time().clamp(1, AT_A_TIME);
+        let unsent = store::unsent(&self.store, &self.queue, at_a_time).await?;
         if unsent.is_empty() {
             return Ok(Round::Nothing);
         }
@@ -342,9 +340,11 @@ impl<S: Store> QueueRelay<S> {
     async fn keeping_the_turn(&mut self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
         let (store, relay, queue) = (self.store.clone(), self.relay, self.queue.clone());
         let (clock, broker) = (self.clock.clone(), self.broker.clone());
+        let lasts = store::guard(&store, &queue).await.map(|guard| guard.rules.relay_after);
+        let renewal = renewal(lasts.unwrap_or_default());
         let keep = async move {
             loop {
-                clock.sleep(Duration::from_secs(1)).await;
+                clock.sleep(renewal).await;
                 let (store, mine) = (store.clone(), queue.clone());
                 // The publishing may come to its end first; the statement does so all the same.
                 if let Err(error) =
@@ -378,6 +378,11 @@ impl<S: Store> QueueRelay<S> {
     }
 }
 
+/// How long a relay that publishes waits before it renews its lease: well before a short one ends.
+fn renewal(lasts: Duration) -> Duration {
+    (lasts / 4).clamp(Duration::from_millis(50), Duration::from_secs(1))
+}
+
 /// The message goes out in a span of its own, which it carries: whoever gets it goes on there.
 fn traced(mut message: Outgoing) -> (Span, Outgoing) {
     let span = trace::span!(parent: None, "publish", otel.kind = "producer");
@@ -403,4 +408,16 @@ fn dated(unsent: &Unsent) -> Outgoing {
     let sent_at = i64::try_from(now.as_millis()).unwrap_or(i64::MAX).saturating_sub(unsent.waited.max(0));
     message.headers.insert(SENT_AT.into(), sent_at.to_string());
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_renewed_long_before_it_ends() {
+        for lasts in [1, 2, 5, 60].map(Duration::from_secs) {
+            assert!(renewal(lasts) * 3 < lasts, "{lasts:?}");
+        }
+    }
 }

@@ -1,23 +1,27 @@
 //! The outbox: what was sent to brokers is published after commit, in order, by one relay at a time, and until it has arrived.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, UNIX_EPOCH},
 };
 
 use ichido::{
     Error, Guarded, Inspect, NewMessage, Queue, Relay,
-    broker::{OutboxState, Outgoing, Publication},
+    broker::{AnyBroker, Broker, Depths, OutboxState, Outgoing, Publication, Unpublished},
     store::{Database, Failure, Mutexes, Outbox, ProcessId, Queues, Stats, Transactions},
 };
 
 use tokio::sync::mpsc;
 
-use super::publications::Told;
+use super::publications::{Nothing, Told};
 use crate::{
     cases::broker_rows::{BODY, join, leased, publish_all, rows, send_all, send_one, unsent},
     faults::{Faults, FaultyStore, Verb},
     fixture::{Fixture, Player},
+    in_time,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -277,4 +281,54 @@ pub async fn where_nothing_was_published_nobody_takes_the_lease<F: Fixture>() {
     assert!(store.any_circulating("paid").await.unwrap());
     assert!(!store.any_circulating("refund").await.unwrap());
     assert_eq!(store.circulating("paid", Duration::ZERO, 10).await.unwrap().old.len(), 1);
+}
+
+/// A broker that asks for ten messages at a time, and after so many calls takes what it is given without a word.
+struct Falling {
+    told: Told,
+    answers: AtomicUsize,
+}
+
+impl Broker for Falling {
+    type Source = Nothing;
+
+    async fn publish(&self, messages: &[Outgoing]) -> Vec<Result<(), Unpublished>> {
+        let fates = self.told.publish(messages).await;
+        if self.answers.fetch_sub(1, Ordering::SeqCst) == 0 {
+            std::future::pending::<()>().await;
+        }
+        fates
+    }
+
+    fn at_a_time(&self) -> usize {
+        10
+    }
+
+    fn receive(&self, _: u16) -> Nothing {
+        Nothing
+    }
+
+    async fn depths(&self) -> Result<Depths, String> {
+        self.told.depths().await
+    }
+}
+
+pub async fn a_relay_that_dies_repeats_one_call_to_the_broker_at_most<F: Fixture>() {
+    let fixture = F::fresh().await;
+    // A lease that lasts no time: the other relay need not wait for the end of the dead one's.
+    let rules = Guarded::new("shop", "paid").lease().relay_after(Duration::ZERO);
+    let store = fixture.store_with(vec![Queue::broker("paid", rules)]);
+    send_all(&store, "paid", &vec![NewMessage::new("{}"); 100]).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let falling = Falling { told: Told { tell: tell.clone(), depths: None }, answers: AtomicUsize::new(2) };
+    let relay = Relay::new(store.clone()).broker("paid", AnyBroker::new(falling));
+    let dying = tokio::spawn(async move { relay.flush().await });
+    for _ in 0..30 {
+        in_time("a message is published", told.recv()).await.expect("the relay publishes");
+    }
+    dying.abort();
+    assert!(dying.await.is_err(), "it has died");
+    let other = Relay::new(store).broker("paid", Told { tell, depths: None });
+    assert_eq!(other.flush().await.unwrap().published, 80, "of a hundred, two calls were noted");
+    assert_eq!(told.len(), 80);
 }
