@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Console, Problem,
     access::{As, Operate, Read},
-    desk::{RepairAnswer, RepairOrder},
+    desk::{LONGEST_PACED, RepairAnswer, RepairOrder, at_this_rate},
     fields::Fields,
 };
 
@@ -26,6 +26,9 @@ const LONGEST_ERROR: usize = 250;
 
 /// Older than a century is nothing.
 const OLDEST: u64 = 100 * 365 * 24 * 3600;
+
+/// More per second than this is no bound.
+const FASTEST: u32 = 1000;
 
 /// A page.
 #[derive(Serialize)]
@@ -101,6 +104,7 @@ pub(super) struct Many {
     error: Option<String>,
     older_seconds: Option<u64>,
     limit: Option<u32>,
+    rate: Option<u32>,
     #[serde(default)]
     dry_run: bool,
     reason: Option<String>,
@@ -127,9 +131,17 @@ async fn repair(who: &As<Operate>, verb: Repair, many: Many) -> Answered<RepairA
     if !(1..=most).contains(&limit) {
         return Err(Problem::bad(format!("`limit` must be a number from 1 to {most}")));
     }
+    if many.rate.is_some_and(|rate| !(1..=FASTEST).contains(&rate)) {
+        return Err(Problem::bad(format!("`rate` must be a number from 1 to {FASTEST}")));
+    }
+    let at_once = at_this_rate(many.rate, most);
+    if many.ids.len() > at_once as usize && !many.dry_run {
+        let text = format!("at this `rate`, at most {at_once} `ids` at a time: a request works for {LONGEST_PACED} s");
+        return Err(Problem::bad(text));
+    }
     let mut filter = filter(who.console(), many.queue, many.error, many.older_seconds)?;
-    filter.limit = limit;
+    filter.limit = if many.dry_run { limit } else { limit.min(at_once) };
     let ids = if filters { Vec::new() } else { ids(who.console(), &many.ids)? };
-    let order = RepairOrder { verb, ids, filter, dry_run: many.dry_run };
+    let order = RepairOrder { verb, ids, filter, dry_run: many.dry_run, rate: many.rate };
     Ok(Json(who.act(reason(many.reason)?).repair(order).await?))
 }

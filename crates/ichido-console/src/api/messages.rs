@@ -74,6 +74,7 @@ pub(super) struct Cancel {
     states: Vec<String>,
     #[serde(default)]
     dry_run: bool,
+    limit: Option<usize>,
     wait_seconds: Option<u64>,
     reason: Option<String>,
 }
@@ -81,6 +82,8 @@ pub(super) struct Cancel {
 #[derive(Serialize)]
 pub(super) struct Cancels {
     messages: Vec<CancelLine>,
+    /// There may be more of the queue.
+    more: bool,
 }
 
 pub(super) async fn cancel(who: As<Operate>, body: Body<Cancel>) -> Answered<Cancels> {
@@ -98,8 +101,14 @@ pub(super) async fn cancel(who: As<Operate>, body: Body<Cancel>) -> Answered<Can
     if wait > LONGEST_WAIT {
         return Err(Problem::bad(format!("`wait_seconds` must be at most {LONGEST_WAIT}")));
     }
-    let order = CancelOrder { which, dry_run: asked.dry_run, wait: Duration::from_secs(wait), most: None };
-    Ok(Json(Cancels { messages: who.act(reason(asked.reason)?).cancel(order).await? }))
+    let limit = asked.limit.unwrap_or(MOST_IDS);
+    if !(1..=MOST_IDS).contains(&limit) {
+        return Err(Problem::bad(format!("`limit` must be a number from 1 to {MOST_IDS}")));
+    }
+    let order = CancelOrder { which, dry_run: asked.dry_run, wait: Duration::from_secs(wait), most: Some(limit) };
+    let messages = who.act(reason(asked.reason)?).cancel(order).await?;
+    let more = asked.queue.is_some() && messages.len() >= limit;
+    Ok(Json(Cancels { messages, more }))
 }
 
 fn states(names: &[String]) -> Result<Vec<Cancellable>, Problem> {

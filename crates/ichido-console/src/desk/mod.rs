@@ -4,6 +4,7 @@
 
 mod on_store;
 mod orders;
+mod repairs;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +20,10 @@ use ichido::{
 pub use self::orders::{
     AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
 };
-pub(crate) use self::{on_store::OnStore, orders::USED};
+pub(crate) use self::{
+    on_store::OnStore,
+    orders::{LONGEST_PACED, USED, at_this_rate},
+};
 use crate::Problem;
 
 /// What a desk answers, when the database has.

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use ichido::{
     Due, Error, Masks, MessageId, Messages, Operate,
     by_hand::{
-        self, Batch, CancelReport, Canceller, Examination, FailedPages, LaneTargets, Moved, Repaired, ShownFailure,
-        ShownMessage, Standing, Unsent,
+        self, Batch, CancelReport, Canceller, Examination, LaneTargets, Moved, ShownFailure, ShownMessage, Standing,
+        Unsent,
     },
     error::Result as Done,
     inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, shape},
@@ -19,8 +19,8 @@ use ichido::{
 };
 
 use super::{
-    Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, LeftAlone, Look, RepairAnswer,
-    RepairOrder, SendOrder, SentAnswer, USED, Which,
+    Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, Look, RepairAnswer, RepairOrder,
+    SendOrder, SentAnswer, USED, Which, repairs::Repairs,
 };
 use crate::{Problem, metrics};
 
@@ -150,55 +150,6 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
             Some(lanes) => lanes.set.levels.iter().map(|level| level.queue.to_string()).collect(),
             None => vec![to.to_owned()],
         }
-    }
-
-    async fn repaired(self, order: RepairOrder) -> Result<RepairAnswer, Problem> {
-        let of = |error: Error| Self::problem(&error);
-        let mut answer = RepairAnswer { dry_run: order.dry_run, ..RepairAnswer::default() };
-        let mut changed = Vec::new();
-        if order.ids.is_empty() {
-            let limit = order.filter.limit;
-            let mut pages = FailedPages::new(order.filter.clone(), limit);
-            let mut seen = 0;
-            loop {
-                let page = pages.next(&self.store).await.map_err(of)?;
-                if page.is_empty() {
-                    break;
-                }
-                seen += page.len();
-                self.repair_these(&order, page, &mut changed, &mut answer).await?;
-            }
-            answer.more = seen >= limit as usize;
-        } else {
-            self.repair_these(&order, order.ids.clone(), &mut changed, &mut answer).await?;
-        }
-        if !order.dry_run {
-            by_hand::wake(&self.store, &changed).await;
-            if order.verb == by_hand::Repair::Discard {
-                answer.warning = self.brokers.forget(&changed).await;
-            }
-        }
-        Ok(answer)
-    }
-
-    async fn repair_these(
-        &self,
-        order: &RepairOrder,
-        ids: Vec<MessageId>,
-        changed: &mut Vec<MessageId>,
-        answer: &mut RepairAnswer,
-    ) -> Result<(), Problem> {
-        for id in ids {
-            let done = by_hand::repair(&self.store, &self.masks, order.verb, &id, order.dry_run).await;
-            match done.map_err(|error| Self::problem(&error))? {
-                Repaired::Yes => {
-                    answer.changed.push(id.to_string());
-                    changed.push(id);
-                }
-                Repaired::Left(why) => answer.left.push(LeftAlone { id: id.to_string(), why }),
-            }
-        }
-        Ok(())
     }
 
     async fn cancelled(self, order: CancelOrder) -> Result<Vec<CancelLine>, Problem> {
@@ -358,7 +309,10 @@ impl<S: Operate + Messages + Answers> Act for OnStore<S> {
     }
 
     fn repair(&self, order: RepairOrder) -> Answer<'_, RepairAnswer> {
-        self.change(|desk| desk.repaired(order))
+        self.change(|desk| async move {
+            let repairs = Repairs::new(&desk.store, &desk.masks, &*desk.brokers, order);
+            repairs.run().await
+        })
     }
 
     fn set_flag(&self, request_id: String, flag: Flag, on: bool) -> Answer<'_, (bool, RequestState)> {

@@ -106,6 +106,16 @@ pub struct RepairOrder {
     pub filter: ParkedFilter,
     /// Only look.
     pub dry_run: bool,
+    /// No more than so many per second.
+    pub rate: Option<u32>,
+}
+
+/// Work at a given rate goes on for so many seconds at most: whoever asked waits for the answer.
+pub(crate) const LONGEST_PACED: u32 = 10;
+
+/// How many messages are repaired at a time, of these at most.
+pub(crate) fn at_this_rate(rate: Option<u32>, most: u32) -> u32 {
+    rate.map_or(most, |rate| rate.saturating_mul(LONGEST_PACED).min(most))
 }
 
 /// What became of failed messages.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Console, Problem,
     access::{Admin, As, CheckedForm, Operate, inside},
-    desk::{self, CancelLine, CancelOrder, RepairAnswer, RepairOrder},
+    desk::{self, CancelLine, CancelOrder, RepairAnswer, RepairOrder, at_this_rate},
     fields::Fields,
     routes::Routes,
 };
@@ -67,7 +67,7 @@ async fn message_done(who: &As<Operate>, verb: &str, form: &Fields) -> Result<Fl
     match verb {
         "retry" | "discard" => {
             let verb = repair(verb);
-            let order = RepairOrder { verb, ids, filter: ParkedFilter::default(), dry_run: false };
+            let order = RepairOrder { verb, ids, filter: ParkedFilter::default(), dry_run: false, rate: None };
             Ok(repaired(verb, &act.repair(order).await?))
         }
         "cancel" => {
@@ -122,8 +122,9 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
         let mut which = Which::of(&form);
         which.waiting = false;
         let verb = repair(verb(form.get("verb"))?.path);
-        let order =
-            RepairOrder { verb, ids: Vec::new(), filter: which.filter(who.console(), &form, AT_ONCE)?, dry_run: false };
+        let rate = form.number("rate", 1..=1000)?.and_then(|rate| u32::try_from(rate).ok());
+        let filter = which.filter(who.console(), &form, at_this_rate(rate, form.limit(AT_ONCE, AT_ONCE)?))?;
+        let order = RepairOrder { verb, ids: Vec::new(), filter, dry_run: false, rate };
         Ok(repaired(verb, &who.act(reason(&form)).repair(order).await?))
     };
     let done = done.await;

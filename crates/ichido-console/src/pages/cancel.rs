@@ -89,7 +89,12 @@ pub(super) async fn cancelled(who: As<Operate>, CheckedForm(form): CheckedForm) 
         let back = format!("/queue?name={}&state={}", encoded(&queue), state.state().as_str());
         let which = Which::All(queue, vec![cancellable(state)]);
         let order = CancelOrder { which, dry_run: false, wait: WAIT, most: Some(AT_ONCE as usize) };
-        Ok((back, told(&who.act(reason(&form)).cancel(order).await?)))
+        let lines = who.act(reason(&form)).cancel(order).await?;
+        let mut flash = told(&lines);
+        if lines.len() >= AT_ONCE as usize {
+            flash.text.push_str(" There may be more.");
+        }
+        Ok((back, flash))
     };
     let done = done.await;
     console.0.snapshots.forget().await;

@@ -145,6 +145,28 @@ async fn what_is_done_is_in_the_audit_with_who() {
     assert_eq!(told(1), ["cancel", "hello/1", "admin"], "{audit}");
 }
 
+#[tokio::test]
+async fn so_many_are_changed_at_a_time_as_was_asked() {
+    let desk = Desk::with_tokens().await;
+    let operator = Some(Role::Operate);
+    for _ in 0..3 {
+        desk.api(operator, "POST", SEND, ONE).await;
+    }
+    for (cancelled, more) in [(2, true), (1, false)] {
+        let (_, text) = desk.api(operator, "POST", "/api/v1/messages/cancel", r#"{"queue":"hello","limit":2}"#).await;
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((told["messages"].as_array().unwrap().len(), &told["more"]), (cancelled, &more.into()), "{text}");
+    }
+    let ids = (0..11).map(|number| format!("\"hello/{number}\"")).collect::<Vec<_>>().join(",");
+    for (body, why) in [
+        (r#"{"queue":"hello","rate":0}"#.to_owned(), "`rate` must be a number from 1 to 1000"),
+        (format!(r#"{{"ids":[{ids}],"rate":1}}"#), "at most 10 `ids` at a time"),
+    ] {
+        let (status, text) = desk.api(operator, "POST", "/api/v1/failed/retry", &body).await;
+        assert!(status == StatusCode::BAD_REQUEST && text.contains(why), "{status} {text}");
+    }
+}
+
 /// What the next versions have is refused with a reason, for people and for programs.
 #[tokio::test]
 async fn paths_that_are_not_built_yet_say_so() {

@@ -257,8 +257,13 @@ async fn many_are_retried_only_after_their_number_was_shown() {
     visitor.go("/failed?queue=orders").await;
     visitor.click("a[href*='/failed/all?verb=retry']").await;
     visitor.sees("h1", "Retry 3 messages?").await;
+    visitor.browser.type_into("input[name=limit]", "2").await;
+    visitor.browser.type_into("input[name=rate]", "100").await;
     visitor.click("#confirm").await;
-    visitor.sees(".flash", "3 messages retried.").await;
+    visitor.sees(".flash", "2 messages retried. There may be more.").await;
+    visitor.go("/failed/all?verb=retry&queue=orders").await;
+    visitor.click("#confirm").await;
+    visitor.sees(".flash", "/3 retried.").await;
     eventually("all are done", async || {
         let failed = MessageFilter::new("orders", Listed::Failed, 10);
         stage.store.messages(&failed).await.expect("a list").messages.is_empty()
