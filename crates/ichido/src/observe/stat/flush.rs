@@ -1,5 +1,6 @@
 //! From the counters of a process to rows of the store. A row holds all that its process has counted in its minute, and is
 //! written again as a whole when there is more: a write that is repeated because nobody knows whether it arrived changes nothing.
+//! After an hour that is no longer so: the row may have been added up with those of others, and a repeated one would be added to it.
 
 use super::{Meters, Stat, Tally};
 use crate::{
@@ -7,6 +8,10 @@ use crate::{
     error::Result,
     store::{self, ProcessId},
 };
+
+/// So many minutes after its own a row may still be written again. Stores add up what is older than an hour; the rest is for a write that
+/// takes long.
+const REPEATABLE: i64 = 55;
 
 /// What of a process's counts is in the store.
 #[derive(Debug, Default)]
@@ -19,6 +24,8 @@ pub(crate) struct Flush {
     stored: Vec<Stat>,
     /// Nobody knows whether the last write arrived: it is repeated before another minute is begun.
     unsure: bool,
+    /// What had been counted when the last write began, until it is known to have arrived.
+    tried: Vec<Stat>,
 }
 
 impl Flush {
@@ -33,15 +40,23 @@ impl Flush {
         let mut counted = meters.read();
         counted.retain(|stat| has_room(&stat.queue) && stat.tally != Tally::default());
         let Some((row, stats)) = self.news(process, minute, &counted) else { return Ok(()) };
-        self.unsure = true;
+        (self.unsure, self.tried) = (true, counted);
         store::note_stats(store, row.1, row.0, &stats).await?;
-        self.unsure = false;
-        self.stored = counted;
+        self.settle();
         Ok(())
+    }
+
+    /// What was tried counts as stored.
+    fn settle(&mut self) {
+        (self.unsure, self.stored) = (false, std::mem::take(&mut self.tried));
     }
 
     /// What is to be written, and where.
     fn news(&mut self, process: ProcessId, minute: i64, counted: &[Stat]) -> Option<((i64, ProcessId), Vec<Stat>)> {
+        // Too late to repeat it: rather lost than counted twice.
+        if self.unsure && self.row.is_some_and(|(written, _)| minute - written > REPEATABLE) {
+            self.settle();
+        }
         if counted == self.stored && !self.unsure {
             return None;
         }
@@ -109,5 +124,15 @@ mod tests {
         assert_eq!(written(&mut flush, me, 2, 7), Some((1, 7)));
         (flush.unsure, flush.stored) = (false, counted(7));
         assert_eq!(written(&mut flush, me, 2, 9), Some((2, 2)));
+    }
+
+    #[test]
+    fn a_write_that_may_have_been_added_up_is_not_repeated() {
+        let (mut flush, me) = (Flush::default(), ProcessId::random());
+        assert_eq!(written(&mut flush, me, 1, 5), Some((1, 5)));
+        (flush.unsure, flush.tried) = (true, counted(5));
+        assert_eq!(written(&mut flush, me, 1 + REPEATABLE, 5), Some((1, 5)), "its row is still its own");
+        assert_eq!(written(&mut flush, me, 2 + REPEATABLE, 5), None);
+        assert_eq!(written(&mut flush, me, 2 + REPEATABLE, 7), Some((2 + REPEATABLE, 2)), "only what came later");
     }
 }
