@@ -1,12 +1,14 @@
-//! A private server for tests that speaks the API of Amazon SQS: LocalStack's, as a plain Python process, from the folder into which
-//! `./test` installs it, started by `sqs.py`. What it has is in memory. Talks to its guardian only; tests look at its queues through `sqs_api`,
-//! past any injector.
+//! A private server for tests that speaks the API of Amazon SQS, as a plain Python process, from the folders into which `./test` installs it:
+//! LocalStack's, started by `sqs.py`, or moto's, which is simpler and differs in other points from Amazon's. What it has is in memory. Talks to
+//! its guardian only; tests look at its queues through `sqs_api`, past any injector.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use serde_json::json;
 use uuid::Uuid;
 
 use super::guardian::Guardian;
@@ -30,26 +32,53 @@ const SETTINGS: [&str; 10] = [
     "USE_SSL=0",
 ];
 
+/// Whose server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    LocalStack,
+    Moto,
+}
+
 /// An SQS of this test process.
 #[derive(Debug)]
 pub struct Sqs {
+    kind: Kind,
     python: PathBuf,
-    packages: PathBuf,
     seat: Seat,
 }
 
 impl Sqs {
-    /// Starts a server of one's own, without any queue.
+    /// Starts a server of one's own, LocalStack's, without any queue.
     ///
     /// # Panics
     ///
     /// If LocalStack or Python is not installed, or if it does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::of(Kind::LocalStack)
+    }
+
+    /// The same, moto's: each region has queues of its own, and any name is a region.
+    ///
+    /// # Panics
+    ///
+    /// If moto or Python is not installed, or if it does not start.
+    #[must_use]
+    pub fn start_moto() -> Self {
+        Self::of(Kind::Moto)
+    }
+
+    /// The one of moto that all tests of this process share, started at first use.
+    pub fn shared_moto() -> &'static Self {
+        static SHARED: OnceLock<Sqs> = OnceLock::new();
+        SHARED.get_or_init(Self::start_moto)
+    }
+
+    fn of(kind: Kind) -> Self {
         // As the user who installed the packages: their folder may be closed to others.
         let guardian = Guardian::new("sqs", "root", "KILL");
         fs::write(guardian.folder().join("sqs.py"), include_str!("sqs.py")).expect("the program's file");
-        let mut sqs = Self { python: python(), packages: packages(), seat: Seat::new(guardian) };
+        let mut sqs = Self { kind, python: python(), seat: Seat::new(guardian) };
         sqs.start_on_a_free_port();
         sqs
     }
@@ -72,7 +101,35 @@ impl Sqs {
         Api::at(self.address())
     }
 
+    /// What comes after `env`.
+    fn command(&self) -> Vec<String> {
+        let (python, address) = (self.python.display().to_string(), self.address());
+        match self.kind {
+            Kind::LocalStack => {
+                let own = [
+                    format!("PYTHONPATH={}", packages("sqs", "localstack").display()),
+                    format!("FILESYSTEM_ROOT={}", self.folder().display()),
+                    format!("GATEWAY_LISTEN={address}"),
+                    format!("LOCALSTACK_HOST={address}"),
+                ];
+                own.into_iter().chain(SETTINGS.map(str::to_owned)).chain([python, "sqs.py".to_owned()]).collect()
+            }
+            // What it imports is there for LocalStack, except for a few packages.
+            Kind::Moto => {
+                let folders = [packages("moto", "moto"), packages("sqs", "localstack")];
+                let path = format!("PYTHONPATH={}:{}", folders[0].display(), folders[1].display());
+                let listen = ["-H".to_owned(), address.ip().to_string(), "-p".to_owned(), address.port().to_string()];
+                let start = ["-c", "from moto.server import main; main()"].map(str::to_owned);
+                let command = [path, "MOTO_ALLOW_NONEXISTENT_REGION=true".to_owned(), python];
+                command.into_iter().chain(start).chain(listen).collect()
+            }
+        }
+    }
+
     fn says_that_it_is_ready(&self) -> std::io::Result<bool> {
+        if self.kind == Kind::Moto {
+            return Ok(self.api().try_call("ListQueues", &json!({})).is_ok());
+        }
         let mut stream = TcpStream::connect(self.address())?;
         stream.write_all(b"GET /_localstack/health HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut answer = String::new();
@@ -84,21 +141,13 @@ impl Sqs {
 server!(Sqs, Self::start());
 
 impl Starting for Sqs {
-    const NAME: &'static str = "LocalStack";
+    const NAME: &'static str = "the SQS server";
     const PORT_TAKEN: &'static str = "Address already in use";
     const STOP: &'static str = "TERM";
 
     fn launch(&self) -> u32 {
-        let folder = self.folder().display();
-        let own = [
-            format!("PYTHONPATH={}", self.packages.display()),
-            format!("FILESYSTEM_ROOT={folder}"),
-            format!("GATEWAY_LISTEN={}", self.address()),
-            format!("LOCALSTACK_HOST={}", self.address()),
-        ];
-        let python = self.python.to_str().expect("a path in UTF-8");
-        let mut arguments: Vec<&str> = own.iter().map(String::as_str).chain(SETTINGS).collect();
-        arguments.extend([python, "sqs.py"]);
+        let command = self.command();
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
         self.seat.guardian.start(Path::new("env"), &arguments)
     }
 
@@ -107,11 +156,14 @@ impl Starting for Sqs {
     }
 }
 
-/// Where `./test` installs LocalStack.
-fn packages() -> PathBuf {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/sqs");
-    let installed = sources.join("localstack").is_dir().then(|| sources.canonicalize().expect("a folder"));
-    installed.expect("this test needs LocalStack in target/sqs, which is not installed: run ./test, which installs it")
+/// The folder into which `./test` installs this package and what belongs to it.
+fn packages(folder: &str, package: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(folder);
+    assert!(
+        target.join(package).is_dir(),
+        "this test needs {package} in target/{folder}, which is not installed: run ./test, which installs it"
+    );
+    target.canonicalize().expect("a folder")
 }
 
 fn python() -> PathBuf {

@@ -27,3 +27,13 @@ mod with_mariadb {
 
     ichido_testkit::brokering!(OnMariaDb, AtSqs);
 }
+
+/// The other server: it makes of the API what its own authors read in it. One store is enough, for only the broker differs. All cases of the suite are
+/// for it; this crate's own tests of FIFO queues and of expired receipts are not, because moto forgets a deduplication id with its message, and
+/// takes a receipt that has expired.
+mod with_sqlite_at_moto {
+    use super::sqlite_fixture::OnSqlite;
+    use crate::fixture::AtMoto;
+
+    ichido_testkit::brokering!(OnSqlite, AtMoto);
+}

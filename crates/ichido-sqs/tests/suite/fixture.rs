@@ -1,7 +1,7 @@
-//! What the cases of `ichido-testkit` about brokers need, at a private SQS: each case has an account of its own, so that its queues have the names
-//! that it wants.
+//! What the cases of `ichido-testkit` about brokers need, at a private SQS of either maker: each case has an account or a region of its own, so that
+//! its queues have the names that it wants.
 
-use std::time::Duration;
+use std::{marker::PhantomData, time::Duration};
 
 use aws_sdk_sqs::{
     Client,
@@ -20,22 +20,70 @@ use crate::cutter::Cutter;
 /// How long a delivery that nobody renews is out of sight.
 pub(crate) const VISIBILITY: Duration = Duration::from_secs(6);
 
-/// An account.
-pub(crate) struct AtSqs {
-    node: Host<Node>,
-    account: String,
-    outside: OnceCell<Client>,
+/// Whose server it is, and what gives a case queues of its own there.
+pub(crate) trait Maker: Send + Sync + 'static {
+    fn shared() -> &'static Node;
+    fn start() -> Node;
+    fn region(account: &str) -> String;
 }
 
-impl AtSqs {
+pub(crate) struct LocalStack;
+
+impl Maker for LocalStack {
+    fn shared() -> &'static Node {
+        Node::shared()
+    }
+
+    fn start() -> Node {
+        Node::start()
+    }
+
+    /// It takes a key of twelve digits for the account itself.
+    fn region(_: &str) -> String {
+        SQS_REGION.to_owned()
+    }
+}
+
+pub(crate) struct Moto;
+
+impl Maker for Moto {
+    fn shared() -> &'static Node {
+        Node::shared_moto()
+    }
+
+    fn start() -> Node {
+        Node::start_moto()
+    }
+
+    /// It has one account for all keys.
+    fn region(account: &str) -> String {
+        format!("r-{account}")
+    }
+}
+
+/// At LocalStack's, which all tests of this crate use.
+pub(crate) type AtSqs = At<LocalStack>;
+
+/// At moto's.
+pub(crate) type AtMoto = At<Moto>;
+
+/// An account.
+pub(crate) struct At<M> {
+    node: Host<Node>,
+    account: String,
+    region: String,
+    outside: OnceCell<Client>,
+    maker: PhantomData<M>,
+}
+
+impl<M: Maker> At<M> {
     fn on(node: Host<Node>) -> Self {
-        // LocalStack takes a key of twelve digits for the account itself.
         let account = format!("{:012}", uuid::Uuid::now_v7().as_u128() % 1_000_000_000_000);
-        AtSqs { node, account, outside: OnceCell::new() }
+        At { node, region: M::region(&account), account, outside: OnceCell::new(), maker: PhantomData }
     }
 
     pub(crate) fn server(&self, endpoint: &str) -> Server {
-        Server::as_user(Some(SQS_REGION), Some(endpoint), (&self.account, "secret"))
+        Server::as_user(Some(&self.region), Some(endpoint), (&self.account, "secret"))
     }
 
     /// A queue, with other settings than those of the cases.
@@ -47,7 +95,7 @@ impl AtSqs {
 
     /// A program that knows nothing of ichido.
     pub(crate) async fn client(&self) -> &Client {
-        self.outside.get_or_init(async || connected(&self.account, self.node.endpoint())).await
+        self.outside.get_or_init(async || connected(&self.account, &self.region, self.node.endpoint())).await
     }
 
     pub(crate) async fn url(&self, queue: &str) -> Option<String> {
@@ -60,11 +108,11 @@ impl AtSqs {
     }
 }
 
-fn connected(account: &str, endpoint: String) -> Client {
+fn connected(account: &str, region: &str, endpoint: String) -> Client {
     let config = aws_sdk_sqs::config::Builder::new()
         .behavior_version(aws_config::BehaviorVersion::latest())
         .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .region(aws_config::Region::new(SQS_REGION))
+        .region(aws_config::Region::new(region.to_owned()))
         .credentials_provider(aws_sdk_sqs::config::Credentials::new(account, "secret", None, None, "test"))
         .endpoint_url(endpoint);
     Client::from_conf(config.build())
@@ -84,7 +132,7 @@ fn name(queue: &str, part: Part) -> String {
     if part == Part::Dead { Topology::new(queue).dead_letter } else { queue.to_owned() }
 }
 
-impl BrokerFixture for AtSqs {
+impl<M: Maker> BrokerFixture for At<M> {
     type Broker = Sqs;
     type Line = Proxied;
 
@@ -93,11 +141,11 @@ impl BrokerFixture for AtSqs {
     const NAMES: bool = true;
 
     async fn fresh() -> Self {
-        AtSqs::on(Host::Shared(block_in_place(Node::shared)))
+        At::on(Host::Shared(block_in_place(M::shared)))
     }
 
     async fn alone() -> Self {
-        AtSqs::on(Host::Own(Box::new(block_in_place(Node::start))))
+        At::on(Host::Own(Box::new(block_in_place(M::start))))
     }
 
     fn queue(&self, name: &str) -> Sqs {

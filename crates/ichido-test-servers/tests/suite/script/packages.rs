@@ -17,6 +17,7 @@ use super::{Scene, repository, said};
 const PYTHON: (&str, &[&str]) =
     ("python", &["crates/ichido-cli/tests/requirements.txt", "examples/clients/python/requirements.txt"]);
 const SQS: (&str, &[&str]) = ("sqs", &["crates/ichido-test-servers/requirements.txt"]);
+const MOTO: (&str, &[&str]) = ("moto", &["crates/ichido-test-servers/moto.txt"]);
 const SCHEMATHESIS: (&str, &[&str]) = ("schemathesis", &["crates/ichido-cli/tests/schemathesis.txt"]);
 const NODE: (&str, &[&str]) =
     ("node", &["examples/clients/node/package.json", "examples/clients/node/package-lock.json"]);
@@ -41,7 +42,7 @@ impl Machine {
         }
         scene.program("cargo", "echo \"$*\" >\"$HERE/tested\"");
         scene.open_folder("target");
-        for (folder, files) in [PYTHON, SQS, SCHEMATHESIS, NODE] {
+        for (folder, files) in [PYTHON, SQS, MOTO, SCHEMATHESIS, NODE] {
             for file in files {
                 scene.copy(file);
             }
@@ -123,7 +124,7 @@ fn unpinned(text: &str) -> String {
 
 #[test]
 fn another_package_under_a_known_name_is_not_installed_from_pypi() {
-    for missing in [PYTHON, SQS, SCHEMATHESIS] {
+    for missing in [PYTHON, SQS, MOTO, SCHEMATHESIS] {
         let machine = Machine::without(missing);
         let wheels = machine.scene.wheels(missing.1);
         let output = machine.test_with(&wheels);

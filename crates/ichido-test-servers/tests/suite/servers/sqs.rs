@@ -73,3 +73,14 @@ fn a_group_waits_while_any_of_its_messages_is_out_of_sight() {
     let bodies: Vec<_> = receive().iter().map(|message| message["Body"].clone()).collect();
     assert_eq!(bodies, ["1", "2", "3"]);
 }
+
+#[test]
+fn moto_is_another_server_and_comes_back_empty_too() {
+    let moto = Sqs::start_moto();
+    moto.api().call("CreateQueue", &json!({ "QueueName": "q" }));
+    let url = moto.api().queue_url("q").expect("it was made");
+    assert!(url.contains("/123456789012/"), "moto's account: {url}");
+    moto.kill();
+    moto.start_again();
+    assert_eq!(moto.api().queue_url("q"), None);
+}
