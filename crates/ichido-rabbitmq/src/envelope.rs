@@ -1,6 +1,8 @@
 //! A message as AMQP carries it: what the publisher sends. The seam makes one of each [`ichido::broker::Outgoing`], and the source of a
 //! delivery that it sends elsewhere.
 
+use std::time::Duration;
+
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, ShortString},
@@ -77,6 +79,12 @@ impl Envelope {
         headers.insert(name("header", header)?, text(value));
         self.properties = self.properties.with_headers(headers);
         Ok(self)
+    }
+
+    /// It leaves the queue that it is sent to after this time.
+    pub(crate) fn expires_after(mut self, delay: Duration) -> Self {
+        self.properties = self.properties.with_expiration(delay.as_millis().to_string().into());
+        self
     }
 
     /// The same message as one that was received, for another queue, and persistent whatever it was.

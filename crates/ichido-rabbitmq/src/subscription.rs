@@ -132,8 +132,11 @@ impl Subscription {
     /// # Errors
     /// If it could not be put there. It is not settled then: try again, or release it.
     pub async fn busy(&self, delivery: &Delivery) -> Result<Settled, Unpublished> {
+        let topology = &self.shared.topology;
         let mark = delivery.is_redelivered().then_some((REDELIVERED, "true"));
-        self.send_away(delivery, "", &self.shared.topology.busy_queue, mark.as_slice()).await
+        let copy = copy(delivery, "", &topology.busy_queue, mark.as_slice())?;
+        // The queue has the same delay, and RabbitMQ can lose that: a node that crashed just after the queue was declared starts it anew without.
+        self.send_away(delivery, copy.expires_after(topology.busy_delay)).await
     }
 
     /// It goes to the dead letters, with the reason in a header. A copy is with the dead-letter queue before it is
@@ -144,7 +147,7 @@ impl Subscription {
     pub async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<Settled, Unpublished> {
         let topology = &self.shared.topology;
         let marks = [(REASON, shortened(reason))];
-        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
+        self.send_away(delivery, copy(delivery, &topology.dead_letter_exchange, &topology.queue, &marks)?).await
     }
 
     /// The same for one that has failed for good, with the name of its row: so the doctor knows it, whoever has sent it.
@@ -159,7 +162,7 @@ impl Subscription {
     ) -> Result<Settled, Unpublished> {
         let (topology, row) = (&self.shared.topology, row.to_string());
         let marks = [(REASON, shortened(reason)), (ROW, &row)];
-        self.send_away(delivery, &topology.dead_letter_exchange, &topology.queue, &marks).await
+        self.send_away(delivery, copy(delivery, &topology.dead_letter_exchange, &topology.queue, &marks)?).await
     }
 
     /// Receives nothing any more and releases what nobody has taken. What was taken can still be settled until the source is
@@ -174,19 +177,10 @@ impl Subscription {
         *self.shared.closed.borrow()
     }
 
-    async fn send_away(
-        &self,
-        delivery: &Delivery,
-        exchange: &str,
-        key: &str,
-        marks: &[(&str, &str)],
-    ) -> Result<Settled, Unpublished> {
+    async fn send_away(&self, delivery: &Delivery, copy: Envelope) -> Result<Settled, Unpublished> {
         if !delivery.is_current() {
             return Ok(Settled::Gone);
         }
-        let copy = Envelope::copy(&delivery.properties, &delivery.payload, exchange, key);
-        let copy = marks.iter().fold(copy, |copy, (header, value)| copy?.header(header, value));
-        let copy = copy.map_err(|error| Unpublished::Unsent(error.to_string()))?;
         self.shared.publisher.publish_one(copy).await?;
         Ok(self.ack(delivery).await)
     }
@@ -202,6 +196,12 @@ impl Drop for Subscription {
             runtime.spawn(async move { shared.link.close().await });
         }
     }
+}
+
+fn copy(delivery: &Delivery, exchange: &str, key: &str, marks: &[(&str, &str)]) -> Result<Envelope, Unpublished> {
+    let copy = Envelope::copy(&delivery.properties, &delivery.payload, exchange, key);
+    let copy = marks.iter().fold(copy, |copy, (header, value)| copy?.header(header, value));
+    copy.map_err(|error| Unpublished::Unsent(error.to_string()))
 }
 
 /// The whole text is with the message's row; here it must fit beside the other headers.

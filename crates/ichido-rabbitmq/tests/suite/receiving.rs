@@ -67,6 +67,19 @@ async fn a_busy_delivery_comes_back_later_as_it_was_and_as_often_as_it_takes() {
     }
 }
 
+/// A node that crashed just after the queue was declared starts it anew, without the delay that it was declared with (RabbitMQ 3.10 at least).
+#[tokio::test]
+async fn a_busy_delivery_comes_back_also_if_the_broker_has_forgotten_the_delay() {
+    let (bench, source) = Bench::holding(1, 5).await;
+    let forget = "Server = amqqueue:get_pid(Q), \
+         Known = #{name => element(1, Server), queue_resource => amqqueue:get_name(Q), dead_letter_handler => at_least_once}, \
+         rabbit_fifo_client:update_machine_state(Server, Known)";
+    assert_eq!(bench.eval_queue("orders.busy", forget), "ok");
+    assert_eq!(source.busy(&next(&source).await).await.expect("put aside"), Settled::Told);
+    source.ack(&next(&source).await).await;
+    bench.settles_at("orders.busy", 0, 0).await;
+}
+
 #[tokio::test]
 async fn a_dead_letter_has_its_reason_and_everything_else() {
     for kind in [Kind::Quorum, Kind::Classic] {
