@@ -1,7 +1,7 @@
 //! Parked messages: put aside with a reason, returned when due, retried and discarded by operators. The parked row and the queue's row
 //! always change in one transaction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use ichido::{
     Delivery, Key, MessageId,
@@ -106,10 +106,12 @@ pub(crate) async fn return_due_of<S: SqlRows>(store: &S, queue: &S::Queue) -> Re
     );
     let due = store.fetch(&mut own, Query::new(due).bind(&*queue.queue)).await?;
     let keys = due.iter().map(|row| row.get::<String>(0)?.parse()).collect::<Result<Vec<Key>>>()?;
-    let still = keys_of(store, &mut own, queue, &keys, "").await?;
     let free = return_these(store, &mut own, queue, &keys).await?;
+    let returned: HashSet<_> = free.iter().collect();
+    let left: Vec<_> = keys.into_iter().filter(|key| !returned.contains(key)).collect();
+    let still = keys_of(store, &mut own, queue, &left, "").await?;
     let forget = format!("delete from {parked} where queue = ?1 and {column} = ?2");
-    for gone in keys.iter().filter(|key| !still.contains(key)) {
+    for gone in left.iter().filter(|key| !still.contains(key)) {
         store.execute(&mut own, Query::new(&forget).bind(&*queue.queue).exact(gone.to_string())).await?;
     }
     S::commit_own(own).await?;

@@ -99,11 +99,11 @@ impl<S: Store> Chores<S> {
     /// What is to be done after a poll; without one, only what is due now.
     async fn turn(&mut self, pulse: Option<Pulse>) {
         let by = self.common.life.registration();
-        let until = self.common.clock.now() + self.common.tick() / 2;
-        let Some(pulse) = pulse else { return self.return_due(&by, until).await };
+        let Some(pulse) = pulse else { return self.return_due(&by).await };
         let free = pulse.polled.free || std::mem::take(&mut self.begins);
         self.hold(&by, free).await;
-        self.return_due(&by, until).await;
+        self.return_due(&by).await;
+        let until = self.common.clock.now() + self.common.tick() / 2;
         self.wake_relays(&by).await;
         if pulse.beats != self.beats {
             self.beats = pulse.beats;
@@ -173,7 +173,8 @@ impl<S: Store> Chores<S> {
     }
 
     /// In every turn, and first: who waits for a retry does not wait for other chores.
-    async fn return_due(&mut self, by: &Registration, until: Instant) {
+    async fn return_due(&mut self, by: &Registration) {
+        let until = self.common.clock.now() + self.common.tick() / 4;
         let held = self.held.keys().filter(|queue| by.queues.contains_key(*queue)).cloned().collect();
         self.returns.run(&self.store, by, held, until).await;
     }

@@ -21,6 +21,9 @@ use crate::{
 /// How often wake-ups may make us ask: the first few at once, and then 20 times a second.
 const ASKED: Rate = Rate::new(Duration::from_millis(50), 10);
 
+/// Where very much is due, it is returned for a part of the time, and then nothing is for so many times as long.
+const REST: u32 = 3;
+
 /// What is due and could not be returned, because somebody has its row, is tried again after this.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -114,8 +117,8 @@ impl<S: Store> Returns<S> {
                 return Ok(());
             }
             if now >= until {
-                // There is more, but not all the time is ours.
-                self.wake_after(now, now - began);
+                // There is more, but who returns takes the database from those who run what is returned, and is faster than they are.
+                self.wake_after(now, (now - began) * REST);
                 return Ok(());
             }
         }
