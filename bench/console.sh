@@ -73,8 +73,8 @@ insert into ichido_parked (queue, key, state, attempts, due_at, history) select 
     case when n % 100 < 98 then 'waiting' else 'dead' end, 1, case when n % 100 < 98 then now() + interval '1 day' end,
     '[{"attempt":1,"at":"2026-11-18 09:00:00","error":"customer ' || n || ' has no address"}]'
     from generate_series(1, $rows) n where n % 100 >= 95;
-create index bench_order_claim on bench_order (status, process_id, id) where status = '0' and process_id is null;
-create index bench_order_owner on bench_order (status, process_id) where status = '0' and process_id is not null;
+create index bench_order_claim on bench_order (id) where status = '0' and process_id is null;
+create index bench_order_owner on bench_order (process_id) where status = '0' and process_id is not null;
 vacuum analyze;
 checkpoint;
 END

@@ -53,9 +53,10 @@ pub(crate) fn backlog(mapping: &Mapping, conditions: &Conditions) -> String {
 /// that, as `s`.
 #[must_use]
 pub fn counts(mapping: &Mapping, conditions: &Conditions, [sent_at, oldest, recent]: &[String; 3]) -> String {
-    let (Conditions { new, nobody, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
+    let (Conditions { new, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
+    let owned = conditions.owned(owner);
     format!(
-        "select count(*), (select count(*) from (select 1 from {table} t where {new} and t.{owner} <> {nobody} limit {MOST_COUNTED}) claimed), \
+        "select count(*), (select count(*) from (select 1 from {table} t where {new} and {owned} limit {MOST_COUNTED}) claimed), \
          {oldest}, {recent} from (select {sent_at} as s from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) ready"
     )
 }

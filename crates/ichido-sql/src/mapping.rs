@@ -78,6 +78,13 @@ impl Conditions {
         order_by(&self.order)
     }
 
+    /// A condition: some process owns the row. Two ranges of an index on the owner, because `<>` would make the database pass over every row that is
+    /// put aside.
+    #[must_use]
+    pub(crate) fn owned(&self, owner: &str) -> String {
+        format!("(t.{owner} < {nobody} or t.{owner} > {nobody})", nobody = self.nobody)
+    }
+
     /// The columns that a lower bound of the claim order compares: all of them where they go the same way, else the first.
     #[must_use]
     pub fn bound(&self) -> &[(String, bool)] {

@@ -21,8 +21,9 @@ const LEAST: Duration = Duration::from_secs(1);
 /// And at most this long.
 const MOST: Duration = Duration::from_secs(30);
 
-/// An answer is used so many times as long as it took: less than a hundredth of the time is spent on reading.
-const PART: u32 = 150;
+/// An answer is used so many times as long as it took: about a thousandth of the time is spent on reading, which is little beside what workers
+/// spend.
+const PART: u32 = 1000;
 
 /// What all pages begin with.
 pub(crate) struct Snapshot {

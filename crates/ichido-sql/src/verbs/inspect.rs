@@ -31,15 +31,24 @@ pub async fn overview<S: Liveness>(store: &S) -> Result<Overview> {
 
 async fn counts<S: SqlStore>(store: &S, queue: &SqlQueue) -> Result<QueueCounts> {
     let parked = format!(
-        "select count(case when state = 'waiting' then 1 end), count(case when state = 'dead' then 1 end), \
-         (select count(*) from {} where queue = ?1 and owner = ?2) from {} where queue = ?1",
+        "select {}, {}, (select count(*) from {} where queue = ?1 and owner = ?2)",
+        parked::<S>(store, "waiting"),
+        parked::<S>(store, "dead"),
         store.tables().group,
-        store.tables().parked
     );
     let parked = Query::new(parked).bind(&*queue.queue).bind(ProcessId::NOBODY);
     let (unparked, parked) = (unparked(store, queue).await?, store.look(parked).await?);
     let parked = first(&parked)?;
     Ok(QueueCounts { waiting: parked.get(0)?, failed: parked.get(1)?, held_groups: parked.get(2)?, ..unparked })
+}
+
+/// How many are parked in this state: as many entries of an index as the bound allows, and no row.
+fn parked<S: SqlStore>(store: &S, state: &str) -> String {
+    format!(
+        "(select count(*) from (select 1 as one from {}{} where queue = ?1 and state = '{state}' limit {MOST_COUNTED}) {state})",
+        store.tables().parked,
+        S::Dialect::by_index("ichido_parked_since")
+    )
 }
 
 /// What can be counted up to a bound: everything but what is parked.

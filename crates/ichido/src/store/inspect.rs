@@ -126,9 +126,9 @@ pub struct QueueCounts {
     pub recent: Option<i64>,
     /// Claimed by a process; no more than that are counted.
     pub claimed: i64,
-    /// Parked with a due time.
+    /// Parked with a due time; no more than that are counted.
     pub waiting: i64,
-    /// Parked for good.
+    /// Parked for good; no more than that are counted.
     pub failed: i64,
     /// For how many seconds the oldest claimable message has waited; none if there is none, or nothing tells when it was sent.
     pub oldest_seconds: Option<i64>,

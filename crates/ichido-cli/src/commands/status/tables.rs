@@ -66,8 +66,8 @@ fn counts(queue: &QueueCounts) -> [String; 6] {
     let cut = |count: i64| u64::try_from(count).is_ok_and(|count| count >= MOST_COUNTED);
     let counted = |count: i64| format!("{count}{}", if cut(count) { "+" } else { "" });
     let oldest = queue.oldest_seconds.map_or("-".into(), |seconds| format!("{}s", seconds.max(0)));
-    let [ready, claimed] = [queue.ready, queue.claimed].map(counted);
-    [queue.queue.clone(), ready, oldest, claimed, queue.waiting.to_string(), queue.failed.to_string()]
+    let [ready, claimed, waiting, failed] = [queue.ready, queue.claimed, queue.waiting, queue.failed].map(counted);
+    [queue.queue.clone(), ready, oldest, claimed, waiting, failed]
 }
 
 fn held_groups(queue: &QueueCounts) -> Option<String> {
