@@ -241,7 +241,6 @@ pub fn headers_of(mapping: &Mapping, tables: &Tables, key: &str) -> String {
 #[must_use]
 pub fn owners(mapping: &Mapping, conditions: &Conditions, key: &str, owner: &str) -> [Arc<str>; 2] {
     let (Conditions { new, nobody, .. }, Mapping { table, owner: column, .. }) = (conditions, mapping);
-    [conditions.owned(column), format!("t.{column} = {nobody}")].map(|whose| {
-        format!("select {key}, {owner} from {table} t where {new} and {whose} limit {MOST_OWNERS}").into()
-    })
+    [conditions.owned(column), format!("t.{column} = {nobody}")]
+        .map(|whose| format!("select {key}, {owner} from {table} t where {new} and {whose} limit {MOST_OWNERS}").into())
 }
