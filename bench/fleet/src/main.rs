@@ -5,7 +5,8 @@
 //!   fleet idle      [--processes 64] [--seconds 40]                    what they cost when there is nothing to do
 //!   fleet rows      [--rows 10000000] [--rounds 3] [--seconds 6]       a large table, and a snapshot that is held, beside 100,000 rows
 //!   fleet due       [--messages 1000000] [--seconds 30]                as many delayed messages that are due at the same moment
-//!   fleet pickup    [--rate 100] [--seconds 10] [--rounds 3]           from COMMIT to the action in another process, beside raw NOTIFY
+//!   fleet pickup    [--rate 100] [--seconds 10] [--rounds 3] [--notify true]   from COMMIT to the action in another process, beside raw NOTIFY;
+//!                 with `--notify true` as on another host, by NOTIFY alone
 //!
 //! `ICHIDO` names the binary of ichido; without it the release build is used.
 

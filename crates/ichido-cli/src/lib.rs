@@ -42,6 +42,7 @@ mod telemetry;
 #[path = "no_telemetry.rs"]
 mod telemetry;
 mod terminal;
+mod threads;
 #[cfg(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc"))]
 mod tls;
 #[cfg(not(any(feature = "tls-rustls-ring", feature = "tls-rustls-aws-lc")))]
@@ -92,14 +93,24 @@ fn start(args: &[OsString], parts: Parts) -> u8 {
             )),
         }
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let config = match commands::configuration(&cli) {
+        Ok(config) => config,
+        Err(failure) => return failure.report(),
+    };
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let (Command::Run(run), Some(config)) = (&cli.command, &config)
+        && let Some(threads) = threads::of(run, config)
+    {
+        runtime.worker_threads(threads);
+    }
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             output::complain(&format!("ichido: cannot start the async runtime: {error}"));
             return failure::FOUND;
         }
     };
-    let code = runtime.block_on(commands::run(cli, parts)).unwrap_or_else(failure::Failure::report);
+    let code = runtime.block_on(commands::run(cli, config, parts)).unwrap_or_else(failure::Failure::report);
     telemetry::end();
     // A thread that waits for a lock must not hold up the end of the process.
     runtime.shutdown_background();

@@ -72,6 +72,10 @@ impl Dialect for MySqlDialect {
         format!(" force index ({index})")
     }
 
+    fn delete_by_index(table: &str, index: &str) -> String {
+        format!("delete p from {table} p{}", Self::by_index(index))
+    }
+
     fn insert_new(table: &str, columns: &str, values: &str) -> String {
         format!("insert ignore into {table} ({columns}) values ({values})")
     }

@@ -69,6 +69,13 @@ pub trait Dialect: 'static {
         String::new()
     }
 
+    /// Deletes from a table rows that are found by this index.
+    #[must_use]
+    fn delete_by_index(table: &str, index: &str) -> String {
+        let _ = index;
+        format!("delete from {table}")
+    }
+
     /// A moment as text that is the same for the same moment only; such texts are in the order of time.
     #[must_use]
     fn stamp(moment: &str) -> String {

@@ -40,12 +40,10 @@ pub(crate) fn claimable(mapping: &Mapping, conditions: &Conditions) -> String {
     format!("({})", either.join(" or "))
 }
 
-/// How many rows are claimable.
-pub(crate) fn backlog(mapping: &Mapping, conditions: &Conditions) -> String {
+/// How many rows are claimable; no more than so many are counted.
+pub(crate) fn backlog(mapping: &Mapping, conditions: &Conditions, most: u64) -> String {
     let (Conditions { new, .. }, Mapping { table, owner, .. }) = (conditions, mapping);
-    format!(
-        "select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {MOST_COUNTED}) c"
-    )
+    format!("select count(*) from (select 1 as one from {table} t where {new} and t.{owner} is null limit {most}) c")
 }
 
 /// How many rows are claimable and claimed, for how many seconds the oldest of the claimable has waited, and how many of them are

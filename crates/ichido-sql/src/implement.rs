@@ -202,8 +202,8 @@ macro_rules! queues {
             $crate::verbs::queues::next_due(self, queues).await
         }
 
-        async fn backlog(&self, queue: &str) -> ichido::error::Result<Option<u64>> {
-            $crate::verbs::queues::backlog(self, queue).await.map(Some)
+        async fn backlog(&self, queue: &str, most: u64) -> ichido::error::Result<Option<u64>> {
+            $crate::verbs::queues::backlog(self, queue, most).await.map(Some)
         }
     };
 }

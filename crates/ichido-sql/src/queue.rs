@@ -9,10 +9,7 @@ use ichido::{
     store::ProcessId,
 };
 
-use crate::{
-    Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables,
-    drained::{backlog, claimable},
-};
+use crate::{Bind, Conditions, Heads, LowerBound, Mapping, Query, QueueGroups, Tables, drained::claimable};
 
 /// More owners than this are not looked at together.
 pub(crate) const MOST_OWNERS: i64 = 10_000;
@@ -108,8 +105,6 @@ pub struct SqlQueue {
     pub drained: Arc<str>,
     /// A condition: there may be a row to claim.
     pub claimable: Arc<str>,
-    /// How many rows are claimable.
-    pub backlog: Arc<str>,
     /// How many rows are claimable and claimed, how long the oldest has waited in seconds, and how many are recent.
     pub counts: Arc<str>,
     /// Keys and owners of rows that processes own, and of rows that are put aside.
@@ -168,7 +163,6 @@ impl SqlQueue {
             is_claimed: none.clone(),
             drained: none.clone(),
             claimable: claimable(mapping, conditions).into(),
-            backlog: backlog(mapping, conditions).into(),
             counts: none.clone(),
             owners: [none.clone(), none],
         }

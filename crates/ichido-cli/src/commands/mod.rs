@@ -52,20 +52,13 @@ fn by<S: Backend>(store: &S, reason: Option<String>) -> S {
     store.by(By::here().because(reason))
 }
 
-/// Runs a command and returns the exit code.
-pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
-    if let Command::Demo(demo) = cli.command {
-        return demo::run(demo).await;
-    }
-    match &cli.command {
-        Command::Adopt(adopt) => {
-            let talk = (cli.verbose, cli.quiet);
-            return Box::pin(adopt::run(adopt.clone(), &cli.config, cli.database_url.as_deref(), talk)).await;
-        }
-        Command::Init(init) => return init::run(init, &cli.config, cli.database_url.as_deref(), cli.quiet),
-        Command::Completions(asked) => return papers::completions(asked),
-        Command::Man(asked) => return papers::man(asked),
-        _ => {}
+/// The configuration of a command, as the command line has changed it; none for the commands that need none, or find it themselves.
+pub(crate) fn configuration(cli: &Cli) -> Result<Option<Config>, Failure> {
+    if matches!(
+        cli.command,
+        Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_)
+    ) {
+        return Ok(None);
     }
     let mut config = Config::load(&cli.config)?;
     if let Some(url) = &cli.database_url {
@@ -77,29 +70,49 @@ pub(crate) async fn run(cli: Cli, parts: Parts) -> Result<u8, Failure> {
     {
         only_level(&mut config, level, run.path.as_deref().or(run.request_path.as_deref()))?;
     }
-    // Lines between those of a screen would only spoil it; what they say, the screen says.
-    let has_screen = matches!(&cli.command, Command::Status(status) if status.has_screen());
-    logging::start(&config.log, &config.telemetry, cli.verbose, cli.quiet || has_screen)?;
-    match cli.command {
-        Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
-            unreachable!("done above")
+    Ok(Some(config))
+}
+
+/// Runs a command and returns the exit code.
+pub(crate) async fn run(cli: Cli, config: Option<Config>, parts: Parts) -> Result<u8, Failure> {
+    match (cli.command, config) {
+        (Command::Demo(demo), _) => demo::run(demo).await,
+        (Command::Adopt(adopt), _) => {
+            let talk = (cli.verbose, cli.quiet);
+            Box::pin(adopt::run(adopt, &cli.config, cli.database_url.as_deref(), talk)).await
         }
-        Command::Migrate(migrate) => on_store(&config, migrate).await,
-        Command::Check(check) => on_store(&config, With { args: check, parts }).await,
-        Command::Run(run) => on_store(&config, With { args: run, parts }).await,
-        Command::Serve(serve) => on_store(&config, With { args: serve, parts }).await,
-        Command::Send(send) => on_store(&config, send).await,
-        Command::Relay => on_store(&config, relay::Relay).await,
-        Command::Status(status) => on_store(&config, status).await,
-        Command::Stop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, true)).await,
-        Command::Unstop(request) => on_store(&config, SetFlag::new(request, Flag::Stop, false)).await,
-        Command::Pause(request) => on_store(&config, SetFlag::new(request, Flag::Pause, true)).await,
-        Command::Resume(request) => on_store(&config, SetFlag::new(request, Flag::Pause, false)).await,
-        Command::Health(health) => on_store(&config, health).await,
-        Command::Messages(messages) => on_store(&config, messages).await,
-        Command::Failed(failed) => on_store(&config, failed).await,
-        Command::Audit(audit) => on_store(&config, audit).await,
-        Command::Doctor(doctor) => on_store(&config, doctor).await,
-        Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, &config),
+        (Command::Init(init), _) => init::run(&init, &cli.config, cli.database_url.as_deref(), cli.quiet),
+        (Command::Completions(asked), _) => papers::completions(&asked),
+        (Command::Man(asked), _) => papers::man(&asked),
+        (command, Some(config)) => configured(command, &config, (cli.verbose, cli.quiet), parts).await,
+        (_, None) => unreachable!("`configuration` has one for every other command"),
+    }
+}
+
+async fn configured(command: Command, config: &Config, talk: (u8, bool), parts: Parts) -> Result<u8, Failure> {
+    // Lines between those of a screen would only spoil it; what they say, the screen says.
+    let has_screen = matches!(&command, Command::Status(status) if status.has_screen());
+    logging::start(&config.log, &config.telemetry, talk.0, talk.1 || has_screen)?;
+    match command {
+        Command::Demo(_) | Command::Adopt(_) | Command::Init(_) | Command::Completions(_) | Command::Man(_) => {
+            unreachable!("`run` has done these")
+        }
+        Command::Migrate(migrate) => on_store(config, migrate).await,
+        Command::Check(check) => on_store(config, With { args: check, parts }).await,
+        Command::Run(run) => on_store(config, With { args: run, parts }).await,
+        Command::Serve(serve) => on_store(config, With { args: serve, parts }).await,
+        Command::Send(send) => on_store(config, send).await,
+        Command::Relay => on_store(config, relay::Relay).await,
+        Command::Status(status) => on_store(config, status).await,
+        Command::Stop(request) => on_store(config, SetFlag::new(request, Flag::Stop, true)).await,
+        Command::Unstop(request) => on_store(config, SetFlag::new(request, Flag::Stop, false)).await,
+        Command::Pause(request) => on_store(config, SetFlag::new(request, Flag::Pause, true)).await,
+        Command::Resume(request) => on_store(config, SetFlag::new(request, Flag::Pause, false)).await,
+        Command::Health(health) => on_store(config, health).await,
+        Command::Messages(messages) => on_store(config, messages).await,
+        Command::Failed(failed) => on_store(config, failed).await,
+        Command::Audit(audit) => on_store(config, audit).await,
+        Command::Doctor(doctor) => on_store(config, doctor).await,
+        Command::Lanes(Lanes::Simulate(simulate)) => lanes::simulate(&simulate, config),
     }
 }

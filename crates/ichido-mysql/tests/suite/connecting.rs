@@ -167,7 +167,7 @@ async fn a_connection_that_the_server_has_closed_costs_nothing() {
     let mut tx = store.begin().await.unwrap();
     store.send(MySql::connection(&mut tx), "mail", &[NewMessage::new("1")]).await.unwrap();
     store.commit(tx).await.unwrap();
-    assert_eq!(store.backlog("mail").await.unwrap(), Some(1));
+    assert_eq!(store.backlog("mail", 10).await.unwrap(), Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]

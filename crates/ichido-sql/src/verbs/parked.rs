@@ -130,15 +130,41 @@ pub(crate) async fn return_these<S: SqlRows>(
         return Ok(free);
     }
     store.execute(tx, S::of_keys(queue, &queue.return_due, None, &free, "")).await?;
-    let release = format!(
-        "update {}{} set state = 'released', due_at = null where queue = ?1 and {} in ?2",
-        store.tables().parked,
-        S::Dialect::by_index("primary"),
-        S::Dialect::KEY
-    );
-    store.execute(tx, Query::new(release).bind(&*queue.queue).bind(texts(&free))).await?;
+    let (delayed, past) = without_past(store, tx, queue, &free).await?;
+    let parked = &store.tables().parked;
+    let these = format!("where queue = ?1 and {} in ?2", S::Dialect::KEY);
+    if !delayed.is_empty() {
+        let forget = format!("{} {these}", S::Dialect::delete_by_index(parked, "primary"));
+        store.execute(tx, Query::new(forget).bind(&*queue.queue).bind(texts(&delayed))).await?;
+    }
+    if !past.is_empty() {
+        let by_index = S::Dialect::by_index("primary");
+        let release = format!("update {parked}{by_index} set state = 'released', due_at = null {these}");
+        store.execute(tx, Query::new(release).bind(&*queue.queue).bind(texts(&past))).await?;
+    }
     outbox::republish(store, tx, queue, &free).await?;
     Ok(free)
+}
+
+/// Messages that were only delayed, and those that have a past: of the first, nothing needs to be kept once they are returned, and neither their claim nor
+/// their completion has to look for it.
+async fn without_past<S: SqlRows>(
+    store: &S,
+    tx: &mut S::Connection,
+    queue: &S::Queue,
+    keys: &[Key],
+) -> Result<(Vec<Key>, Vec<Key>)> {
+    if queue.kind == Kind::Mutex {
+        return Ok((Vec::new(), keys.to_vec()));
+    }
+    let (parked, column) = (&store.tables().parked, S::Dialect::KEY);
+    let delayed = format!(
+        "select {column} from {parked} where queue = ?1 and {column} in ?2 \
+         and attempts = 0 and suspect = false and snoozed = 0 and history = '[]'"
+    );
+    let delayed = store.fetch(tx, Query::new(delayed).bind(&*queue.queue).bind(texts(keys))).await?;
+    let delayed = delayed.iter().map(|row| row.get::<String>(0)).collect::<Result<HashSet<_>>>()?;
+    Ok(keys.iter().cloned().partition(|key| delayed.contains(&key.to_string())))
 }
 
 /// Which of these keys have a row that is put aside.

@@ -9,7 +9,7 @@ use ichido::{
 };
 
 use crate::{
-    Bind, Dialect, Owned, Past, Query, Sending, SqlQueue, SqlRows, SqlStore,
+    Bind, Dialect, Owned, Past, Query, Sending, SqlQueue, SqlRows, SqlStore, drained,
     sent::refuse_messages,
     verbs::{groups, parked},
 };
@@ -183,12 +183,13 @@ pub async fn claimable<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Ve
     Ok(there)
 }
 
-/// How many messages of a queue can be claimed now.
+/// How many messages of a queue can be claimed now; no more than so many are counted.
 ///
 /// # Errors
 /// The database failed.
-pub async fn backlog<S: SqlStore>(store: &S, queue: &str) -> Result<u64> {
-    let counted = store.look(Query::written(&*store.queue(queue).await?.backlog)).await?;
+pub async fn backlog<S: SqlStore>(store: &S, queue: &str, most: u64) -> Result<u64> {
+    let queue = store.queue(queue).await?;
+    let counted = store.look(Query::written(drained::backlog(&queue.mapping, &queue.conditions, most))).await?;
     Ok(counted.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
 }
 

@@ -165,8 +165,8 @@ impl<S: Store> Queues for FaultyStore<S> {
         self.faults.apply(Verb::Return, None, self.inner.next_due(queues)).await
     }
 
-    async fn backlog(&self, queue: &str) -> Result<Option<u64>> {
-        self.inner.backlog(queue).await
+    async fn backlog(&self, queue: &str, most: u64) -> Result<Option<u64>> {
+        self.inner.backlog(queue, most).await
     }
 }
 

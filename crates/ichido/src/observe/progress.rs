@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     Store,
+    inspect::MOST_COUNTED,
     observe::journal::Journal,
     store::{self, Registration},
 };
@@ -64,10 +65,10 @@ impl Progress {
     async fn count<S: Store>(&mut self, store: &S, by: &Registration, now: Instant) -> Left {
         let (mut all, began) = (Left::default(), Instant::now());
         for queue in by.queues.keys() {
-            match store::backlog(store, queue).await {
+            match store::backlog(store, queue, MOST_COUNTED).await {
                 Ok(Some(waiting)) => {
                     all.left = Some(all.left.unwrap_or(0) + waiting);
-                    all.more = all.more.or((waiting >= crate::inspect::MOST_COUNTED).then_some(true));
+                    all.more = all.more.or((waiting >= MOST_COUNTED).then_some(true));
                 }
                 Ok(None) => {}
                 Err(error) => tracing::debug!(error = %error.in_full(), "cannot count the messages left"),

@@ -71,10 +71,9 @@ pub trait Queues: Database {
     /// look for all of them.
     fn next_due(&self, queues: &[Arc<str>]) -> impl Future<Output = Result<Vec<Option<Duration>>>> + Send;
 
-    /// How many messages of the queue can be claimed now; at most [`crate::inspect::MOST_COUNTED`] are counted. None if that
-    /// would cost too much.
-    fn backlog(&self, queue: &str) -> impl Future<Output = Result<Option<u64>>> + Send {
-        let _ = queue;
+    /// How many messages of the queue can be claimed now; no more than so many are counted. None if that would cost too much.
+    fn backlog(&self, queue: &str, most: u64) -> impl Future<Output = Result<Option<u64>>> + Send {
+        let _ = (queue, most);
         async { Ok(None) }
     }
 }

@@ -67,7 +67,7 @@ verbs! {
     Queues: undrained(queues: &[Arc<str>]) -> Option<Arc<str>>;
     Queues: claimable(queues: &[Arc<str>]) -> Vec<bool>;
     Queues: next_due(queues: &[Arc<str>]) -> Vec<Option<Duration>>;
-    Queues: backlog(queue: &str) -> Option<u64>;
+    Queues: backlog(queue: &str, most: u64) -> Option<u64>;
     Processes: register(process: &Registration) -> ();
     Processes: heartbeat(process: ProcessId, running: &[Running]) -> bool;
     Processes: mark_running(process: ProcessId, suspect: Option<&MessageId>) -> ();

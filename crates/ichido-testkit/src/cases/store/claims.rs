@@ -25,8 +25,9 @@ pub async fn what_is_left_is_what_can_be_claimed<F: Fixture>() {
     let process = Player::join(&fixture).await;
     process.claim("orders", 5).await;
     process.claim("mail", 1).await;
-    assert_eq!(process.store.backlog("orders").await.unwrap(), Some(7));
-    assert_eq!(process.store.backlog("mail").await.unwrap(), Some(1));
+    assert_eq!(process.store.backlog("orders", 10).await.unwrap(), Some(7));
+    assert_eq!(process.store.backlog("orders", 3).await.unwrap(), Some(3), "no more are counted");
+    assert_eq!(process.store.backlog("mail", 10).await.unwrap(), Some(1));
     let counted = process.store.count("orders").await.unwrap().unwrap();
     assert_eq!((counted.ready, counted.claimed, counted.oldest, counted.unpublished), (7, 5, None, None));
     let counted = process.store.count("mail").await.unwrap().unwrap();

@@ -36,6 +36,8 @@ pub async fn a_delayed_message_runs_when_it_is_due_as_attempt_one<F: Fixture>() 
     let seen = player.store.parked(&waiting).await.unwrap();
     assert_eq!(seen.len(), 1, "an operator sees what waits");
     assert_eq!(due_now(&fixture, &player).await, 1);
+    let known = fixture.number("select count(*) from ichido_parked").await;
+    assert_eq!(known, 0, "there is nothing that its claim or its completion had to look for");
     let later = player.claim_one("mail").await;
     assert_eq!((later.attempt, &*later.message.payload), (1, &b"1"[..]));
     player.finish(&later).await.unwrap();

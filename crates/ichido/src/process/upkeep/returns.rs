@@ -21,8 +21,18 @@ use crate::{
 /// How often wake-ups may make us ask: the first few at once, and then 20 times a second.
 const ASKED: Rate = Rate::new(Duration::from_millis(50), 10);
 
-/// Where very much is due, it is returned for a part of the time, and then nothing is for so many times as long.
-const REST: u32 = 3;
+/// Where very much is due, it is returned for a part of the time, and then nothing is for so many times as long, as long as there is enough to claim: who
+/// returns takes the database from those who run what is returned, and is faster than they are.
+const REST: u32 = 9;
+
+/// So many claimable messages are enough: nobody runs out of them before the next look.
+const ENOUGH: u64 = 4000;
+
+/// How often somebody who rests looks whether there is still enough to claim.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A look that takes longer than this is not worth it.
+const DEAR: Duration = Duration::from_millis(5);
 
 /// What is due and could not be returned, because somebody has its row, is tried again after this.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -35,11 +45,13 @@ pub(super) struct Returns<S: Store> {
     /// When the next message is due, as far as is known.
     next: Option<Instant>,
     rate: Rate,
+    /// There is more to return, and until then it can wait.
+    rest: Option<Instant>,
 }
 
 impl<S: Store> Returns<S> {
     pub(super) fn new(common: Common<S>) -> Self {
-        Returns { common, hint: Arc::default(), heeded: BTreeSet::new(), next: None, rate: ASKED }
+        Returns { common, hint: Arc::default(), heeded: BTreeSet::new(), next: None, rate: ASKED, rest: None }
     }
 
     /// Until something may be due. Safe to drop: a hint that is lost then is made up for by the tick.
@@ -104,7 +116,7 @@ impl<S: Store> Returns<S> {
             self.next = later.map(|wait| now + *wait + Duration::from_millis(1));
             let due = queues.iter().zip(&waits).filter(|(_, wait)| wait.is_some_and(|wait| wait.is_zero()));
             let due: Vec<_> = due.map(|(queue, _)| queue).collect();
-            if due.is_empty() {
+            if due.is_empty() || self.rests(store, &due).await? {
                 return Ok(());
             }
             let mut more = false;
@@ -117,11 +129,30 @@ impl<S: Store> Returns<S> {
                 return Ok(());
             }
             if now >= until {
-                // There is more, but who returns takes the database from those who run what is returned, and is faster than they are.
-                self.wake_after(now, (now - began) * REST);
+                self.rest = Some(now + (now - began) * REST);
+                self.wake_after(now, AGAIN);
                 return Ok(());
             }
         }
+    }
+
+    /// Can those who are to be returned wait, because there is enough to claim in their queues? Then somebody looks again soon.
+    async fn rests(&mut self, store: &S, due: &[&Arc<str>]) -> Result<bool> {
+        let now = self.common.clock.now();
+        let Some(rest) = self.rest.filter(|rest| *rest > now) else { return Ok(false) };
+        let mut look = LOOK;
+        for queue in due {
+            let began = self.common.clock.now();
+            if store::backlog(store, queue, ENOUGH).await?.is_some_and(|ready| ready < ENOUGH) {
+                self.rest = None;
+                return Ok(false);
+            }
+            if self.common.clock.now() - began > DEAR {
+                look = rest - now;
+            }
+        }
+        self.wake_after(now, look.min(rest - now));
+        Ok(true)
     }
 
     fn wake_after(&mut self, now: Instant, wait: Duration) {

@@ -1,17 +1,12 @@
 //! Wake-ups: who has sent something sends one, and whoever waits for messages of that queue looks at once instead of at the
 //! next poll. It reaches the readers of this process directly, other processes of this host through `host`, and other hosts
-//! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)). A wake-up is a hint: it may be lost, or come too early.
-//!
-//! All processes of a fleet hear it, and few are needed: a handful look at once, chosen by chance, the others a little later, each at another
-//! time, and find that nothing is left, or that there is work for them too.
+//! through the database where that can be done ([`Wakeups::notify`](crate::store::Wakeups::notify)); `hearing` says when they look. A wake-up is a hint: it may
+//! be lost, or come too early.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -22,10 +17,12 @@ use crate::{Store, process::rate::Rate, store};
 
 #[cfg(unix)]
 mod folder;
+mod hearing;
 mod host;
 
 #[cfg(unix)]
 pub use folder::Writers;
+use hearing::{Hearing, Teller};
 use host::Meeting;
 
 /// When a send in a transaction of somebody else's is rung again: nobody tells us when it commits.
@@ -42,15 +39,6 @@ const AGAIN: [Duration; 7] = [
 /// How often other processes hear of a queue: some wake-ups go out at once, and then 125 a second.
 const TOLD: Rate = Rate::new(Duration::from_millis(8), 25);
 
-/// So many processes of a fleet look at once when they hear of a queue.
-const AT_ONCE: u32 = 4;
-
-/// How much later each of the others does.
-const APART: Duration = Duration::from_millis(4);
-
-/// However large the fleet is, nobody looks later than as one of so many: then polling is as good.
-const MOST_APART: u32 = 64;
-
 /// Wakes idle workers when something was sent; all clones of a store share it.
 #[derive(Clone, Default)]
 pub struct WakeUps(Arc<Shared>);
@@ -60,10 +48,7 @@ struct Shared {
     /// Where processes of this host find each other.
     folder: Option<Meeting>,
     waiting: Mutex<Vec<Waiter>>,
-    /// The queues that others have told of, and that will be looked at soon.
-    heard: Mutex<BTreeSet<Arc<str>>>,
-    /// How many processes there are, as far as this one knows.
-    fleet: AtomicU32,
+    hearing: Hearing,
     sent: Mutex<Sent>,
     /// Something is to be told before what the task sleeps for.
     more: Notify,
@@ -140,7 +125,7 @@ impl WakeUps {
 
     /// So many processes use the database.
     pub(crate) fn fleet(&self, processes: u32) {
-        self.0.fleet.store(processes, Ordering::Relaxed);
+        self.0.hearing.fleet.store(processes, Ordering::Relaxed);
     }
 
     /// Wakes the workers of this process that wait for this queue.
@@ -156,19 +141,20 @@ impl WakeUps {
         }
     }
 
-    /// Another process has told of a queue. In a large fleet only a few look at once.
-    fn hear_of(&self, queue: &str) {
+    /// Another process has told of a queue. Who does alone what it does looks at once.
+    fn hear_of(&self, queue: &str, teller: Teller) {
         self.wake_some(queue, |waiter| waiter.alone);
-        let turn = turn(self.0.fleet.load(Ordering::Relaxed));
-        if turn.is_zero() {
-            return self.wake_some(queue, |waiter| !waiter.alone);
+        let waiting = self.waiting().iter().find(|waiter| &*waiter.queue == queue).map(|waiter| waiter.queue.clone());
+        let Some(queue) = waiting else { return };
+        let wait = self.0.hearing.wait(&queue, teller);
+        if wait.is_zero() {
+            return self.wake_some(&queue, |waiter| !waiter.alone);
         }
-        let queue: Arc<str> = queue.into();
-        if self.heard().insert(queue.clone()) {
+        if self.0.hearing.begin(&queue) {
             let wake_ups = self.clone();
             tokio::spawn(async move {
-                tokio::time::sleep(turn).await;
-                wake_ups.heard().remove(&queue);
+                tokio::time::sleep(wait).await;
+                wake_ups.0.hearing.end(&queue);
                 wake_ups.wake_some(&queue, |waiter| !waiter.alone);
             });
         }
@@ -201,11 +187,10 @@ impl WakeUps {
 
     /// Hears what other processes tell, until the token is cancelled.
     pub(crate) async fn hear<S: Store>(self, store: S, end: CancellationToken) {
-        let wake = |queue: &str| self.hear_of(queue);
         tokio::select! {
             () = end.cancelled() => {}
-            () = host::hear(self.0.folder.as_ref(), wake) => {}
-            () = store.listen(wake) => {}
+            () = host::hear(self.0.folder.as_ref(), |queue| self.hear_of(queue, Teller::Host)) => {}
+            () = store.listen(|queue: &str| self.hear_of(queue, Teller::Database)) => {}
         }
     }
 
@@ -257,16 +242,6 @@ impl WakeUps {
     fn waiting(&self) -> MutexGuard<'_, Vec<Waiter>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn heard(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
-        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How long one of so many processes waits until it looks: each draws a place in the line, and those at its head do not wait.
-fn turn(processes: u32) -> Duration {
-    let place = if processes > AT_ONCE { fastrand::u32(..processes.min(MOST_APART)) } else { 0 };
-    if place < AT_ONCE { Duration::ZERO } else { APART * place }
 }
 
 /// The task that tells. It may be dropped with its runtime; the next send starts another one then.
@@ -361,31 +336,15 @@ mod tests {
         assert!(telling.again.is_empty() && !telling.others);
     }
 
-    #[test]
-    fn of_a_large_fleet_only_some_look_at_once_and_each_at_another_time() {
-        let turns: Vec<_> = (0..6400).map(|_| turn(64)).collect();
-        let at_once = turns.iter().filter(|turn| turn.is_zero()).count();
-        assert!((250..=600).contains(&at_once), "{at_once} of 6400 looked at once: about 1 in 16 should");
-        let times: BTreeSet<_> = turns.iter().collect();
-        assert!(times.len() > 50 && *times.last().unwrap() <= &(APART * MOST_APART), "{times:?}");
-        assert!((0..6400).all(|_| turn(100_000) <= APART * MOST_APART));
-    }
-
     #[tokio::test]
     async fn who_hears_of_a_queue_looks_once_and_who_does_it_alone_at_once() {
         let (wake_ups, orders, chores) = (WakeUps::default(), Arc::new(Notify::new()), Arc::new(Notify::new()));
         wake_ups.join(&"orders".into(), &orders);
         wake_ups.join_alone(&"orders".into(), &chores);
         wake_ups.fleet(64);
-        (0..9).for_each(|_| wake_ups.hear_of("orders"));
+        (0..9).for_each(|_| wake_ups.hear_of("orders", Teller::Host));
         assert!(tokio::time::timeout(Duration::ZERO, chores.notified()).await.is_ok());
-        assert!(wake_ups.heard().len() <= 1, "one look is enough for all of them");
         orders.notified().await;
-    }
-
-    #[test]
-    fn in_a_small_fleet_nobody_waits() {
-        assert!((0..=AT_ONCE).all(|processes| turn(processes).is_zero()));
     }
 
     #[tokio::test]
