@@ -284,7 +284,8 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
 
 /// Claims `$2` rows in order. Locks the own process row, so that a rescuer leaves us alone meanwhile and a process that
 /// counts as dead gets nothing; skips rows that others are claiming. Served by the index on claimable rows in claim order.
-/// Where there is nothing to claim, nothing is locked and so nothing is written.
+/// Where there is nothing to claim, nothing is locked and so nothing is written. Whether anything is parked is read along the index: an EXISTS
+/// would read the table from its beginning, past all that has been returned.
 fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, bounded: bool) -> Result<String> {
     let Conditions { new, ungrouped, .. } = conditions;
     let (table, owner) = (&rows.mapping.table, &rows.owner.quoted);
@@ -294,7 +295,7 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, bou
         "with picked as materialized (select {key} from {table} t where {within} and t.{owner} is null{ungrouped}{from} \
          order by {inside} limit $2 for update of t skip locked), {me}, \
          claimed as (update {table} t set {owner} = {owned} from picked where {same} and exists (select 1 from me) returning {kept}, {message}) \
-         select {alive}, exists (select 1 from {parked} where queue = {queue}), {grouped}, c.* \
+         select {alive}, (select 1 from {parked} p where p.queue = {queue} order by p.key limit 1) is not null, {grouped}, c.* \
          from (values (1)) as one(n) left join claimed c on true order by {outside}",
         me = me_if_picked(tables),
         alive = ALIVE,

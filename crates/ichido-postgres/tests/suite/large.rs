@@ -132,6 +132,23 @@ async fn a_claim_of_own_messages_walks_over_nothing_that_is_claimed_or_in_anothe
     assert_eq!(keys, ["20001", "20002"], "in the order of sending");
 }
 
+/// Many have waited for the same moment: where they stood, the table is empty now.
+#[tokio::test]
+async fn a_claim_reads_nothing_of_what_has_been_parked() {
+    let url = servers::Postgres::shared().fresh_database();
+    let sql = PgConnection::connect(&url).await.unwrap();
+    let mut world = World::with(url, sql, Queue::managed("mail")).await;
+    world.run("insert into ichido_message (queue, payload) select 'mail', '1' from generate_series(1, 100)").await;
+    let parked = "insert into ichido_parked (queue, key, state, attempts, due_at) \
+                  select 'mail', n::text, 'waiting', 1, now() + interval '1 day' from generate_series(1, 200000) n";
+    world.run(parked).await;
+    world.run("delete from ichido_parked where key <> '150000'").await;
+    world.run("vacuum analyze ichido_parked").await;
+    let claim = world.statement("claim").await;
+    let (pages, plan) = world.pages(&claim, &[]).await;
+    assert!(pages < FEW_PAGES && !plan.contains("Seq Scan on ichido_parked"), "{pages} pages:\n{plan}");
+}
+
 #[tokio::test]
 async fn a_snapshot_that_is_held_open_does_not_make_claims_walk_over_what_is_done() {
     let mut world =

@@ -190,7 +190,9 @@ pub async fn claimable<S: SqlStore>(store: &S, queues: &[Arc<str>]) -> Result<Ve
 pub async fn backlog<S: SqlStore>(store: &S, queue: &str, most: u64) -> Result<u64> {
     let queue = store.queue(queue).await?;
     let counted = store.look(Query::written(drained::backlog(&queue.mapping, &queue.conditions, most))).await?;
-    Ok(counted.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+    let Some(counted) = counted.first() else { return Ok(0) };
+    let (alone, grouped): (u64, u64) = (counted.get(0)?, counted.get(1)?);
+    Ok((alone + grouped).min(most))
 }
 
 /// What is known about these messages, by key; on a connection that is there, or on one of its own.
