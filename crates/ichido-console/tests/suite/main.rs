@@ -3,6 +3,7 @@
 mod audit;
 mod desk;
 mod guards;
+mod lists;
 mod pages;
 mod pictures;
 mod roles;
