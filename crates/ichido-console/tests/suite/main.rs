@@ -3,6 +3,7 @@
 mod audit;
 mod desk;
 mod guards;
+mod keyboard;
 mod lists;
 mod live;
 mod pages;
