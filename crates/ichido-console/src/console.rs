@@ -87,7 +87,7 @@ impl Console {
     /// All of it, to be served or mounted.
     pub fn router(&self) -> Router {
         let Routes { router, .. } = routes();
-        let router = router.fallback(pages::nowhere);
+        let router = router.fallback(pages::nowhere).method_not_allowed_fallback(pages::not_allowed);
         let guarded = middleware::from_fn_with_state(self.clone(), headers::guard);
         let router = router.layer(DefaultBodyLimit::max(api::MOST_BYTES)).layer(guarded).with_state(self.clone());
         if self.0.base.is_empty() { router } else { Router::new().nest(&self.0.base, router) }

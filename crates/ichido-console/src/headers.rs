@@ -9,6 +9,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
+use percent_encoding::percent_decode_str;
 
 use crate::{
     Console, Problem,
@@ -57,6 +58,9 @@ fn refuse(console: &Console, request: &Request) -> Option<Problem> {
     if !console.0.access.has_tokens() && !is_local(headers, uri) {
         let text = "without tokens, this console answers only requests to localhost, 127.0.0.1 and [::1]";
         return Some(Problem::new(StatusCode::FORBIDDEN, text));
+    }
+    if percent_decode_str(uri.path()).decode_utf8().is_err() {
+        return Some(Problem::bad("the path is not UTF-8"));
     }
     let changes = request.method() != Method::GET && request.method() != Method::HEAD;
     if changes && !is_same_origin(headers, uri) {

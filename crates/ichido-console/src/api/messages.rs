@@ -29,7 +29,7 @@ const LONGEST_WAIT: u64 = 30;
 const LONGEST_REASON: usize = 250;
 
 /// Ten years: no database counts further.
-const LONGEST_DELAY: u64 = 10 * 365 * 24 * 3600;
+pub(crate) const LONGEST_DELAY: u64 = 10 * 365 * 24 * 3600;
 
 /// A page.
 #[derive(Serialize)]

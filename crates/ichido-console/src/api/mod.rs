@@ -16,6 +16,7 @@ use ichido::{MessageId, by_hand::Standing};
 use self::body::Body;
 pub(crate) use self::{
     body::{MOST_BYTES, read},
+    messages::LONGEST_DELAY,
     send::known,
 };
 use crate::{

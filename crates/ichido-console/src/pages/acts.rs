@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Console, Problem,
     access::{Admin, As, CheckedForm, Operate, inside},
+    api::LONGEST_DELAY,
     desk::{self, CancelLine, CancelOrder, RepairAnswer, RepairOrder, at_this_rate},
     fields::Fields,
     routes::Routes,
@@ -107,8 +108,12 @@ fn ids(console: &Console, form: &Fields) -> Result<Vec<MessageId>, Problem> {
 
 /// A time span from now, or a time.
 pub(super) fn due(text: &str) -> Result<Due, Problem> {
-    if let Ok(span) = humantime::parse_duration(text.trim()) {
-        return Ok(Due::After(span));
+    match humantime::parse_duration(text.trim()) {
+        Ok(span) if span.as_secs() > LONGEST_DELAY => {
+            return Err(Problem::bad(format!("`{text}` is too long: a message waits for at most ten years")));
+        }
+        Ok(span) => return Ok(Due::After(span)),
+        Err(_) => {}
     }
     let at = humantime::parse_rfc3339_weak(text.trim());
     let wrong =
@@ -118,9 +123,9 @@ pub(super) fn due(text: &str) -> Result<Due, Problem> {
 
 /// All that the filter means: only the page that has shown how many leads here.
 async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
+    let mut which = Which::of(&form);
+    which.waiting = false;
     let done = async {
-        let mut which = Which::of(&form);
-        which.waiting = false;
         let verb = repair(verb(form.get("verb"))?.path);
         let rate = form.number("rate", 1..=1000)?.and_then(|rate| u32::try_from(rate).ok());
         let filter = which.filter(who.console(), &form, at_this_rate(rate, form.limit(AT_ONCE, AT_ONCE)?))?;
@@ -131,7 +136,7 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
     let console = who.console();
     console.0.snapshots.forget().await;
     match done {
-        Ok(flash) => go_on(console, "/failed", &flash),
+        Ok(flash) => go_on(console, &format!("/failed?{}", which.query()), &flash),
         Err(why) => problem(console, &why),
     }
 }
@@ -251,6 +256,7 @@ mod tests {
     fn a_due_time_is_a_span_or_a_time() {
         assert!(matches!(due("10m"), Ok(Due::After(span)) if span.as_secs() == 600));
         assert!(matches!(due("2026-11-18T09:00:00Z"), Ok(Due::At(_))));
+        assert!(due("11y").unwrap_err().detail.contains("ten years"));
         assert!(due("tomorrow").unwrap_err().detail.contains("tomorrow"));
     }
 

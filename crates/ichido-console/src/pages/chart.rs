@@ -8,12 +8,13 @@ use super::{
     words::NONE,
 };
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 210.0;
-const LEFT: f64 = 58.0;
-const RIGHT: f64 = 632.0;
+/// About as wide as a chart is on a screen, so that its texts are as large as they say.
+const WIDTH: f64 = 460.0;
+const HEIGHT: f64 = 190.0;
+const LEFT: f64 = 52.0;
+const RIGHT: f64 = 454.0;
 const TOP: f64 = 10.0;
-const BOTTOM: f64 = 184.0;
+const BOTTOM: f64 = 164.0;
 
 /// How many colours there are; what comes after them uses them again.
 const COLOURS: usize = 6;

@@ -4,7 +4,7 @@
 use ichido::{
     inspect::{Overview, QueueCounts},
     process::RequestState,
-    stat::Advice,
+    stat::{Advice, Load},
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -40,9 +40,11 @@ impl Concern {
         self
     }
 
-    /// Without a way to itself.
-    pub(super) fn unlinked(mut self) -> Self {
-        self.link.clear();
+    /// Without a way to the page that it is on.
+    pub(super) fn on(mut self, page: &str) -> Self {
+        if self.link == page {
+            self.link.clear();
+        }
         self
     }
 
@@ -58,11 +60,11 @@ impl Concern {
 }
 
 /// What is wrong anywhere; that all is well if nothing is.
-pub(super) fn of_all(overview: &Overview, advice: &[Advice]) -> Vec<Concern> {
+pub(super) fn of_all(overview: &Overview, advice: &[Advice], loads: &[Load]) -> Vec<Concern> {
     let mut found: Vec<_> = overview.queues.iter().flat_map(of_queue).collect();
     found.extend(overview.requests.iter().filter_map(of_request));
     found.extend(of_processes(overview));
-    found.extend(of_advice(advice));
+    found.extend(of_advice(advice, loads));
     found.sort_by_key(|concern| ["bad", "warn", "info"].iter().position(|kind| *kind == concern.kind));
     if found.is_empty() {
         let alive = overview.processes.iter().filter(|process| process.alive).count();
@@ -157,14 +159,21 @@ fn of_processes(overview: &Overview) -> Vec<Concern> {
     found
 }
 
-/// Advice, as notes.
-pub(super) fn of_advice(advice: &[Advice]) -> impl Iterator<Item = Concern> {
+/// Advice, as notes; as warnings where more slots would not help. Each leads to the queue that it is about, or to its lanes.
+pub(super) fn of_advice(advice: &[Advice], loads: &[Load]) -> impl Iterator<Item = Concern> {
     advice.iter().map(|advice| {
-        let link = if advice.reserve.is_some() || advice.more_slots.is_some() { "/lanes" } else { "" };
-        // What more slots would not help is no mere tuning.
-        let concern = Concern::new(if link.is_empty() { "warn" } else { "info" }, sentence(&advice.text));
-        if link.is_empty() { concern } else { concern.link(link, "Lanes") }
+        let is_tuning = advice.reserve.is_some() || advice.more_slots.is_some();
+        let kind = if is_tuning { "info" } else { "warn" };
+        let load = loads.iter().find(|load| load.name() == advice.about);
+        let queue = load.filter(|load| !is_tuning || load.lane.is_none()).map(|load| queue_page(&load.queue));
+        let (link, action) = queue.map_or_else(|| ("/lanes".to_owned(), "Lanes"), |page| (page, "Queue"));
+        Concern::new(kind, sentence(&advice.text)).link(link, action)
     })
+}
+
+/// Where a queue is.
+pub(super) fn queue_page(name: &str) -> String {
+    format!("/queue?name={}", encoded(name))
 }
 
 /// With a capital letter and a stop.
@@ -219,7 +228,7 @@ mod tests {
         let mut paused = RequestState::new("R1");
         paused.flags.paused = true;
         let overview = Overview::new(vec![queue(2, 0)], Vec::new(), vec![paused]);
-        let found = of_all(&overview, &[]);
+        let found = of_all(&overview, &[], &[]);
         assert_eq!(found.iter().map(|concern| concern.kind).collect::<Vec<_>>(), ["bad", "warn"]);
         assert_eq!(found[0].text, "2 messages in orders & co have failed and wait for you.");
         assert_eq!(found[0].link, "/failed?queue=orders%20%26%20co");
@@ -228,13 +237,25 @@ mod tests {
 
     #[test]
     fn nothing_wrong_is_said_too() {
-        let found = of_all(&Overview::new(vec![queue(0, 0)], Vec::new(), Vec::new()), &[]);
+        let found = of_all(&Overview::new(vec![queue(0, 0)], Vec::new(), Vec::new()), &[], &[]);
         assert_eq!((found.len(), found[0].kind), (1, "ok"));
     }
 
     #[test]
     fn a_backlog_without_a_process_is_a_problem() {
-        let found = of_all(&Overview::new(vec![queue(0, 5)], Vec::new(), Vec::new()), &[]);
+        let found = of_all(&Overview::new(vec![queue(0, 5)], Vec::new(), Vec::new()), &[], &[]);
         assert_eq!((found[0].kind, &*found[0].text), ("bad", "5 messages can be claimed, and no process is running."));
+    }
+
+    #[test]
+    fn advice_leads_to_its_queue() {
+        let overview = Overview::new(vec![queue(0, 5)], Vec::new(), Vec::new());
+        let loads = ichido::stat::loads_of(&overview, &[]);
+        let advice = ichido::stat::advise(&loads);
+        let found: Vec<_> = of_advice(&advice, &loads).collect();
+        assert_eq!((found.len(), found[0].kind), (1, "warn"), "{found:?}");
+        assert_eq!((&*found[0].link, found[0].action), ("/queue?name=orders%20%26%20co", "Queue"));
+        let own = found[0].clone().on("/queue?name=orders%20%26%20co");
+        assert_eq!(own.link, "", "it is on that page");
     }
 }

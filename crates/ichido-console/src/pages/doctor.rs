@@ -95,6 +95,7 @@ fn concern(found: &Examination) -> Concern {
     match (found.found, found.left) {
         (0, _) => Concern::new("ok", "Every message is where it should be."),
         (found, 0) => Concern::new("info", format!("{} on the way: nothing is to be done about them.", count(found))),
+        (_, 1) => Concern::new("bad", "1 message cannot go on by itself."),
         (_, left) => Concern::new("bad", format!("{} cannot go on by themselves.", count(left))),
     }
 }
@@ -107,8 +108,8 @@ fn table(findings: &[Finding]) -> Vec<State> {
                 && finding.dead == dead
                 && matches!(finding.in_queue, "yes" | "not empty") == queue
         };
-        // What is well is not found, so it is not counted.
-        let count = findings.iter().filter(alike).count();
+        // What is well is not found, so it is not counted; and the states are those of messages at brokers, not of rows in your tables.
+        let count = findings.iter().filter(|finding| finding.in_queue != "unknown").filter(alike).count();
         State { row: yes(row), dead: yes(dead), queue: yes(queue), meaning, action, count: grouped(whole(count)) }
     };
     TABLE.into_iter().map(state).collect()
@@ -149,6 +150,20 @@ fn row(finding: &Finding) -> FindingRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_a_table_is_in_none_of_the_states() {
+        let mut finding = Finding::of("orders", "orders/1".into(), "new, but owned by nobody".into());
+        finding.mutex = "owned";
+        assert!(table(&[finding]).into_iter().all(|state| state.count == "0"), "no broker has it");
+    }
+
+    #[test]
+    fn one_message_is_told_in_the_singular() {
+        let mut found = Examination::default();
+        (found.found, found.left) = (1, 1);
+        assert_eq!(concern(&found).text, "1 message cannot go on by itself.");
+    }
 
     #[test]
     fn a_finding_is_counted_in_its_state_alone() {

@@ -38,6 +38,8 @@ struct FailedPage {
     groups: Vec<Group>,
     groups_note: String,
     messages: Vec<Row>,
+    /// Where this page begins, if it is not the first.
+    after: String,
     next: Option<String>,
 }
 
@@ -64,7 +66,7 @@ const VERBS: [Verb; 2] = [
     Verb {
         path: "retry",
         name: "Retry",
-        what: "They run again, as attempt one. Mend what they failed at first.",
+        what: "They run again, as attempt one. Fix the cause of the failures first.",
         danger: false,
     },
     Verb { path: "discard", name: "Discard", what: "They never run again. A record of each is kept.", danger: true },
@@ -171,6 +173,7 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             groups: groups(&found, &asked, is_bound),
             groups_note: if is_bound { format!("of the first {}", grouped(whole(GROUPED))) } else { String::new() },
             messages: found.iter().take(PAGE).map(row).collect(),
+            after: visit.field("after"),
             next,
             asked,
         }))
@@ -207,11 +210,8 @@ pub(super) fn verb(name: Option<&str>) -> Result<&'static Verb, Problem> {
 fn sentence(all: i64) -> String {
     match all {
         0 => "No message waits for you.".into(),
-        1 => "One message waits for you: mend what it failed at, then retry it, or discard it.".into(),
-        all => format!(
-            "{} messages wait for you: mend what they failed at, then retry them, or discard them.",
-            grouped(all)
-        ),
+        1 => "One message waits for you: fix the cause, then retry it, or discard it.".into(),
+        all => format!("{} messages wait for you: fix the cause, then retry them, or discard them.", grouped(all)),
     }
 }
 

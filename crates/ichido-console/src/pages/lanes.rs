@@ -69,7 +69,7 @@ pub(super) fn lanes(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         Ok(rendered(&LanesPage {
             frame: visit.frame("/lanes", &snapshot),
             sentence: "Queues ordered by service level, and how their levels share the slots.",
-            problems: concern::of_advice(&advice).map(Concern::unlinked).collect(),
+            problems: concern::of_advice(&advice, &standing.loads).map(|concern| concern.on("/lanes")).collect(),
             sets: lanes.iter().map(|one| set(one, &snapshot)).collect(),
             simulated: match simulated {
                 Some(one) => Some(simulate::of(visit, &one.set, &standing.loads).await),

@@ -1,5 +1,5 @@
 //! Pages that refresh themselves: the same address, asked for as `text/event-stream`, answers with the page's content whenever that has
-//! changed. The script swaps the parts that are marked `data-live`; it closes the stream when its tab is hidden.
+//! changed, and says why if there is none. The script swaps the parts that are marked `data-live`; it closes the stream when its tab is hidden.
 
 use std::{
     convert::Infallible,
@@ -27,6 +27,10 @@ use crate::Problem;
 
 /// Between two looks.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// A page that takes long is looked at less often: about a hundredth of the time is spent on it.
+const PART: u32 = 100;
+const RARELY: Duration = Duration::from_secs(15);
 
 /// A browser asks again after so long: who was logged out is not told more.
 const LONGEST: Duration = Duration::from_mins(5);
@@ -79,38 +83,73 @@ pub(super) fn stream(visit: Visit, render: Render) -> Response {
 
 /// Until the browser has left.
 async fn refresh(visit: &Visit, render: Render, send: &mpsc::Sender<Event>) {
-    let (began, mut last) = (Instant::now(), String::new());
+    let (began, mut last, mut pause) = (Instant::now(), News::Page(String::new()), AGAIN);
     while began.elapsed() < LONGEST {
         tokio::select! {
             () = send.closed() => return,
-            () = tokio::time::sleep(AGAIN) => {}
+            () = tokio::time::sleep(pause) => {}
         }
-        // A database that is away now is asked again.
-        let Ok(page) = render(visit).await else { continue };
-        let content = content(&page);
-        if content != last {
-            content.clone_into(&mut last);
-            if send.send(Event::default().event("page").data(content)).await.is_err() {
+        let asked = Instant::now();
+        let news = News::of(render(visit).await);
+        pause = (asked.elapsed() * PART).clamp(AGAIN, RARELY);
+        if news != last {
+            if send.send(news.event()).await.is_err() {
                 return;
             }
+            last = news;
         }
     }
 }
 
-/// What is inside the frame.
+/// What a browser is told.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    /// The page as it is now.
+    Page(String),
+    /// Why there is none now. The database is asked again; until then nobody may take what is on the screen for the present.
+    Away(String),
+}
+
+impl News {
+    fn of(rendered: Result<String, Problem>) -> Self {
+        match rendered {
+            Ok(page) => News::Page(content(&page).to_owned()),
+            Err(why) => News::Away(why.detail),
+        }
+    }
+
+    fn event(&self) -> Event {
+        match self {
+            News::Page(content) => Event::default().event("page").data(content),
+            News::Away(why) => Event::default().event("away").data(why),
+        }
+    }
+}
+
+/// The menu, which has a count, and what is inside the frame.
 fn content(page: &str) -> &str {
-    let from = page.find("<main").unwrap_or(0);
+    let from = page.find("<nav").unwrap_or(0);
     let to = page.rfind("</main>").unwrap_or(page.len());
     &page[from..to]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::content;
+    use axum::http::StatusCode;
+
+    use super::{News, content};
+    use crate::Problem;
 
     #[test]
-    fn the_frame_is_not_sent_again() {
-        assert_eq!(content("<body><nav></nav><main id=\"main\"><p>1</main></body>"), "<main id=\"main\"><p>1");
+    fn menu_and_page_are_sent_again() {
+        assert_eq!(content("<body><nav>1</nav><main><p>2</main></body>"), "<nav>1</nav><main><p>2");
         assert_eq!(content("<p>"), "<p>");
+    }
+
+    #[test]
+    fn a_database_that_is_away_is_told() {
+        let away = News::of(Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "cannot connect")));
+        assert_eq!(away, News::Away("cannot connect".into()));
+        assert_ne!(away, News::of(Ok("<main>".into())), "and so is that it is back");
     }
 }

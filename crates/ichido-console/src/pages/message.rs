@@ -58,7 +58,7 @@ pub(super) struct ActButton {
 const RETRY: ActButton = ActButton {
     verb: "retry",
     name: "Retry",
-    what: "It runs again, as attempt one. Mend what it failed at first.",
+    what: "It runs again, as attempt one. Fix the cause of the failure first.",
     danger: false,
 };
 const DISCARD: ActButton =

@@ -38,7 +38,7 @@ mod words;
 use askama::Template;
 use axum::{
     extract::State,
-    http::{HeaderValue, StatusCode, Uri, header, request::Parts},
+    http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     response::{Html, IntoResponse, Response},
 };
 
@@ -171,6 +171,16 @@ pub(crate) async fn nowhere(State(console): State<Console>, uri: Uri) -> Respons
     } else {
         "there is no such page"
     };
-    let found = Problem::nowhere(why);
-    if access::is_for_programs(path) { found.into_response() } else { problem(&console, &found) }
+    told(&console, path, &Problem::nowhere(why))
+}
+
+/// What is there, and is asked for in another way. The router adds which ways there are.
+pub(crate) async fn not_allowed(State(console): State<Console>, method: Method, uri: Uri) -> Response {
+    let why = format!("{method} is not allowed here; the header `Allow` lists what is");
+    told(&console, uri.path(), &Problem::new(StatusCode::METHOD_NOT_ALLOWED, why))
+}
+
+/// For programs a problem, for people a page.
+fn told(console: &Console, path: &str, why: &Problem) -> Response {
+    if access::is_for_programs(path) { why.clone().into_response() } else { problem(console, why) }
 }

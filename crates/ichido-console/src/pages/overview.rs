@@ -93,9 +93,11 @@ pub(super) fn overview(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> 
         Ok(rendered(&OverviewPage {
             frame: visit.frame("/", &snapshot),
             sentence: concern::summary(&standing.overview),
-            problems: concern::of_all(&standing.overview, &standing.advice),
+            problems: concern::of_all(&standing.overview, &standing.advice, &standing.loads),
             figures: figures(&snapshot),
-            charts: vec![snapshot.hour.throughput(&named), snapshot.hour.waits(&named)],
+            charts: [snapshot.hour.throughput(&named), snapshot.hour.waits(&named)]
+                .map(|chart| of_busiest(chart, named.len(), standing.loads.len()))
+                .into(),
             queues: rows(&snapshot),
             span: spell(WINDOW),
         }))
@@ -126,6 +128,15 @@ fn busiest(loads: &[Load]) -> Vec<Named> {
     let least = busy.get(MOST_LINES - 1).copied().unwrap_or_default();
     let drawn = loads.iter().filter(|load| load.tally.started >= least).take(MOST_LINES);
     drawn.map(|load| Named { queue: load.queue.clone(), name: load.name().to_owned(), target: load.target }).collect()
+}
+
+/// Says so where not all queues are drawn: nobody may take it for the whole.
+fn of_busiest(chart: Chart, drawn: usize, all: usize) -> Chart {
+    if drawn == all {
+        return chart;
+    }
+    let note = format!("{}; the {drawn} busiest of {all} queues", chart.note);
+    chart.note(note)
 }
 
 fn figures(snapshot: &Snapshot) -> Vec<Figure> {
@@ -192,4 +203,16 @@ fn outbox(counts: &QueueCounts) -> Option<OutboxRow> {
     let unpublished = counted(i64::try_from(outbox.unpublished).unwrap_or(i64::MAX));
     let error = outbox.error.clone().unwrap_or_default();
     Some(OutboxRow { queue: counts.queue.clone(), unpublished, oldest: seconds_or(outbox.oldest_seconds), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_of_some_queues_says_so() {
+        let chart = || Chart::default().note("by queue, last hour");
+        assert_eq!(of_busiest(chart(), 6, 6).note, "by queue, last hour");
+        assert_eq!(of_busiest(chart(), 6, 9).note, "by queue, last hour; the 6 busiest of 9 queues");
+    }
 }

@@ -58,6 +58,8 @@ struct ProcessRow {
 
 struct RunningRow {
     id: String,
+    /// Its queue is one of this console's: it has a page.
+    known: bool,
     time: String,
 }
 
@@ -92,7 +94,11 @@ pub(super) fn processes(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>>
             sentence: concern::summary(overview),
             requests: overview.requests.iter().map(request).collect(),
             any: [PAUSE, RESUME, STOP, UNSTOP],
-            processes: overview.processes.iter().map(|one| process(one, snapshot.hour.slots(&one.id))).collect(),
+            processes: overview
+                .processes
+                .iter()
+                .map(|one| process(one, snapshot.hour.slots(&one.id), visit.console.queues()))
+                .collect(),
         }))
     })
 }
@@ -117,9 +123,10 @@ fn request(request: &RequestState) -> RequestRow {
     RequestRow { id: request.request_id.clone(), badges, processes: request.processes, acts }
 }
 
-fn process(process: &ProcessState, slots: Option<u32>) -> ProcessRow {
+fn process(process: &ProcessState, slots: Option<u32>, queues: &[String]) -> ProcessRow {
     let running = process.running.iter().take(MOST_RUNNING).map(|running| RunningRow {
         id: running.id.clone(),
+        known: has_page(&running.id, queues),
         time: seconds(i64::try_from(running.seconds).unwrap_or(i64::MAX)),
     });
     ProcessRow {
@@ -137,6 +144,11 @@ fn process(process: &ProcessState, slots: Option<u32>) -> ProcessRow {
     }
 }
 
+/// Is the message in a queue of this console's configuration? Processes may serve others too.
+fn has_page(id: &str, queues: &[String]) -> bool {
+    id.split_once('/').is_some_and(|(queue, _)| queues.iter().any(|known| known == queue))
+}
+
 /// What holds now, in a sentence.
 pub(super) fn told(verb: &str, changed: bool, now: &RequestState) -> String {
     let id = &now.request_id;
@@ -150,4 +162,16 @@ pub(super) fn told(verb: &str, changed: bool, now: &RequestState) -> String {
     let state = state.get(verb).copied().unwrap_or("changed");
     let already = if changed { "" } else { "already " };
     format!("{id} is {already}{state}; {serve}. Processes follow within their check interval.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_messages_of_known_queues_have_a_page() {
+        let queues = ["orders".to_owned()];
+        assert!(has_page("orders/1", &queues) && has_page("orders/a/b", &queues));
+        assert!(!has_page("mail/1", &queues) && !has_page("orders", &queues));
+    }
 }

@@ -3,13 +3,14 @@
 use askama::Template;
 use ichido::{
     BoxFuture,
+    by_hand::Standing,
     inspect::{Cursor, Listed, MessageInfo, QueueCounts},
     stat::{Load, spell},
 };
 
 use super::{
     chart::Chart,
-    concern::{self, Concern},
+    concern::{self, Concern, queue_page},
     message::ActButton,
     overview::Figure,
     visit::{Frame, Visit, rendered},
@@ -37,6 +38,8 @@ struct QueuePage {
     acts: &'static [ActButton],
     shown: Shown,
     notes: Vec<String>,
+    /// Where this page begins, if it is not the first.
+    after: String,
     next: Option<String>,
 }
 
@@ -90,7 +93,7 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         Ok(rendered(&QueuePage {
             frame: visit.frame("/queues", &snapshot),
             kind: described(load),
-            problems: concern::of_queue(counts),
+            problems: problems(counts, standing),
             figures: figures(counts, load),
             charts: vec![snapshot.hour.outcomes(&name), snapshot.hour.times(&name, load.and_then(|load| load.target))],
             states: tabs(counts, state),
@@ -101,10 +104,20 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             shown: Shown::of(&messages),
             messages,
             notes: page.notes,
+            after: visit.field("after"),
             next: page.next.map(|next| next.to_string()),
             name,
         }))
     })
+}
+
+/// What is wrong with the queue, and what to tune.
+fn problems(counts: &QueueCounts, standing: &Standing) -> Vec<Concern> {
+    let name = &counts.queue;
+    let is_own = |about: &str| standing.loads.iter().any(|load| load.queue == *name && load.name() == about);
+    let advice: Vec<_> = standing.advice.iter().filter(|advice| is_own(&advice.about)).cloned().collect();
+    let tuned = concern::of_advice(&advice, &standing.loads).map(|concern| concern.on(&queue_page(name)));
+    concern::of_queue(counts).into_iter().chain(tuned).collect()
 }
 
 fn described(load: Option<&Load>) -> String {

@@ -6,6 +6,7 @@ use ichido::{
     stat::{WINDOW, spell},
     store::Audited,
 };
+use serde::Deserialize;
 
 use super::{
     concern::{self, Concern},
@@ -213,12 +214,33 @@ fn entry(found: Audited) -> Entry {
         (user, host) => user.or(host).unwrap_or_default(),
     };
     let reason = found.by.reason.unwrap_or_default();
-    Entry { at: clock(&found.at), verb: found.verb, what: found.what, by, reason, detail: found.detail }
+    Entry { at: clock(&found.at), verb: found.verb, what: found.what, by, reason, detail: detail(found.detail) }
+}
+
+/// An error that a message had when it was retried or discarded.
+#[derive(Deserialize)]
+struct Failed {
+    attempt: i64,
+    error: String,
+}
+
+/// Of the errors of a message the last one; anything else as it is.
+fn detail(text: String) -> String {
+    let Ok(errors) = serde_json::from_str::<Vec<Failed>>(&text) else { return text };
+    errors.last().map_or_else(String::new, |last| format!("attempt {}: {}", last.attempt, last.error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_audit_tells_the_last_error_in_words() {
+        let history = r#"[{"attempt":1,"at":"x","error":"a"},{"attempt":2,"at":"y","error":"no address"}]"#;
+        for (text, told) in [(history, "attempt 2: no address"), ("[]", ""), ("ready", "ready")] {
+            assert_eq!(detail(text.to_owned()), told);
+        }
+    }
 
     #[test]
     fn settings_are_shown_by_section() {

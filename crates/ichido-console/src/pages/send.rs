@@ -105,9 +105,13 @@ pub(super) fn send(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
 async fn form(visit: &Visit, asked: Typed, error: Option<String>) -> Result<String, Problem> {
     let snapshot = visit.snapshot().await?;
     let lanes = visit.console.lanes();
-    let mut levels: Vec<_> =
-        lanes.iter().flat_map(|lanes| lanes.set.levels.iter().map(|level| level.name.to_string())).collect();
-    levels.dedup();
+    let mut levels: Vec<String> = Vec::new();
+    for level in lanes.iter().flat_map(|lanes| &lanes.set.levels) {
+        // Several sets may have a level of this name.
+        if !levels.iter().any(|known| **known == *level.name) {
+            levels.push(level.name.to_string());
+        }
+    }
     Ok(rendered(&SendPage {
         frame: visit.frame("/queues", &snapshot),
         error,

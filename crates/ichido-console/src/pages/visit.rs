@@ -115,7 +115,8 @@ pub(super) struct Tab {
     pub(super) name: &'static str,
     pub(super) path: &'static str,
     pub(super) here: bool,
-    pub(super) count: String,
+    /// How many are there, where that is shown; empty if there is none.
+    pub(super) count: Option<String>,
 }
 
 /// The menu.
@@ -150,7 +151,8 @@ impl Frame {
 
     pub(super) fn nav(&self) -> Vec<Group> {
         let tab = |(name, path): &(&'static str, &'static str)| {
-            let count = if *path == "/failed" && self.failed > 0 { grouped(self.failed) } else { String::new() };
+            let failed = || if self.failed > 0 { grouped(self.failed) } else { String::new() };
+            let count = (*path == "/failed").then(failed);
             Tab { name, path, here: *path == self.here, count }
         };
         let group = |(name, tabs): &(&'static str, &[(&'static str, &'static str)])| Group {

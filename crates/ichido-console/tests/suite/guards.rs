@@ -190,3 +190,25 @@ async fn paths_that_are_not_built_yet_say_so() {
         );
     }
 }
+
+/// What the router itself refuses is a problem too, and no bare status.
+#[tokio::test]
+async fn wrong_methods_and_paths_are_problems() {
+    let desk = Desk::new(&[]).await;
+    for (method, path, expected) in [
+        ("PUT", "/api/v1/queues", StatusCode::METHOD_NOT_ALLOWED),
+        ("GET", "/api/v1/processes/R1/stop", StatusCode::METHOD_NOT_ALLOWED),
+        ("GET", "/api/v1/queues/%FF", StatusCode::BAD_REQUEST),
+        ("GET", "/api/v1/messages/hello%2F%FF", StatusCode::BAD_REQUEST),
+    ] {
+        let asked = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        let answer = desk.ask(asked.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status(), expected, "{method} {path}");
+        assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/problem+json", "{method} {path}");
+        let allowed = answer.headers().contains_key(header::ALLOW);
+        assert_eq!(allowed, expected == StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+    }
+    let (status, page) = desk.api(None, "GET", "/messages/retry", "").await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(page.contains("GET is not allowed here"), "people get a page: {page}");
+}

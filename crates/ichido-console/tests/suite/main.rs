@@ -3,7 +3,11 @@
 mod audit;
 mod desk;
 mod guards;
+mod keyboard;
+mod lists;
+mod live;
 mod pages;
 mod pictures;
 mod roles;
 mod stage;
+mod visitor;

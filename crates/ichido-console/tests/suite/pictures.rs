@@ -29,6 +29,7 @@ async fn every_page_fits_in_light_dark_and_on_a_phone() {
     for number in 0..11 {
         stage.failed_order(&format!("{}", 5000 + number)).await;
     }
+    by_hand(&stage).await;
     let message = format!("/message?id={}", failed.to_string().replace('/', "%2F"));
     let pages = [
         ("overview", "/"),
@@ -48,6 +49,15 @@ async fn every_page_fits_in_light_dark_and_on_a_phone() {
         ("login", "/login"),
     ];
     show(&stage, &pages).await;
+}
+
+/// What an operator has done before: the audit has something to show.
+async fn by_hand(stage: &Stage) {
+    let otto = |reason: &str| Audit::by(&stage.store, By::user("otto").because(Some(reason.to_owned())));
+    otto("the warehouse counts its stock").set_flag("Ship", Flag::Pause, true).await.expect("a flag");
+    otto("counted").set_flag("Ship", Flag::Pause, false).await.expect("a flag");
+    let wrong = stage.failed_order("6000").await;
+    assert!(otto("ordered twice").discard(&wrong).await.expect("discarded"));
 }
 
 /// Words that nobody can break, texts that nobody reads to the end, lists that go on and on.

@@ -1,8 +1,9 @@
 //! `ichido serve`: the console, the HTTP API and the metrics of the fleet. It asks the database only when somebody asks it, so it starts without one.
-//! `listen` accepts connections, `at_brokers` is what the console asks of brokers.
+//! `listen` accepts connections, `at_brokers` is what the console asks of brokers, `places` tells of queues and lane sets for the settings page.
 
 mod at_brokers;
 mod listen;
+mod places;
 
 use std::net::SocketAddr;
 
@@ -89,7 +90,9 @@ fn console<S: Backend>(store: S, config: &Config, parts: Parts) -> Result<Consol
 /// What is configured, without secrets.
 fn settings<S: Backend>(store: &S, config: &Config, parts: Parts) -> Settings {
     let mut settings = Settings::default();
-    settings.config = Some(in_force::lines(config, &program::masks(config), &[]).join("\n"));
+    let mut lines = in_force::lines(config, &program::masks(config), &[]);
+    lines.extend(places::lines(config));
+    settings.config = Some(lines.join("\n"));
     settings.warnings.extend(program::few_connections(config));
     settings.warnings.extend(program::masked_keys(config));
     settings.warnings.extend(crate::warnings::about_connections(store, config));
