@@ -406,6 +406,17 @@ macro_rules! cancelling {
                 $crate::verbs::audit::note(self, verb, id, detail).await
             }
 
+            async fn note_in(
+                &self,
+                tx: &mut Self::Tx,
+                verb: &str,
+                id: &ichido::MessageId,
+                detail: &str,
+            ) -> ichido::error::Result<()> {
+                use ichido::store::Database as _;
+                $crate::verbs::audit::note_in(self, Self::connection(tx), verb, id, detail).await
+            }
+
             async fn audit(
                 &self,
                 queue: Option<&str>,

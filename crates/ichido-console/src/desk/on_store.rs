@@ -98,6 +98,7 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
                 };
             }
         };
+        self.audited(&mut tx, &sent.ids).await?;
         let ids = sent.ids.iter().map(ToString::to_string).collect();
         let answer = SentAnswer { ids, replayed: false, unpublished: None };
         if let Some(idempotency) = &idempotency
@@ -113,6 +114,13 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
             self.store.wake_ups().tell(&self.store, queue).await;
         }
         Ok(SentAnswer { unpublished: self.brokers.publish(&sent.ids).await, ..answer })
+    }
+
+    /// One entry for a request, however many messages it sends.
+    async fn audited(&self, tx: &mut S::Tx, ids: &[MessageId]) -> Result<(), Problem> {
+        let Some((first, others)) = ids.split_first() else { return Ok(()) };
+        let detail = if others.is_empty() { String::new() } else { format!("and {} more", others.len()) };
+        self.store.note_in(tx, "send", first, &detail).await.map_err(|error| Self::problem(&error))
     }
 
     /// What was answered to the same request before.

@@ -143,6 +143,7 @@ async fn what_is_done_is_in_the_audit_with_who() {
         |at: usize| ["verb", "what", "user"].map(|name| entries["entries"][at][name].as_str().unwrap().to_owned());
     assert_eq!(told(0), ["stop", "R1", "operate"], "{audit}");
     assert_eq!(told(1), ["cancel", "hello/1", "admin"], "{audit}");
+    assert_eq!(told(2), ["send", "hello/1", "admin"], "{audit}");
 }
 
 #[tokio::test]

@@ -51,6 +51,20 @@ pub async fn note<S: SqlStore>(store: &S, verb: &str, id: &MessageId, detail: &s
     S::commit_own(own).await
 }
 
+/// Notes something that is done in this transaction.
+///
+/// # Errors
+/// The database failed.
+pub async fn note_in<S: SqlStore>(
+    store: &S,
+    tx: &mut S::Connection,
+    verb: &str,
+    id: &MessageId,
+    detail: &str,
+) -> Result<()> {
+    write(store, tx, verb, (&id.queue, &id.key.to_string()), detail).await
+}
+
 /// What was changed by hand, the newest first, after the entry with this number.
 ///
 /// # Errors

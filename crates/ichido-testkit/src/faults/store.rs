@@ -300,6 +300,10 @@ impl<S: Store> Audit for FaultyStore<S> {
         self.inner.note(verb, id, detail).await
     }
 
+    async fn note_in(&self, tx: &mut Self::Tx, verb: &str, id: &MessageId, detail: &str) -> Result<()> {
+        self.inner.note_in(tx, verb, id, detail).await
+    }
+
     async fn audit(&self, queue: Option<&str>, after: Option<i64>, limit: u32) -> Result<Vec<Audited>> {
         self.inner.audit(queue, after, limit).await
     }

@@ -25,6 +25,15 @@ pub trait Audit: Database {
     /// Notes something that was done to a message and has no transaction of its own.
     fn note(&self, verb: &str, id: &MessageId, detail: &str) -> impl Future<Output = Result<()>> + Send;
 
+    /// Notes something that is done to a message in this transaction.
+    fn note_in(
+        &self,
+        tx: &mut Self::Tx,
+        verb: &str,
+        id: &MessageId,
+        detail: &str,
+    ) -> impl Future<Output = Result<()>> + Send;
+
     /// What was changed by hand, the newest first: of this queue, or of all and of request ids; up to `limit` entries, after the one with
     /// this number.
     fn audit(
