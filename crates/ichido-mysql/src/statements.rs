@@ -15,7 +15,7 @@ use ichido::{
     message::{FieldKind, FieldKinds, Place},
     stat::WINDOW,
 };
-use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables, padded_len};
+use ichido_sql::{Conditions, Kind, Mapping, Spelling, SqlQueue, Tables, padded_len};
 use sqlx::{Row, mysql::MySqlRow};
 
 pub(crate) use self::column::{Column, is_generated};
@@ -210,6 +210,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         Some(set) => format!("update {by_key} set {set} where {held} and "),
         None => format!("delete t from {by_key} where {held} and "),
     };
+    let alike = SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name));
+    let alike = alike.spelled::<MySqlDialect>(
+        tables,
+        conditions,
+        &Spelling {
+            name: &quote::literal(&queue.name)?,
+            key: &out,
+            owner: &format!("cast(t.{owner} as char)"),
+            group: &rows.group_out()?,
+            waited: &rows.waited(),
+            is: |condition| format!("cast(coalesce({condition}, 0) as signed)"),
+            one: (&by_key, &key),
+            many: &format!("{table} t where "),
+            ages: &ages(&rows.mapping),
+        },
+    );
     Ok(SqlQueue {
         claimed: format!("select {} from {table} t where {mine}", rows.message(&format!("t.{owner}"))?).into(),
         complete: format!("{door}{key}").into(),
@@ -234,41 +250,16 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         } else {
             format!("delete t from {by_key} where {failed} and {key}").into()
         },
-        dead_or_new: format!(
-            "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed) from {table} t where "
-        )
-        .into(),
-        described: format!(
-            "select {out}, cast(coalesce({failed}, 0) as signed), cast(coalesce({new}, 0) as signed), \
-             cast(coalesce({}, 0) as signed), cast(t.{owner} as char), {}, {} from {table} t where ",
-            conditions.done.as_deref().unwrap_or("0"),
-            rows.group_out()?,
-            rows.waited(),
-        )
-        .into(),
         ready: format!("select {out} from {by_key} where {free} and ").into(),
         postpone: format!("update {by_key} set {owner} = {nobody} where {free} and ").into(),
-        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload(&format!("t.{owner}"))?).into(),
-        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
-        state: format!(
-            "select cast(t.{owner} as char), {}, cast(coalesce({new}, 0) as signed), cast(coalesce({failed}, 0) as signed), cast(coalesce({}, 0) as signed) from {by_key} where {key}",
-            rows.group_out()?,
-            conditions.done.as_deref().unwrap_or("0")
-        )
-        .into(),
         cancel: if rows.mapping.kind == Kind::Table {
             format!("update {by_key} set {fail} where {new} and {key}").into()
         } else {
             format!("delete t from {by_key} where {new} and {key}").into()
         },
-        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
-        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {by_key} where {} and {key} for update", rows.undecided(new)).into(),
-        drained: ichido_sql::drained::<MySqlDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions).into(),
-        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as char)")),
-        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
+        ..alike
     })
 }
 
@@ -289,7 +280,7 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str, bounded: bool) ->
     ))
 }
 
-/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`]; a DATETIME is taken for UTC.
+/// When rows were sent, how old the oldest is, and how many are recent, for [`Spelling::ages`]; a DATETIME is taken for UTC.
 fn ages(mapping: &Mapping) -> [String; 3] {
     let null = "cast(null as signed)";
     let Some(sent_at) = &mapping.sent_at else { return ["1", null, null].map(Into::into) };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, Mapping, Spelling, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote, sql::PostgresDialect, walk::Walk};
 
@@ -214,6 +214,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let free = format!("t.{owner} is null and {new}");
     let (key, many, out, keys) = (rows.key_is(1), rows.key_in_keys(), rows.key_out(), rows.keys(1));
     let update = |set: &str| format!("update {table} t set {set} where {} and {}", rows.key_is(2), rows.held(new));
+    let alike = SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name));
+    let alike = alike.spelled::<PostgresDialect>(
+        tables,
+        conditions,
+        &Spelling {
+            name: &quote::literal(&queue.name)?,
+            key: &out,
+            owner: &format!("t.{owner}::text"),
+            group: &rows.group_out(),
+            waited: &rows.waited(),
+            is: |condition| format!("coalesce({condition}, false)"),
+            one: (&format!("{table} t"), &key),
+            many: &format!("{table} t, {keys} where {many}"),
+            ages: &ages(&rows.mapping),
+        },
+    );
     Ok(SqlQueue {
         claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
         complete: complete(rows, conditions, &rows.held(new)).into(),
@@ -237,48 +253,17 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         } else {
             format!("delete from {table} t where {key} and {failed}").into()
         },
-        dead_or_new: format!(
-            "select {out}, coalesce({failed}, false), coalesce({new}, false) from {table} t, {keys} where {many}"
-        )
-        .into(),
-        described: format!(
-            "select {out}, coalesce({failed}, false), coalesce({new}, false), coalesce({}, false), t.{owner}::text, {}, {} \
-             from {table} t, {keys} where {many}",
-            conditions.done.as_deref().unwrap_or("false"),
-            rows.group_out(),
-            rows.waited(),
-        )
-        .into(),
         ready: format!("select {out} from {table} t, {keys} where {many} and {free}").into(),
         postpone: format!("update {table} t set {owner} = {nobody} from {keys} where {many} and {free}").into(),
-        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.payload()).into(),
-        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
-        state: format!(
-            "select t.{owner}::text, {}, coalesce({new}, false), coalesce({failed}, false), coalesce({}, false) from {table} t where {key}",
-            rows.group_out(),
-            conditions.done.as_deref().unwrap_or("false")
-        )
-        .into(),
         cancel: if rows.mapping.kind == Kind::Table {
             format!("update {table} t set {fail} where {key} and {new}").into()
         } else {
             format!("delete from {table} t where {key} and {new}").into()
         },
-        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
-        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {} for update", rows.key_is(2), rows.undecided(new))
             .into(),
-        drained: ichido_sql::drained::<PostgresDialect>(
-            tables,
-            &quote::literal(&queue.name)?,
-            &rows.mapping,
-            conditions,
-        )
-        .into(),
-        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("t.{owner}::text")),
-        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
+        ..alike
     })
 }
 
@@ -311,7 +296,7 @@ fn claim(tables: &Tables, queue: &str, rows: &Rows, conditions: &Conditions, bou
     ))
 }
 
-/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`].
+/// When rows were sent, how old the oldest is, and how many are recent, for [`Spelling::ages`].
 fn ages(mapping: &Mapping) -> [String; 3] {
     let Some(sent_at) = &mapping.sent_at else { return ["null", "null::bigint", "null::bigint"].map(Into::into) };
     [

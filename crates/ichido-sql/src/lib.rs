@@ -30,6 +30,7 @@ mod refuse;
 mod requests;
 mod sample;
 mod sent;
+mod statements;
 mod stats;
 mod status_column;
 mod store;
@@ -64,6 +65,7 @@ pub use self::{
     requests::{Other, requests},
     sample::Sample,
     sent::{NewRow, Sent, UNIQUE_TRIES, delayed, nothing_kept, only_at_broker, unique_in_motion, unique_taken},
+    statements::Spelling,
     status_column::StatusColumn,
     store::{Claiming, Grouping, Guarding, LastHeartbeat, Liveness, Sending, SqlRows, SqlStore},
     tables::Tables,

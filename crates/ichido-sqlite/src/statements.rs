@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ichido::{Queue, error::Result, message::Place, stat::WINDOW};
-use ichido_sql::{Conditions, Kind, Mapping, SqlQueue, Tables};
+use ichido_sql::{Conditions, Kind, Mapping, Spelling, SqlQueue, Tables};
 
 use crate::{groups::Groups, mutex::Mutex, quote, sql::SqliteDialect};
 
@@ -217,6 +217,22 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
     let (key, out, keys) = (rows.key_is(1), rows.key_out(), rows.key_in_keys());
     let update = |set: &str| format!("update {table} as t set {set} where {} and {mine}", rows.key_is(2));
     let (free, claimable) = (format!("{owner} = null"), format!("t.{owner} is null and {new}"));
+    let alike = SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name));
+    let alike = alike.spelled::<SqliteDialect>(
+        tables,
+        conditions,
+        &Spelling {
+            name: &quote::literal(&queue.name)?,
+            key: &out,
+            owner: &format!("cast(t.{owner} as text)"),
+            group: &rows.group_out(),
+            waited: &rows.waited(),
+            is: |condition| format!("coalesce({condition}, 0)"),
+            one: (&format!("{table} t"), &key),
+            many: &format!("json_each(?1) k, {table} t where {keys}"),
+            ages: &ages(&rows.mapping),
+        },
+    );
     Ok(SqlQueue {
         claimed: format!("select {} from {table} t where {mine}", rows.message()).into(),
         complete: complete(rows, conditions, &mine).into(),
@@ -240,43 +256,17 @@ fn shared(tables: &Tables, queue: &Queue, rows: &Rows, conditions: &Conditions) 
         } else {
             format!("delete from {table} as t where {key} and {failed}").into()
         },
-        dead_or_new: format!(
-            "select {out}, coalesce({failed}, 0), coalesce({new}, 0) from json_each(?1) k, {table} t where {keys}"
-        )
-        .into(),
-        described: format!(
-            "select {out}, coalesce({failed}, 0), coalesce({new}, 0), coalesce({}, 0), cast(t.{owner} as text), {}, {} \
-             from json_each(?1) k, {table} t where {keys}",
-            conditions.done.as_deref().unwrap_or("0"),
-            rows.group_out(),
-            rows.waited(),
-        )
-        .into(),
         ready: format!("select {out} from json_each(?1) k, {table} t where {keys} and {claimable}").into(),
         postpone: many(rows, &format!("{owner} = {nobody}"), "?1", &claimable).into(),
-        conditions: conditions.clone(),
         payload: format!("select {} from {table} t where {key}", rows.message()).into(),
-        headers: ichido_sql::headers_of(&rows.mapping, tables, &key).into(),
-        state: format!(
-            "select cast(t.{owner} as text), {}, coalesce({new}, 0), coalesce({failed}, 0), coalesce({}, 0) from {table} t where {key}",
-            rows.group_out(),
-            conditions.done.as_deref().unwrap_or("0")
-        )
-        .into(),
         cancel: if rows.mapping.kind == Kind::Table {
             format!("update {table} as t set {fail} where {key} and {new}").into()
         } else {
             format!("delete from {table} as t where {key} and {new}").into()
         },
-        ready_in_order: format!("select {out} from {table} t where {new} and t.{owner} is null order by {}", conditions.order_by()).into(),
-        held: format!("select {out} from {table} t where {new} and t.{owner} <> {nobody}").into(),
         is_claimed: format!("select 1 from {table} t where {} and {}", rows.key_is(2), rows.undecided(&mine, new))
             .into(),
-        drained: ichido_sql::drained::<SqliteDialect>(tables, &quote::literal(&queue.name)?, &rows.mapping, conditions)
-            .into(),
-        counts: ichido_sql::counts(&rows.mapping, conditions, &ages(&rows.mapping)).into(),
-        owners: ichido_sql::owners(&rows.mapping, conditions, &out, &format!("cast(t.{owner} as text)")),
-        ..SqlQueue::new(queue, &rows.mapping, conditions, rows.columns.iter().map(|column| &column.name))
+        ..alike
     })
 }
 
@@ -294,7 +284,7 @@ fn pick(rows: &Rows, conditions: &Conditions, claimable: &str) -> String {
     format!("select {message} from {table} t where {claimable}{ungrouped} and {named} order by {order} limit ?1")
 }
 
-/// When rows were sent, how old the oldest is, and how many are recent, for [`ichido_sql::counts`]; times are text as SQLite writes it,
+/// When rows were sent, how old the oldest is, and how many are recent, for [`Spelling::ages`]; times are text as SQLite writes it,
 /// or seconds since 1970.
 fn ages(mapping: &Mapping) -> [String; 3] {
     let Some(sent_at) = &mapping.sent_at else { return ["null"; 3].map(Into::into) };

@@ -117,6 +117,24 @@ pub async fn there_are_no_more_connections_than_stated<F: Fixture>(
     assert!(most <= i64::from(stated.total()), "{most} instead of {stated:?}");
 }
 
+/// The store is to open `min` connections early. `count` asks the server how many sessions the store has.
+pub async fn as_many_connections_as_asked_for_are_opened_at_the_start_and_kept<F: SilenceFixture>(
+    fixture: &F,
+    store: F::Store,
+    min: i64,
+    count: impl AsyncFn() -> i64,
+) {
+    assert_eq!(count().await, 0, "nothing is connected yet");
+    store.prepare().await.unwrap();
+    assert_eq!(count().await, min);
+    let tx = store.begin().await.unwrap();
+    let session = F::Store::session(&tx).unwrap();
+    store.rollback(tx).await.unwrap();
+    assert_eq!(count().await, min, "one that was there is used");
+    let there = format!("select count(*) from {} = {}", F::SESSION, session.number);
+    assert_eq!(fixture.number(&there).await, 1, "and stays");
+}
+
 /// The connection that ends a session is opened with the password of now, and so is the one that asks about it. `silence` lets nothing pass on
 /// the connections that are open.
 pub async fn a_silent_session_is_ended_after_the_password_has_changed<F: SilenceFixture>(

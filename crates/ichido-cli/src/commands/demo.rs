@@ -48,8 +48,8 @@ create index received_order_owner on received_order (process_id) where process_i
 create table project (order_id integer not null, name text not null, made_by text not null);
 ";
 
-/// The configuration in the README, which works as it stands.
-const CONFIG: &str = r#"[database]
+/// The configuration in the README, which works as it stands, is this and [`CREATION`].
+const ORDERS: &str = r#"[database]
 url = "sqlite://demo.db"
 
 [process]
@@ -59,7 +59,9 @@ poll = "100ms"
 table  = "received_order"
 status = { column = "status", new = "0", done = "1", failed = "2" }
 owner  = "process_id"
+"#;
 
+const CREATION: &str = r#"
 [actions.ProjectCreation]
 from        = "orders"
 concurrency = 4
@@ -80,7 +82,7 @@ pub(crate) async fn run(demo: Demo) -> Result<u8, Failure> {
         return served::run(&demo, &folder).await;
     }
     let ledger = Ledger::create(&folder.join("demo.db"), TABLES).await?;
-    std::fs::write(folder.join("ichido.toml"), CONFIG)?;
+    std::fs::write(folder.join("ichido.toml"), [ORDERS, CREATION].concat())?;
     let story = Story { folder, orders: demo.orders, talks: !demo.json };
     story.send().await?;
     let mut workers = story.start()?;

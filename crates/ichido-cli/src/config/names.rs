@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use ichido::adopt::unquoted;
+
 use super::error::ConfigError;
 use super::field::Field;
 use super::spelling::quoted;
@@ -85,31 +87,21 @@ impl TableName {
 
 /// The first part of a dotted name, and what follows its dot.
 fn part(text: &str) -> Result<(String, Option<&str>), String> {
-    let (part, rest) = match text.strip_prefix('"') {
-        Some(inside) => quoted_part(inside).ok_or_else(|| format!("{} has a misplaced double quote", quoted(text)))?,
-        None => match text.split_once('.') {
-            Some((part, rest)) => (part.to_owned(), Some(rest)),
-            None => (text.to_owned(), None),
-        },
+    let (part, rest) = if text.starts_with('"') {
+        quoted_part(text).ok_or_else(|| format!("{} has a misplaced double quote", quoted(text)))?
+    } else {
+        let (part, rest) = text.split_once('.').map_or((text, None), |(part, rest)| (part, Some(rest)));
+        (part.to_owned(), rest)
     };
     check_identifier(&part)?;
     Ok((part, rest))
 }
 
-/// A part up to its closing quote; a doubled quote stands for one.
-fn quoted_part(inside: &str) -> Option<(String, Option<&str>)> {
-    let mut part = String::new();
-    let mut rest = inside;
-    loop {
-        let (before, after) = rest.split_once('"')?;
-        part.push_str(before);
-        match after.strip_prefix('"') {
-            Some(more) => {
-                part.push('"');
-                rest = more;
-            }
-            None if after.is_empty() => return Some((part, None)),
-            None => return after.strip_prefix('.').map(|rest| (part, Some(rest))),
-        }
+/// A part in double quotes, and what follows its dot.
+fn quoted_part(text: &str) -> Option<(String, Option<&str>)> {
+    let (part, rest) = unquoted(text, '"')?;
+    if rest.is_empty() {
+        return Some((part, None));
     }
+    rest.strip_prefix('.').map(|rest| (part, Some(rest)))
 }

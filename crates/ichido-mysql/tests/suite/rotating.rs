@@ -5,10 +5,7 @@ use std::{
     time::Duration,
 };
 
-use ichido::{
-    Error,
-    store::{Database, Transactions},
-};
+use ichido::{Error, store::Database};
 use ichido_mysql::{MySql, MySqlBuilder, sqlx::mysql::MySqlConnectOptions};
 use ichido_test_servers::{
     self as servers,
@@ -111,12 +108,8 @@ async fn there_are_no_more_connections_than_stated() {
 async fn as_many_connections_as_asked_for_are_opened_at_the_start_and_kept() {
     let vault = Vault::new().await;
     let store = vault.builder().connections(5, 8).build().unwrap();
-    assert_eq!(vault.fixture.number(&vault.sessions()).await, 0, "nothing is connected yet");
-    store.prepare().await.unwrap();
-    assert_eq!(vault.fixture.number(&vault.sessions()).await, 5);
-    let tx = store.begin().await.unwrap();
-    store.rollback(tx).await.unwrap();
-    assert_eq!(vault.fixture.number(&vault.sessions()).await, 5, "one that was there is used, and stays");
+    let (fixture, count) = (&vault.fixture, async || vault.fixture.number(&vault.sessions()).await);
+    connections::as_many_connections_as_asked_for_are_opened_at_the_start_and_kept(fixture, store, 5, count).await;
 
     for (min, max) in [(4, 3), (0, 2)] {
         let refused = vault.builder().connections(min, max).build();

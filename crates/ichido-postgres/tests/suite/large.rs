@@ -223,16 +223,19 @@ async fn rows_with_random_keys_are_all_found() {
     assert_eq!(found.len(), 2000);
 }
 
+/// A table of orders with teams, and the claim of those that are the first of theirs.
+async fn grouped(fill: &str, tidy: &str) -> (World, String) {
+    let index = "create index big_order_group on big_order (team, id) where status = '0'";
+    let columns = "id bigint primary key, team text not null";
+    let world = World::new(columns, &[fill, index, tidy], |table| table.group_by("team")).await;
+    let claim = world.statement("claim of a group's first").await;
+    (world, claim)
+}
+
 #[tokio::test]
 async fn a_claim_of_groups_reads_few_pages_however_long_the_groups_are() {
     let fill = "insert into big_order (id, team) select n, 'team ' || n % 200 from generate_series(1, 300000) n";
-    let index = "create index big_order_group on big_order (team, id) where status = '0'";
-    let mut world =
-        World::new("id bigint primary key, team text not null", &[fill, index, "analyze big_order"], |table| {
-            table.group_by("team")
-        })
-        .await;
-    let claim = world.statement("claim of a group's first").await;
+    let (mut world, claim) = grouped(fill, "analyze big_order").await;
     let (pages, plan) = world.pages(&claim, &[None, Some("256")]).await;
     // Two looks into the index and one into the table for each of two hundred groups.
     assert!(pages < 4000, "{pages} pages:\n{plan}");
@@ -244,13 +247,7 @@ async fn a_claim_of_groups_reads_few_pages_however_long_the_groups_are() {
 #[tokio::test]
 async fn a_walk_over_many_groups_goes_on_where_the_last_one_ended() {
     let fill = "insert into big_order (id, team) select n, 'team ' || lpad((n % 3000)::text, 4, '0') from generate_series(1, 300000) n";
-    let index = "create index big_order_group on big_order (team, id) where status = '0'";
-    let mut world =
-        World::new("id bigint primary key, team text not null", &[fill, index, "vacuum analyze big_order"], |table| {
-            table.group_by("team")
-        })
-        .await;
-    let claim = world.statement("claim of a group's first").await;
+    let (mut world, claim) = grouped(fill, "vacuum analyze big_order").await;
     world.run(&format!("prepare walk(text, bigint, text, bigint) as {claim}")).await;
     let me = world.process.id;
     for mode in ["auto", "force_generic_plan"] {

@@ -143,12 +143,18 @@ async fn with_a_default_of_the_role_or_the_pooler_nothing_is_left_of_a_broken_tr
     }
 }
 
+/// A pooler with one connection to the server for everybody, and so many orders.
+async fn on_one_connection(orders: i64) -> (PgBouncer, ThroughPooler) {
+    let narrow = PgBouncer::start(servers::Postgres::shared(), "", &[("default_pool_size", "1")]);
+    let fixture = ThroughPooler::by(&narrow, "worker").await;
+    send_orders(&fixture, orders).await;
+    (narrow, fixture)
+}
+
 /// One connection to the server for everybody: each client finds what the others have left there.
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_with_the_same_name_do_not_meet() {
-    let narrow = PgBouncer::start(servers::Postgres::shared(), "", &[("default_pool_size", "1")]);
-    let fixture = ThroughPooler::by(&narrow, "worker").await;
-    send_orders(&fixture, 20).await;
+    let (_narrow, fixture) = on_one_connection(20).await;
     let processes = [Player::join(&fixture).await, Player::join(&fixture).await];
     for process in processes.iter().cycle().take(20) {
         let delivery = process.claim_one("orders").await;
@@ -160,9 +166,7 @@ async fn statements_with_the_same_name_do_not_meet() {
 /// Between the action's ROLLBACK and the completion somebody else has had the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_transaction_is_noticed_among_statements_of_others() {
-    let narrow = PgBouncer::start(servers::Postgres::shared(), "", &[("default_pool_size", "1")]);
-    let fixture = ThroughPooler::by(&narrow, "worker").await;
-    send_orders(&fixture, 1).await;
+    let (_narrow, fixture) = on_one_connection(1).await;
     let (process, other) = (Player::join(&fixture).await, Player::join(&fixture).await);
     let delivery = process.claim_one("orders").await;
     let mut tx = process.store.begin().await.unwrap();

@@ -6,14 +6,11 @@ use std::{
     time::Duration,
 };
 
-use ichido::{
-    Error, Queue,
-    store::{Database, Transactions},
-};
+use ichido::{Error, Queue, store::Database};
 use ichido_postgres::{
     Postgres, PostgresBuilder,
     sqlx::{
-        Connection, Executor, PgConnection, Row,
+        Connection, PgConnection,
         postgres::{PgConnectOptions, PgSslMode},
     },
 };
@@ -135,15 +132,8 @@ async fn as_many_connections_as_asked_for_are_opened_at_the_start_and_kept() {
     let url = format!("{}&application_name=early", fixture.place());
     let mail = || [Queue::managed("mail")];
     let store = Postgres::builder().url(&url).queues(mail()).connections(5, 8).build().unwrap();
-    assert_eq!(fixture.number(&sessions("early")).await, 0, "nothing is connected yet");
-    store.prepare().await.unwrap();
-    assert_eq!(fixture.number(&sessions("early")).await, 5);
-    let mut tx = store.begin().await.unwrap();
-    let pid: i32 = Postgres::connection(&mut tx).fetch_one("select pg_backend_pid()").await.unwrap().get(0);
-    store.rollback(tx).await.unwrap();
-    assert_eq!(fixture.number(&sessions("early")).await, 5, "one that was there is used");
-    let same = format!("select count(*) from pg_stat_activity where pid = {pid}");
-    assert_eq!(fixture.number(&same).await, 1, "and stays");
+    let count = async || fixture.number(&sessions("early")).await;
+    connections::as_many_connections_as_asked_for_are_opened_at_the_start_and_kept(&fixture, store, 5, count).await;
 
     for (min, max) in [(4, 3), (0, 2)] {
         let refused = Postgres::builder().url(&url).connections(min, max).build();

@@ -27,6 +27,15 @@ async fn store(url: &str) -> Postgres {
     store
 }
 
+/// A store with a table `noted`, and a connection beside it.
+async fn noting() -> (Postgres, PgConnection) {
+    let url = servers::Postgres::shared().fresh_database();
+    let store = store(&url).await;
+    let mut outside = PgConnection::connect(&url).await.unwrap();
+    outside.execute("create table noted (line text)").await.unwrap();
+    (store, outside)
+}
+
 fn handed_out(id: &str) -> Delivery {
     let message = Message::new("paid", Key::new([id]), *b"{}");
     let claim = Claim { owner: ProcessId::random(), parked: false, suspect: false, group: None, locked: true };
@@ -102,10 +111,7 @@ async fn an_action_may_make_prepared_statements_go_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_within_the_transaction_is_a_savepoint() {
-    let url = servers::Postgres::shared().fresh_database();
-    let store = store(&url).await;
-    let mut outside = PgConnection::connect(&url).await.unwrap();
-    outside.execute("create table noted (line text)").await.unwrap();
+    let (store, mut outside) = noting().await;
     for line in ["first", "second"] {
         let mut tx = store.begin().await.unwrap();
         let connection = Postgres::connection(&mut tx);
@@ -126,10 +132,7 @@ async fn a_transaction_within_the_transaction_is_a_savepoint() {
 /// To sqlx a transaction within the transaction that cannot begin is the end of both.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_savepoint_that_could_not_be_made_takes_nothing_from_the_next_transaction() {
-    let url = servers::Postgres::shared().fresh_database();
-    let store = store(&url).await;
-    let mut outside = PgConnection::connect(&url).await.unwrap();
-    outside.execute("create table noted (line text)").await.unwrap();
+    let (store, mut outside) = noting().await;
     let mut tx = store.begin().await.unwrap();
     let connection = Postgres::connection(&mut tx);
     assert!(connection.execute("select 1 / 0").await.is_err());

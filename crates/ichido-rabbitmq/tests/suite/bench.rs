@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ichido::{Headers, broker::Outgoing};
-use ichido_rabbitmq::{Delivery, Envelope, Publisher, PublisherSettings, Server, State, Subscription, Topology};
+use ichido_rabbitmq::{Delivery, Envelope, Kind, Publisher, PublisherSettings, Server, State, Subscription, Topology};
 use ichido_test_servers::RabbitMq;
 use ichido_testkit::{eventually, in_time};
 
@@ -22,7 +22,12 @@ impl Bench {
 
     /// So many messages in the queue, and a source of them.
     pub(crate) async fn holding(messages: u32, prefetch: u16) -> (Self, Subscription) {
-        let bench = Self::new().await;
+        Self::of(Kind::default(), messages, prefetch).await
+    }
+
+    /// The same of a queue of this kind.
+    pub(crate) async fn of(kind: Kind, messages: u32, prefetch: u16) -> (Self, Subscription) {
+        let bench = Self::with(RabbitMq::shared(), |topology| topology.kind = kind).await;
         bench.send(0..messages).await;
         let source = bench.source(prefetch);
         (bench, source)

@@ -115,9 +115,7 @@ async fn chosen_letters_are_deleted_or_moved_and_the_others_stay_in_their_order(
 
 #[tokio::test]
 async fn many_that_are_deleted_last_do_not_mix_the_others() {
-    let bench = Bench::new().await;
-    put_aside(&bench, 0..500).await;
-    let queue = queue(&bench);
+    let (_bench, queue) = with_letters(Kind::Quorum, 500).await;
     let mut letters = queue.dead_letters().await.expect("a reading");
     let mut last = Vec::new();
     while let Some(letter) = letters.next().await.expect("a letter") {
@@ -134,9 +132,7 @@ async fn many_that_are_deleted_last_do_not_mix_the_others() {
 
 #[tokio::test]
 async fn what_cannot_be_moved_stays() {
-    let bench = Bench::new().await;
-    put_aside(&bench, 0..1).await;
-    let queue = queue(&bench);
+    let (_bench, queue) = with_letters(Kind::Quorum, 1).await;
     let mut letters = queue.dead_letters().await.expect("a reading");
     let letter = letters.next().await.expect("a letter").expect("there is one");
     assert!(letters.move_to(&letter, "", "nowhere").await.expect_err("no queue").is_its_own());

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use ichido_rabbitmq::{Envelope, Id, Kind, REASON, Settled};
-use ichido_test_servers::RabbitMq;
 
 use crate::bench::{Bench, next, order, text};
 
@@ -52,9 +51,7 @@ async fn what_is_released_comes_again() {
 #[tokio::test]
 async fn a_busy_delivery_comes_back_later_as_it_was_and_as_often_as_it_takes() {
     for kind in [Kind::Quorum, Kind::Classic] {
-        let bench = Bench::with(RabbitMq::shared(), |topology| topology.kind = kind).await;
-        bench.send(0..1).await;
-        let source = bench.source(5);
+        let (bench, source) = Bench::of(kind, 1, 5).await;
         for _ in 0..4 {
             let delivery = next(&source).await;
             assert_eq!((delivery.id(), text(&delivery)), (Id::Of("0".to_owned()), "0"));
@@ -83,9 +80,7 @@ async fn a_busy_delivery_comes_back_also_if_the_broker_has_forgotten_the_delay()
 #[tokio::test]
 async fn a_dead_letter_has_its_reason_and_everything_else() {
     for kind in [Kind::Quorum, Kind::Classic] {
-        let bench = Bench::with(RabbitMq::shared(), |topology| topology.kind = kind).await;
-        bench.send(0..1).await;
-        let source = bench.source(5);
+        let (bench, source) = Bench::of(kind, 1, 5).await;
         let delivery = next(&source).await;
         assert_eq!(source.dead_letter(&delivery, "no mutex row").await.expect("put aside"), Settled::Told);
         bench.settles_at("orders", 0, 0).await;

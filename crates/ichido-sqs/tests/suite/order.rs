@@ -23,6 +23,13 @@ fn of(id: &str, group: &str) -> Outgoing {
     message
 }
 
+/// What receives these messages, which are in the queue.
+async fn line(at: &AtSqs, messages: &[Outgoing]) -> Deliveries {
+    let queue = at.queue(QUEUE);
+    publish(&queue, messages).await;
+    queue.receive(10)
+}
+
 fn id(received: &Received) -> &str {
     received.id.as_deref().expect("an id")
 }
@@ -36,9 +43,7 @@ async fn after(source: &Deliveries, done: &Received, settlement: Settlement) -> 
 fn messages_of_a_group_are_handed_out_one_at_a_time() {
     run(async {
         let at = AtSqs::fresh().await;
-        let queue = at.queue(QUEUE);
-        publish(&queue, &[of("a1", "a"), of("a2", "a"), of("a3", "a")]).await;
-        let source = queue.receive(10);
+        let source = line(&at, &[of("a1", "a"), of("a2", "a"), of("a3", "a")]).await;
         let first = next(&source).await;
         assert!(source.try_next().is_none(), "the others wait for the first");
         let second = after(&source, &first, Settlement::Ack).await;
@@ -71,9 +76,7 @@ fn the_next_of_a_group_does_not_wait_for_a_delete() {
 fn other_groups_go_on_beside_one_that_waits() {
     run(async {
         let at = AtSqs::fresh().await;
-        let queue = at.queue(QUEUE);
-        publish(&queue, &[of("a1", "a"), of("a2", "a"), of("b1", "b"), outgoing(QUEUE, "x")]).await;
-        let source = queue.receive(10);
+        let source = line(&at, &[of("a1", "a"), of("a2", "a"), of("b1", "b"), outgoing(QUEUE, "x")]).await;
         let mut found = [next(&source).await, next(&source).await, next(&source).await].map(|it| id(&it).to_owned());
         found.sort();
         assert_eq!(found, ["a1", "b1", "x"]);
@@ -84,9 +87,7 @@ fn other_groups_go_on_beside_one_that_waits() {
 fn what_failed_comes_again_before_those_behind_it() {
     run(async {
         let at = AtSqs::fresh().await;
-        let queue = at.queue(QUEUE);
-        publish(&queue, &[of("a1", "a"), of("a2", "a"), of("a3", "a")]).await;
-        let source = queue.receive(10);
+        let source = line(&at, &[of("a1", "a"), of("a2", "a"), of("a3", "a")]).await;
         let first = next(&source).await;
         let again = after(&source, &first, Settlement::Later(Some(Duration::from_secs(1)))).await;
         let second = after(&source, &again, Settlement::Ack).await;
@@ -99,10 +100,8 @@ fn what_failed_comes_again_before_those_behind_it() {
 fn a_retry_is_not_dropped_as_a_duplicate_and_a_copy_is() {
     run(async {
         let at = AtSqs::fresh().await;
-        let queue = at.queue(QUEUE);
         let retry = Outgoing { edition: 1, ..of("a1", "a") };
-        publish(&queue, &[of("a1", "a"), of("a1", "a"), retry, of("end", "a")]).await;
-        let source = queue.receive(10);
+        let source = line(&at, &[of("a1", "a"), of("a1", "a"), retry, of("end", "a")]).await;
         let mut received = next(&source).await;
         let mut found = vec![id(&received).to_owned()];
         while id(&received) != "end" {

@@ -15,7 +15,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Ledger, TABLES, command, store};
+use super::{Ledger, ORDERS, TABLES, command, store};
 use crate::{args::Demo, failure::Failure, output};
 
 /// How often something arrives.
@@ -30,18 +30,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 const LEVELS: [&str; 3] = ["mail_vip", "mail_member", "mail_free"];
 
-/// Orders without a name fail: a project needs one.
-const CONFIG: &str = r#"[database]
-url = "sqlite://demo.db"
-
-[process]
-poll = "100ms"
-
-[queues.orders]
-table  = "received_order"
-status = { column = "status", new = "0", done = "1", failed = "2" }
-owner  = "process_id"
-
+/// What its configuration has beside [`ORDERS`]. Orders without a name fail: a project needs one.
+const MORE: &str = r#"
 [queues.mail_vip]
 [queues.mail_member]
 [queues.mail_free]
@@ -72,7 +62,7 @@ const ORPHAN: &str = "insert into received_order (name, process_id) values ('cla
 /// Runs until Ctrl-C.
 pub(super) async fn run(demo: &Demo, folder: &Path) -> Result<u8, Failure> {
     let ledger = Ledger::create(&folder.join("demo.db"), TABLES).await?;
-    std::fs::write(folder.join("ichido.toml"), CONFIG)?;
+    std::fs::write(folder.join("ichido.toml"), [ORDERS, MORE].concat())?;
     let store = store(folder, &LEVELS)?;
     store.migrate().await.map_err(|error| Failure::of::<Sqlite>(&error))?;
     ledger.write(ORPHAN).await?;

@@ -1,7 +1,6 @@
 //! Unknown keys, at every level, and what is suggested for them.
 
 use super::{EXAMPLE, refusal, refused, with_action, with_queue, with_table};
-use ichido::handlers::nearest;
 
 #[test]
 fn a_mistyped_key_is_answered_with_file_line_path_and_what_was_meant() {
@@ -83,16 +82,4 @@ fn a_key_of_a_table_queue_without_a_table_says_so() {
     }
     let rabbit = "owner = \"o\"\nrabbitmq = { url = \"amqp://h\", queue = \"x\" }";
     refused(&with_queue(rabbit), &["queues.q.owner: only table queues have this key"]);
-}
-
-#[test]
-fn the_nearest_word_is_near() {
-    let known = ["orders", "mail", "project"];
-    assert_eq!(nearest("order", known), Some("orders"));
-    assert_eq!(nearest("MAIL", known), Some("mail"));
-    assert_eq!(nearest("proejct", known), Some("project"));
-    assert_eq!(nearest("invoice", known), None);
-    assert_eq!(nearest("", known), None);
-    assert_eq!(nearest(&"x".repeat(1_000_000), known), None);
-    assert_eq!(nearest("orders", []), None);
 }

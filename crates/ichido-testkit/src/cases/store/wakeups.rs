@@ -60,6 +60,15 @@ impl Running {
     }
 }
 
+/// An idle process, and a client of its store.
+async fn idle<F: Fixture>() -> (F, F::Store, Running, Client<F::Store>) {
+    let fixture = F::fresh().await;
+    let store = fixture.store();
+    let running = Running::start::<F>(store.clone());
+    let client = Client::new(store.clone());
+    (fixture, store, running, client)
+}
+
 async fn send<F: Fixture>(client: &Client<F::Store>, store: &F::Store, queue: &str, message: Value) {
     let mut tx = store.begin().await.unwrap();
     client.queue(queue).send(F::Store::connection(&mut tx), &message).await.unwrap();
@@ -67,10 +76,7 @@ async fn send<F: Fixture>(client: &Client<F::Store>, store: &F::Store, queue: &s
 }
 
 pub async fn a_send_in_the_same_process_wakes_an_idle_worker<F: Fixture>() {
-    let fixture = F::fresh().await;
-    let store = fixture.store();
-    let mut running = Running::start::<F>(store.clone());
-    let client = Client::new(store.clone());
+    let (fixture, store, mut running, client) = idle::<F>().await;
     for number in 1..=5 {
         send::<F>(&client, &store, "mail", number.into()).await;
         running.sees("mail").await;
@@ -80,10 +86,7 @@ pub async fn a_send_in_the_same_process_wakes_an_idle_worker<F: Fixture>() {
 }
 
 pub async fn what_an_action_sends_wakes_an_idle_worker<F: Fixture>() {
-    let fixture = F::fresh().await;
-    let store = fixture.store();
-    let mut running = Running::start::<F>(store.clone());
-    let client = Client::new(store.clone());
+    let (fixture, store, mut running, client) = idle::<F>().await;
     for id in 1..=3 {
         send::<F>(&client, &store, "orders", serde_json::json!({ "id": id })).await;
         running.sees("orders").await;
@@ -106,10 +109,7 @@ pub async fn a_send_by_another_process_of_the_host_wakes_an_idle_worker<F: Fixtu
 }
 
 pub async fn a_message_that_is_due_wakes_an_idle_worker<F: Fixture>() {
-    let fixture = F::fresh().await;
-    let store = fixture.store();
-    let mut running = Running::start::<F>(store.clone());
-    let client = Client::new(store.clone());
+    let (fixture, store, mut running, client) = idle::<F>().await;
     send::<F>(&client, &store, "mail", 1.into()).await;
     running.sees("mail").await;
     let mut tx = store.begin().await.unwrap();

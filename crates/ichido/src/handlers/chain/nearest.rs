@@ -33,7 +33,17 @@ mod tests {
         assert_eq!(nearest("Retry", known), Some("retry"));
         assert_eq!(nearest("isolation", known), None);
         assert_eq!(nearest("", known), None);
-        assert_eq!(nearest(&"x".repeat(10_000), known), None);
+        assert_eq!(nearest(&"x".repeat(1_000_000), known), None);
+        assert_eq!(nearest("retry", []), None);
+    }
+
+    #[test]
+    fn a_letter_less_two_that_changed_places_or_capitals_are_near() {
+        let known = ["orders", "mail", "project"];
+        assert_eq!(nearest("order", known), Some("orders"));
+        assert_eq!(nearest("MAIL", known), Some("mail"));
+        assert_eq!(nearest("proejct", known), Some("project"));
+        assert_eq!(nearest("invoice", known), None);
     }
 
     #[test]

@@ -81,21 +81,27 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// A quoted text at the beginning, and what follows it; a doubled quote stands for one.
-fn literal(text: &str) -> Option<(String, &str)> {
-    let mut rest = text.strip_prefix('\'')?;
+/// A text in these quotes at the beginning, and what follows it; a doubled quote stands for one.
+#[must_use]
+pub fn unquoted(text: &str, quote: char) -> Option<(String, &str)> {
+    let mut rest = text.strip_prefix(quote)?;
     let mut value = String::new();
     loop {
-        let (before, after) = rest.split_once('\'')?;
+        let (before, after) = rest.split_once(quote)?;
         value.push_str(before);
-        match after.strip_prefix('\'') {
+        match after.strip_prefix(quote) {
             Some(more) => {
-                value.push('\'');
+                value.push(quote);
                 rest = more;
             }
             None => return Some((value, after)),
         }
     }
+}
+
+/// The same in a server's quotes of texts.
+fn literal(text: &str) -> Option<(String, &str)> {
+    unquoted(text, '\'')
 }
 
 fn without_literals(text: &str) -> String {

@@ -13,7 +13,7 @@ mod words;
 use serde::Serialize;
 
 pub use self::{
-    catalog_text::{checks_in, listed, literals, plain_default},
+    catalog_text::{checks_in, listed, literals, plain_default, unquoted},
     guess::{Guess, Values},
     names::{TableName, nearest_table},
     proposal::{OwnerChoice, Proposal, StatusChoice, Wanted, find, propose},
