@@ -148,7 +148,7 @@ impl Postgres {
                 "with gone as (delete from {mutex} where id = any($1) and owner is null and current_setting('ichido.tx', true) = $2) \
                  update {inbox} set done_at = clock_timestamp() where id = any($1) and done_at is null and current_setting('ichido.tx', true) = $2"
             );
-            let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(&tx.token);
+            let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(&*tx.session.token);
             return Ok(pass.persistent(named).execute(tx.connection()).await?.rows_affected());
         };
         let hashes: Vec<Vec<u8>> = some.iter().map(|delivery| payload_hash(&delivery.message.payload)).collect();
@@ -157,7 +157,7 @@ impl Postgres {
              insert into {inbox} as i (id, queue, hash, done_at) select k.id, $4, k.hash, clock_timestamp() from unnest($1::text[], $5::bytea[]) as k(id, hash), gone \
              where gone.id = k.id on conflict (id) do update set hash = excluded.hash, done_at = excluded.done_at where i.done_at is null"
         );
-        let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(owner.to_string()).bind(&tx.token);
+        let pass = sqlx::query(AssertSqlSafe(pass)).bind(ids).bind(owner.to_string()).bind(&*tx.session.token);
         let pass = pass.bind(&*queue.queue).bind(hashes);
         Ok(pass.persistent(named).execute(tx.connection()).await?.rows_affected())
     }

@@ -148,8 +148,8 @@ impl Postgres {
         }
         let (id, key) = (quote::literal(id)?, quote::literal(&key.to_string())?);
         let mut tx = self.open_session().await?;
-        let begin = self.begin_words(terms, &tx.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
-        let locked = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name), &tx.token);
+        let begin = self.begin_words(terms, &tx.session.token) + &tx.session.prepare(&mutex.name, &mutex.lock);
+        let locked = tx.session.begin(format!("{begin}; execute {}({id}, {key})", mutex.name));
         let found = match self.shared.deadline.within(locked).await {
             Ok(rows) => rows.first().map_or(Ok(Found::Nothing), |row| found(row, None, &delivery.message))?,
             Err(error) if fault::code(&error).as_deref() == Some(LOCKED) => Found::Busy,

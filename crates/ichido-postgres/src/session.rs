@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use ichido::store::SessionId;
+use ichido::store::{ProcessId, SessionId};
 use sqlx::{AssertSqlSafe, Connection as _, Executor, PgConnection, Row, postgres::PgRow};
 
 use crate::{connector::session_id, pooler::LOOK};
@@ -23,6 +23,9 @@ pub(crate) struct Session {
     pub(crate) connection: PgConnection,
     /// Who works for us at the server; behind a pooler, only while a transaction lasts.
     pub(crate) id: Option<Arc<SessionId>>,
+    /// What our transactions here are known by, as long as each of them lasts. The same for all: the server's statistics have an entry for each
+    /// text, and must not have one for each message.
+    pub(crate) token: Arc<str>,
     /// What the server knows by name here.
     prepared: HashSet<String>,
 }
@@ -39,7 +42,7 @@ impl Session {
             let who = sqlx::raw_sql(WHO).fetch_all(&mut connection).await?;
             who.first().map(session_id).transpose()?
         };
-        Ok(Session { connection, id, prepared: HashSet::new() })
+        Ok(Session { connection, id, token: ProcessId::random().to_string().into(), prepared: HashSet::new() })
     }
 
     /// May others have it? A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be
@@ -48,12 +51,12 @@ impl Session {
         self.connection.is_in_transaction()
     }
 
-    /// Runs several statements in one round trip, the first of which that has a row answers with this token; the rows of the
+    /// Runs several statements in one round trip, the first of which that has a row answers with the token; the rows of the
     /// others. An action can leave answers unread (sqlx does not count those of COPY), and ours would be taken for others'
     /// from then on: such a session ends.
-    pub(crate) async fn begin(&mut self, words: String, token: &str) -> sqlx::Result<Vec<PgRow>> {
+    pub(crate) async fn begin(&mut self, words: String) -> sqlx::Result<Vec<PgRow>> {
         let mut rows = sqlx::raw_sql(AssertSqlSafe(words)).fetch_all(&mut self.connection).await?;
-        if rows.first().is_some_and(|row| row.try_get::<&str, _>(0).is_ok_and(|answer| answer == token)) {
+        if rows.first().is_some_and(|row| row.try_get::<&str, _>(0).is_ok_and(|answer| answer == &*self.token)) {
             rows.remove(0);
             return Ok(rows);
         }

@@ -33,7 +33,6 @@ const READ_ONLY: &str = "25006";
 /// An open business transaction.
 pub struct Tx {
     pub(crate) session: Lent<PgConnector>,
-    pub(crate) token: String,
 }
 
 impl Tx {
@@ -46,7 +45,8 @@ impl Transactions for Postgres {
     async fn begin_on(&self, terms: Terms) -> Result<Tx> {
         let mut tx = self.open_session().await?;
         // A BEGIN that fails is never a message's fault, whatever the server says (a standby, a connection that died).
-        let begun = tx.session.begin(self.begin_words(terms, &tx.token), &tx.token);
+        let words = self.begin_words(terms, &tx.session.token);
+        let begun = tx.session.begin(words);
         let rows = self.shared.deadline.within(begun).await.map_err(|error| self.unreachable(error))?;
         if self.own.is_pooled() {
             tx.session.id = rows.first().map(session_id).transpose()?;
@@ -153,7 +153,7 @@ impl Postgres {
         // Before a connection is held: the first look at the queues needs its own.
         self.queues().await?;
         let session = self.business.take().await.map_err(|error| self.unreachable(error))?;
-        Ok(Tx { session, token: ProcessId::random().to_string() })
+        Ok(Tx { session })
     }
 
     pub(crate) fn begin_words(&self, terms: Terms, token: &str) -> String {
@@ -220,7 +220,7 @@ impl Postgres {
             &queue.complete_parked[many]
         };
         let owner = owner.map(|owner| owner.to_string());
-        let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&tx.token);
+        let mut complete = sqlx::query(AssertSqlSafe(statement.clone())).bind(owner).bind(&*tx.session.token);
         let keys: Vec<&Key> = some.iter().map(|delivery| &delivery.message.key).collect();
         if let [key] = *keys {
             for column in key.columns() {
@@ -241,7 +241,7 @@ impl Postgres {
     async fn why_not(&self, tx: &mut Tx) -> Completion {
         let token = sqlx::raw_sql("select current_setting('ichido.tx', true)").fetch_one(tx.connection()).await;
         match token.and_then(|row| row.try_get::<Option<String>, _>(0)) {
-            Ok(Some(token)) if token == tx.token => Completion::Lost,
+            Ok(Some(token)) if token == *tx.session.token => Completion::Lost,
             Ok(_) => Completion::Ended,
             Err(error) => Completion::Failed(error),
         }

@@ -5,6 +5,7 @@
 mod on_store;
 mod orders;
 mod repairs;
+mod search;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +19,8 @@ use ichido::{
 };
 
 pub use self::orders::{
-    AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, SendOrder, SentAnswer, Which,
+    AuditPage, CancelLine, CancelOrder, Idempotency, LeftAlone, RepairAnswer, RepairOrder, Searched, SendOrder,
+    SentAnswer, Which,
 };
 pub(crate) use self::{
     on_store::OnStore,
@@ -57,6 +59,9 @@ pub trait Look: Send + Sync {
 
     /// Messages that failed, or wait for a retry; their errors are masked.
     fn failed(&self, filter: ParkedFilter) -> Answer<'_, Vec<Parked>>;
+
+    /// The same for a page: where an error is looked for, only some are searched, and it is said where to go on.
+    fn search(&self, filter: ParkedFilter) -> Answer<'_, Searched>;
 
     /// One of them, with its payload, masked; none if it has not failed.
     fn failure(&self, id: MessageId) -> Answer<'_, Option<ShownFailure>>;

@@ -20,7 +20,7 @@ use ichido::{
 
 use super::{
     Act, Answer, AuditPage, Brokers, CancelLine, CancelOrder, Desk, Idempotency, Look, RepairAnswer, RepairOrder,
-    SendOrder, SentAnswer, USED, Which, repairs::Repairs,
+    Searched, SendOrder, SentAnswer, USED, Which, repairs::Repairs, search,
 };
 use crate::{Problem, metrics};
 
@@ -121,6 +121,15 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
         let Some((first, others)) = ids.split_first() else { return Ok(()) };
         let detail = if others.is_empty() { String::new() } else { format!("and {} more", others.len()) };
         self.store.note_in(tx, "send", first, &detail).await.map_err(|error| Self::problem(&error))
+    }
+
+    /// What must not be seen of errors.
+    fn mask(&self, found: &mut [Parked]) {
+        for parked in found {
+            let errors = parked.history.iter_mut().map(|failure| &mut failure.error).chain([&mut parked.error]);
+            by_hand::hide(&self.masks, errors, None);
+            parked.shape = shape(&parked.error);
+        }
     }
 
     /// What was answered to the same request before.
@@ -260,11 +269,15 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
     fn failed(&self, filter: ParkedFilter) -> Answer<'_, Vec<Parked>> {
         Box::pin(async move {
             let mut found = self.read(self.store.parked(&filter)).await?;
-            for parked in &mut found {
-                let errors = parked.history.iter_mut().map(|failure| &mut failure.error).chain([&mut parked.error]);
-                by_hand::hide(&self.masks, errors, None);
-                parked.shape = shape(&parked.error);
-            }
+            self.mask(&mut found);
+            Ok(found)
+        })
+    }
+
+    fn search(&self, filter: ParkedFilter) -> Answer<'_, Searched> {
+        Box::pin(async move {
+            let mut found = self.read(search::search(&self.store, filter)).await?;
+            self.mask(&mut found.messages);
             Ok(found)
         })
     }

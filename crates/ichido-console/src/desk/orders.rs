@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ichido::{
     MessageId, NewMessage,
     by_hand::Repair,
-    inspect::ParkedFilter,
+    inspect::{Parked, ParkedFilter},
     store::{Audited, Cancellable, Cancelled},
 };
 use serde::{Deserialize, Serialize};
@@ -149,4 +149,13 @@ pub struct AuditPage {
     pub entries: Vec<Audited>,
     /// Where older ones go on; none if these were all.
     pub next: Option<String>,
+}
+
+/// Failed messages that were searched for.
+#[derive(Debug, Clone)]
+pub struct Searched {
+    /// What was found.
+    pub messages: Vec<Parked>,
+    /// The last one that was looked at, if there are more.
+    pub until: Option<String>,
 }

@@ -14,7 +14,7 @@ use super::{
     visit::{Frame, Visit, rendered},
     words::{clock, grouped, listed, plural, whole},
 };
-use crate::{Console, Problem, fields::Fields};
+use crate::{Console, Problem, desk::Searched, fields::Fields};
 
 /// So many messages on a page.
 const PAGE: usize = 100;
@@ -160,18 +160,18 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             (last.id, last.waiting) = (Some(id), true);
             filter.after = visit.look().failed(last).await?.into_iter().next();
         }
-        let found = visit.look().failed(filter).await?;
-        let is_bound = found.len() > GROUPED;
-        let next = (found.len() > PAGE).then(|| &found[PAGE - 1]);
-        let next = next
-            .map(|last| format!("{}&after={}", asked.query(), encoded(&last.id)).trim_start_matches('&').to_owned());
+        let Searched { messages: found, until } = visit.look().search(filter).await?;
+        let is_bound = found.len() > GROUPED || until.is_some();
+        let next = (found.len() > PAGE).then(|| found[PAGE - 1].id.clone()).or(until.clone());
+        let next =
+            next.map(|last| format!("{}&after={}", asked.query(), encoded(&last)).trim_start_matches('&').to_owned());
         let all: i64 = snapshot.standing.overview.queues.iter().map(|queue| queue.failed).sum();
         Ok(rendered(&FailedPage {
             frame: visit.frame("/failed", &snapshot),
             sentence: sentence(all),
             queues: visit.console.queues().to_vec(),
             groups: groups(&found, &asked, is_bound),
-            groups_note: if is_bound { format!("of the first {}", grouped(whole(GROUPED))) } else { String::new() },
+            groups_note: groups_note(is_bound, until.is_some()),
             messages: found.iter().take(PAGE).map(row).collect(),
             after: visit.field("after"),
             next,
@@ -205,6 +205,14 @@ pub(super) fn all(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
 pub(super) fn verb(name: Option<&str>) -> Result<&'static Verb, Problem> {
     let known = VERBS.iter().find(|verb| Some(verb.path) == name);
     known.ok_or_else(|| Problem::bad("`verb` must be retry or discard"))
+}
+
+fn groups_note(is_bound: bool, is_searched: bool) -> String {
+    match (is_bound, is_searched) {
+        (_, true) => "of those that were searched; the next page goes on".into(),
+        (true, false) => format!("of the first {}", grouped(whole(GROUPED))),
+        (false, false) => String::new(),
+    }
 }
 
 fn sentence(all: i64) -> String {

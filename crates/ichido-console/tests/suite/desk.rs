@@ -13,13 +13,17 @@ use ichido::{
     lanes::{LaneSet, Level, Policy},
 };
 use ichido_console::{Console, Role, Token};
-use ichido_sqlite::Sqlite;
+use ichido_sqlite::{
+    Sqlite,
+    sqlx::{self, Connection as _},
+};
 use tempfile::TempDir;
 use tower_service::Service;
 
 /// A console, and the folder with its database.
 pub struct Desk {
     pub router: Router,
+    url: String,
     _folder: TempDir,
 }
 
@@ -47,7 +51,14 @@ impl Desk {
         for role in roles {
             builder = builder.token(Token::new(role.as_str(), *role, &secret(*role)).unwrap());
         }
-        Desk { router: builder.build().router(), _folder: folder }
+        Desk { router: builder.build().router(), url, _folder: folder }
+    }
+
+    /// As somebody else who uses the database.
+    pub async fn sql(&self, statement: &'static str) {
+        let mut connection = sqlx::SqliteConnection::connect(&self.url).await.unwrap();
+        sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
     }
 
     pub async fn ask(&self, request: Request<Body>) -> Response {

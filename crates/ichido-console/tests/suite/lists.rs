@@ -34,3 +34,18 @@ async fn a_later_page_leads_back_to_the_first() {
     let beyond = desk.api(None, "GET", "/failed?after=hello%2F9", "").await.1;
     assert!(beyond.contains("Nothing is left on this page") && link(&beyond, "First page").is_some(), "{beyond}");
 }
+
+/// So that no page reads all that has ever failed.
+#[tokio::test]
+async fn a_search_for_an_error_goes_on_on_the_next_page() {
+    let desk = Desk::new(&[]).await;
+    let many = "with recursive n(n) as (select 1 union all select n + 1 from n where n < 10500) \
+                insert into ichido_parked (queue, key, state, attempts, parked_at, history) \
+                select 'hello', n, 'dead', 1, '2026-11-18T10:00:00.000Z', \
+                '[{\"attempt\":1,\"at\":\"2026-11-18 10:00:00\",\"error\":\"' || case when n = 9999 then 'rare' else 'common' end || '\"}]' from n";
+    desk.sql(many).await;
+    let first = desk.api(None, "GET", "/failed?error=rare", "").await.1;
+    assert!(first.contains("Nothing matches so far"), "{first}");
+    let second = desk.api(None, "GET", &link(&first, "Next page").expect("a next page"), "").await.1;
+    assert!(second.contains("hello/9999") && link(&second, "Next page").is_none(), "{second}");
+}

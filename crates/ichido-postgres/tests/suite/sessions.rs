@@ -192,3 +192,18 @@ fn sessions_may_outlive_their_runtime() {
     drop(runtime);
     drop(store);
 }
+
+/// The server's statistics have an entry for each text of a SET: one for each message would displace all others.
+#[tokio::test]
+async fn transactions_of_a_session_begin_with_the_same_words() {
+    let (store, _outside) = noting().await;
+    let mut tokens = Vec::new();
+    for _ in 0..2 {
+        let mut tx = store.begin_on(Terms::default()).await.unwrap();
+        let connection = Postgres::connection(&mut tx);
+        let token = sqlx::raw_sql("select pg_backend_pid()::text || ' ' || current_setting('ichido.tx')");
+        tokens.push(token.fetch_one(&mut *connection).await.unwrap().get::<String, _>(0));
+        store.commit(tx).await.unwrap();
+    }
+    assert_eq!(tokens[0], tokens[1]);
+}
