@@ -169,7 +169,8 @@ async fn a_snapshot_that_is_held_open_does_not_make_claims_walk_over_what_is_don
     // The store itself claims from the last row on, unless its last look at the whole queue was long ago.
     let last = "select query from pg_stat_activity where datname = current_database() and application_name = 'ichido' and query like '%claimed as%' order by query_start desc limit 1";
     let mut seen = Vec::new();
-    while seen.last() != Some(&from) {
+    // The server shows the beginning of a statement, which is where these two differ.
+    while !seen.last().is_some_and(|seen: &String| from.starts_with(seen)) {
         assert!(seen.len() < 5, "{seen:?}");
         world.claim(1).await;
         world.claim(16).await;
