@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use super::{Scene, is_alive, until};
@@ -44,16 +44,54 @@ fn who_has_agreed_before_is_not_asked() {
 fn nothing_of_a_run_outlives_it_even_if_it_is_killed() {
     for signal in ["TERM", "KILL"] {
         let scene = Scene::new();
-        scene.program("cc", ":");
-        let script = scene.path("test");
-        let words = ["bash", script.to_str().unwrap(), "--quick", "-p", "x"];
-        let quiet = || Stdio::null();
-        let mut run = scene.command(&words).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap();
-        let started = until(|| fs::read_to_string(scene.path("started")).ok().filter(|text| text.ends_with('\n')));
-        let [scratch, cargo, child] = started.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{started}") };
-        assert!(Path::new(scratch).is_dir() && is_alive(cargo) && is_alive(child), "{started}");
+        let mut run = start(&scene);
+        let started = Started::of(&scene);
+        assert!(started.is_there(), "{started:?}");
         assert!(Command::new("kill").args(["-s", signal, &run.id().to_string()]).status().unwrap().success());
         run.wait().unwrap();
-        until(|| (!is_alive(cargo) && !is_alive(child) && !Path::new(scratch).exists()).then_some(()));
+        until(|| started.is_gone().then_some(()));
+    }
+}
+
+/// cargo stops the script before it does anything else, so the script never gets further than to have started it.
+#[test]
+fn nothing_of_a_run_outlives_it_if_it_is_killed_when_cargo_starts() {
+    let scene = Scene::new();
+    let cargo = "kill -s STOP $PPID; sleep 3600 & echo \"$TMPDIR $$ $!\" >\"$HERE/started\"; kill -s KILL $PPID; wait";
+    scene.program("cargo", cargo);
+    start(&scene).wait().unwrap();
+    let started = Started::of(&scene);
+    until(|| started.is_gone().then_some(()));
+}
+
+fn start(scene: &Scene) -> Child {
+    scene.program("cc", ":");
+    let script = scene.path("test");
+    let words = ["bash", script.to_str().unwrap(), "--quick", "-p", "x"];
+    let quiet = || Stdio::null();
+    scene.command(&words).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap()
+}
+
+/// What the stand-in for cargo says of itself: its temporary folder, its process and that of its child.
+#[derive(Debug)]
+struct Started(String);
+
+impl Started {
+    fn of(scene: &Scene) -> Self {
+        Self(until(|| fs::read_to_string(scene.path("started")).ok().filter(|text| text.ends_with('\n'))))
+    }
+
+    fn parts(&self) -> [&str; 3] {
+        self.0.split_whitespace().collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    fn is_there(&self) -> bool {
+        let [scratch, cargo, child] = self.parts();
+        Path::new(scratch).is_dir() && is_alive(cargo) && is_alive(child)
+    }
+
+    fn is_gone(&self) -> bool {
+        let [scratch, cargo, child] = self.parts();
+        !Path::new(scratch).exists() && !is_alive(cargo) && !is_alive(child)
     }
 }
