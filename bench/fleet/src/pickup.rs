@@ -1,7 +1,8 @@
 //! From a sender's COMMIT to the action in another process: by ichido's wake-ups, and by NOTIFY in the sending transaction with a listener that
-//! claims at once, in turns. Both write the time when the action's statement began.
+//! claims at once, in turns. Both write the time when the action's statement began. How long a send takes is shown beside it: what it does for
+//! the wake-up before it returns must not be hidden there.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ichido::{Client, Queue};
 use ichido_postgres::Postgres;
@@ -22,7 +23,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     world.elsewhere = arguments.get("notify", false)?;
     world.run("create table raw_message (id bigint generated always as identity primary key, n bigint, taken boolean not null default false)").await?;
     world.run("create index on raw_message (id) where not taken").await?;
-    println!("{:>7} {:>9} {:>9} {:>7}", "", "p50 ms", "p99 ms", "load");
+    println!("{:>7} {:>9} {:>9} {:>9} {:>7}", "", "p50 ms", "p99 ms", "send ms", "load");
     let (mut ours, mut raw) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         raw.push(round(&mut world, rate, seconds, true).await?);
@@ -45,7 +46,7 @@ async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<
         fleet = Some(world.fleet("Bench", 1).await?);
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let committed = send_all(world, rate, rate * seconds, raw).await?;
+    let (committed, sends) = send_all(world, rate, rate * seconds, raw).await?;
     world.until("select count(*) from effect", |count| count.cast_unsigned() >= rate * seconds).await?;
     if let Some(mut listener) = listener {
         listener.kill().await?;
@@ -62,23 +63,25 @@ async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<
     waits.sort_by(f64::total_cmp);
     let of = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(f64::NAN);
     println!(
-        "{:>7} {:>9.2} {:>9.2} {:>7}",
+        "{:>7} {:>9.2} {:>9.2} {:>9.2} {:>7}",
         if raw { "raw" } else { "ichido" },
         of(50),
         of(99),
+        median(sends),
         load_average().split(' ').next().unwrap_or_default()
     );
     Ok(of(50))
 }
 
-/// Sends so many, evenly; when each COMMIT had returned.
-async fn send_all(world: &mut World, rate: u64, messages: u64, raw: bool) -> Result<Vec<f64>> {
+/// Sends so many, evenly; when each COMMIT had returned, and how many milliseconds each send took.
+async fn send_all(world: &mut World, rate: u64, messages: u64, raw: bool) -> Result<(Vec<f64>, Vec<f64>)> {
     let client = Client::new(Postgres::new(&world.url, None, 4, vec![Queue::managed("bench")])?);
     let mut sender = PgConnection::connect(&world.url).await?;
     let mut tick = tokio::time::interval(Duration::from_micros(1_000_000 / rate));
-    let mut committed = Vec::new();
+    let (mut committed, mut sends) = (Vec::new(), Vec::new());
     for n in 0..messages {
         tick.tick().await;
+        let begun = Instant::now();
         if raw {
             let send = "begin; insert into raw_message (n) values (%); notify raw; commit".replace('%', &n.to_string());
             sqlx::raw_sql(AssertSqlSafe(send)).execute(&mut sender).await?;
@@ -86,8 +89,9 @@ async fn send_all(world: &mut World, rate: u64, messages: u64, raw: bool) -> Res
             client.queue("bench").send_and_commit(&serde_json::json!({ "n": n })).await?;
         }
         committed.push(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64());
+        sends.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
-    Ok(committed)
+    Ok((committed, sends))
 }
 
 /// The other side of the raw comparison, in a process of its own: hears, claims, and runs each in a transaction.

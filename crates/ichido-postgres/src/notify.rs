@@ -1,17 +1,29 @@
 //! Telling other hosts, by NOTIFY. Never inside the transaction that sends: PostgreSQL holds one lock for the whole database
-//! over the commit of whoever notifies. LISTEN has a connection of its own; while it is gone, and behind a transaction pooler,
-//! queues are polled. A connection on which nothing is heard is asked whether it still is one.
+//! over the commit of whoever notifies. At best right after it, in the same round trip. A NOTIFY is a transaction that writes, but nobody
+//! needs it after a crash, so it waits neither for the disk nor for a standby. LISTEN has a connection of its own; while it is gone, and
+//! behind a transaction pooler, queues are polled. A connection on which nothing is heard is asked whether it still is one.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    fmt::Write as _,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use ichido::{error::Result, process::WakeUps, store::Wakeups};
 use ichido_sql::deadline;
-use sqlx::{Acquire as _, Executor as _, postgres::PgListener};
+use sqlx::{Acquire as _, AssertSqlSafe, Executor as _, postgres::PgListener};
 
-use crate::Postgres;
+use crate::{Postgres, quote, transaction::Tx};
 
 /// One channel for all queues; the payload is the queue's name.
 pub(crate) const CHANNEL: &str = "ichido";
+
+/// Selected beside a NOTIFY: its commit does not wait.
+const AT_ONCE: &str = "set_config('synchronous_commit', 'off', true)";
+
+/// Selected beside a NOTIFY that a sender waits for: somebody else's may hold the lock over a slow commit, and polling finds what nobody was
+/// told of.
+const OR_NOT: &str = "set_config('lock_timeout', '100ms', true)";
 
 /// Until another try to listen.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -23,9 +35,18 @@ impl Wakeups for Postgres {
 
     async fn notify(&self, queue: &str) -> Result<()> {
         if self.shared.notify.load(Ordering::Relaxed) {
-            self.own.execute(sqlx::query("select pg_notify($1, $2)").bind(CHANNEL).bind(queue)).await?;
+            let words = format!("select {AT_ONCE}, pg_notify($1, $2)");
+            self.own.execute(sqlx::query(AssertSqlSafe(words)).bind(CHANNEL).bind(queue)).await?;
         }
         Ok(())
+    }
+
+    async fn commit_and_notify(&self, tx: Tx, queues: &[Arc<str>]) -> Result<()> {
+        let mut words = "commit".to_owned();
+        for queue in queues.iter().filter(|_| self.shared.notify.load(Ordering::Relaxed)) {
+            let _ = write!(words, "; select {AT_ONCE}, {OR_NOT}, pg_notify('{CHANNEL}', {})", quote::literal(queue)?);
+        }
+        self.end(tx, &words).await
     }
 
     async fn listen(&self, wake: impl Fn(&str)) {
@@ -64,7 +85,11 @@ impl Postgres {
         loop {
             match tokio::time::timeout(timeout, listener.try_recv()).await {
                 Ok(heard) => match heard? {
-                    Some(heard) => wake(heard.payload()),
+                    Some(heard) => {
+                        wake(heard.payload());
+                        // Whoever was woken goes first, before the connection is asked for more.
+                        tokio::task::yield_now().await;
+                    }
                     // The connection is lost; what is sent meanwhile, polling finds.
                     None => return Ok(()),
                 },

@@ -1,7 +1,7 @@
 //! Business transactions: begin, complete, commit, roll back. BEGIN carries a token that the completion tests, so that a
 //! transaction that ended behind our back cannot complete anything.
 
-use std::{io::ErrorKind, sync::Arc, time::Duration};
+use std::{future::poll_fn, io::ErrorKind, sync::Arc, time::Duration};
 
 use ichido::{
     Delivery, Error, Key,
@@ -10,7 +10,7 @@ use ichido::{
     store::{Failure, ProcessId, SessionId, SessionState, Transactions},
 };
 use ichido_sql::{Lent, SqlStore, by_claim, verbs};
-use sqlx::{AssertSqlSafe, Executor as _, PgConnection, Row};
+use sqlx::{AssertSqlSafe, PgConnection, Row};
 
 use crate::{
     Postgres,
@@ -55,7 +55,8 @@ impl Transactions for Postgres {
     }
 
     async fn complete(&self, tx: &mut Tx, done: &[Delivery]) -> Result<()> {
-        self.timed(self.complete_all(tx, done)).await
+        // In a box: those who wait for it would hold it twice each.
+        self.timed(Box::pin(self.complete_all(tx, done))).await
     }
 
     async fn fail(&self, tx: &mut Tx, delivery: &Delivery, failure: &Failure) -> Result<()> {
@@ -107,7 +108,8 @@ impl Transactions for Postgres {
         let id = tx.session.id.clone();
         tx.session.close();
         if let Some(id) = id {
-            end_session(&self.shared.hosts, self.shared.deadline.timeout(), &id).await;
+            // In a box: it is large and rare, and whoever commits or rolls back is moved with it for each message.
+            Box::pin(end_session(&self.shared.hosts, self.shared.deadline.timeout(), &id)).await;
         }
     }
 
@@ -131,12 +133,12 @@ impl Postgres {
         Ok(())
     }
 
-    /// Ends a transaction with this word; the next one may have its session then. Without an answer the outcome is unknown, and the session
-    /// is ended before anybody looks at what it has locked.
-    async fn end(&self, mut tx: Tx, word: &'static str) -> Result<()> {
-        let ended = self.shared.deadline.within(tx.session.connection.execute(word)).await;
+    /// Ends a transaction with the first of these statements; the next one may have its session then. Without an answer the outcome is
+    /// unknown, and the session is ended before anybody looks at what it has locked.
+    pub(crate) async fn end(&self, mut tx: Tx, words: &str) -> Result<()> {
+        let ended = self.shared.deadline.within(run_first(&mut tx.session.connection, words)).await;
         match ended {
-            Ok(_) if tx.session.is_whole() => tx.session.give_back(),
+            Ok(true) if tx.session.is_whole() => tx.session.give_back(),
             Ok(_) => tx.session.close(),
             Err(error) => {
                 if matches!(&error, sqlx::Error::Io(error) if error.kind() == ErrorKind::TimedOut) {
@@ -244,6 +246,23 @@ impl Postgres {
             Ok(Some(token)) if token == *tx.session.token => Completion::Lost,
             Ok(_) => Completion::Ended,
             Err(error) => Completion::Failed(error),
+        }
+    }
+}
+
+/// Runs these statements in one round trip. The first one decides; false if one that comes after it fails.
+async fn run_first(connection: &mut PgConnection, words: &str) -> sqlx::Result<bool> {
+    let mut done = sqlx::raw_sql(AssertSqlSafe(words)).execute_many(connection);
+    let mut next = async || poll_fn(|cx| done.as_mut().poll_next(cx)).await.transpose();
+    next().await?;
+    loop {
+        match next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(true),
+            Err(error) => {
+                tracing::debug!(%error, "a statement after the end of a transaction failed");
+                return Ok(false);
+            }
         }
     }
 }

@@ -60,11 +60,12 @@ impl LowerBound {
         let (mut state, full) = (self.state(), found >= wanted);
         if *start == Start::First {
             state.whole = Some((Instant::now(), took));
+            if !full && took < CHEAP {
+                state.last = None;
+                return;
+            }
             // Nothing is left before the bound that was known: it still holds.
             if !full && state.last.is_some() {
-                if took < CHEAP {
-                    state.last = None;
-                }
                 return;
             }
         }
@@ -131,6 +132,15 @@ mod tests {
         assert_eq!(bound.start(), Start::At(row("4")), "there may be more between 4 and 7");
         bound.note(&Start::First, None, SHORT, Duration::ZERO);
         assert_eq!(bound.start(), Start::First, "the queue is empty and a look costs nothing");
+    }
+
+    #[test]
+    fn a_queue_of_which_all_was_claimed_needs_one_claim_for_the_next_message() {
+        let bound = LowerBound::default();
+        bound.note(&Start::First, Some(row("7")), SHORT, Duration::ZERO);
+        assert_eq!(bound.start(), Start::First);
+        bound.note(&Start::First, Some(row("8")), SHORT, CHEAP);
+        assert_eq!(bound.start(), Start::At(row("8")), "a look at the whole queue takes long");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ichido_test_servers::{
 };
 use ichido_testkit::{eventually, in_time};
 use sqlx::{
-    ConnectOptions, Connection, PgConnection, Row,
+    ConnectOptions, Connection, Executor, PgConnection, Row,
     postgres::{PgConnectOptions, PgListener},
 };
 use tokio::sync::mpsc;
@@ -81,6 +81,49 @@ async fn a_send_on_another_host_wakes_an_idle_process() {
     assert_eq!(ended.await.unwrap().unwrap(), 0);
 }
 
+/// Sends in a transaction of its own.
+async fn send_alone(store: &Postgres, number: u32) {
+    Client::new(store.clone()).queue("mail").send_and_commit(&number).await.unwrap();
+}
+
+async fn listener(url: &str) -> PgListener {
+    let mut listener = PgListener::connect(url).await.unwrap();
+    listener.listen("ichido").await.unwrap();
+    listener
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_commits_itself_tells_once_and_when_it_is_there() {
+    let url = migrated().await;
+    let (mut listener, mut outside) = (listener(&url).await, PgConnection::connect(&url).await.unwrap());
+    let store = store(&url);
+    for number in 1..=3 {
+        send_alone(&store, number).await;
+        let told = in_time("others are told", listener.recv()).await.unwrap();
+        assert_eq!(told.payload(), "mail");
+        let there = outside.fetch_one("select count(*) from ichido_message").await.unwrap();
+        assert_eq!(there.get::<i64, _>(0), i64::from(number));
+    }
+    outside.execute("notify ichido, 'end'").await.unwrap();
+    assert_eq!(in_time("the end", listener.recv()).await.unwrap().payload(), "end", "each send tells once");
+}
+
+/// The COMMIT has succeeded, and the NOTIFY behind it is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_cannot_tell_is_sent_all_the_same() {
+    let url = migrated().await;
+    let mut outside = PgConnection::connect(&url).await.unwrap();
+    let refuses =
+        "create function public.pg_notify(text, text) returns void language plpgsql as $$ begin raise 'no'; end $$";
+    outside.execute(refuses).await.unwrap();
+    let store = store(&format!("{url}&options[search_path]=public,pg_catalog"));
+    for number in 1..=3 {
+        send_alone(&store, number).await;
+    }
+    let there = outside.fetch_one("select count(*) from ichido_message").await.unwrap();
+    assert_eq!(there.get::<i64, _>(0), 3);
+}
+
 /// Neither LISTEN nor the question whether the connection still is one is answered; it listens again through another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listener_that_falls_silent_listens_again() {
@@ -104,8 +147,7 @@ async fn a_listener_that_falls_silent_listens_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_sends_are_few_notifications_and_none_if_switched_off() {
     let url = migrated().await;
-    let mut listener = PgListener::connect(&url).await.unwrap();
-    listener.listen("ichido").await.unwrap();
+    let mut listener = listener(&url).await;
     let quiet = store(&url).without_notify();
     let (stop, ended, _) = start(quiet.clone());
     send(&quiet, 0).await;
@@ -134,7 +176,8 @@ async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_n
     let url = migrated().await;
     let options: PgConnectOptions = url.parse().unwrap();
     let database = options.get_database().unwrap().to_owned();
-    let mut elsewhere = options.database("postgres").connect().await.unwrap();
+    let mut elsewhere = options.clone().database("postgres").connect().await.unwrap();
+    let mut beside = options.database("postgres").connect().await.unwrap();
     let stop = CancellationToken::new();
     let (tell, _seen) = mpsc::unbounded_channel();
     let process = Process::new(store(&url)).stop_on(stop.clone()).action(Pool::new("mail"), Tell(tell));
@@ -169,6 +212,9 @@ async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_n
             }
             seen = format!("{queries} queries and {writes} writes in {seconds} s; one heartbeat is a write");
         }
+        let last = "select string_agg(left(query, 60), ' | ' order by state_change desc) from pg_stat_activity where datname = $1";
+        let last = sqlx::query(last).bind(&database).fetch_one(&mut beside).await.unwrap();
+        seen = format!("{seen}; its sessions ran last: {}", last.get::<Option<String>, _>(0).unwrap_or_default());
         looks.push((now, after));
         Err(seen)
     })

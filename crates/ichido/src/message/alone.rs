@@ -51,8 +51,15 @@ pub(crate) async fn send_and_commit<S: Store>(
                 return Err(error);
             }
         };
-        store::commit(&store, tx).await.map_err(unknown::<S>)?;
-        sent.queues.iter().for_each(|queue| store.wake_ups().sent(&store, queue, true));
+        let (now, soon): (Vec<_>, Vec<_>) =
+            sent.queues.into_iter().partition(|queue| store.wake_ups().take_turn(queue));
+        store::commit_and_notify(&store, tx, &now).await.map_err(unknown::<S>)?;
+        for queue in &now {
+            store.wake_ups().tell_host(queue);
+        }
+        for queue in &soon {
+            store.wake_ups().sent(&store, queue, true);
+        }
         Ok(sent.ids)
     })
     .await

@@ -43,6 +43,7 @@ business! {
     Transactions: fail(tx: &mut S::Tx, delivery: &Delivery, failure: &Failure) -> ();
     Transactions: commit(tx: S::Tx) -> ();
     Transactions: rollback(tx: S::Tx) -> ();
+    Wakeups: commit_and_notify(tx: S::Tx, queues: &[Arc<str>]) -> ();
     Queues: send(connection: &mut S::Connection, queue: &str, messages: &[NewMessage]) -> Vec<MessageId>;
     Mutexes: lock(tx: &mut S::Tx, delivery: &Delivery) -> Found;
     Mutexes: begin_locked(terms: Terms, delivery: &Delivery) -> (S::Tx, Found);

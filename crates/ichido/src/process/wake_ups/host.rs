@@ -111,6 +111,8 @@ mod sockets {
         while let Ok(length) = ear.socket.recv(&mut buffer).await {
             if let Ok(queue) = str::from_utf8(&buffer[..length]) {
                 wake(queue);
+                // Whoever was woken goes first, before the socket is asked for more.
+                tokio::task::yield_now().await;
             }
         }
         std::future::pending::<()>().await;
