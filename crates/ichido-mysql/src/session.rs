@@ -255,7 +255,8 @@ impl Shared {
     pub(crate) async fn abandon(&self, lent: Lent<Opener>) {
         let id = lent.id.clone();
         lent.close();
-        self.end_session(&id).await;
+        // In a box: it is large and rare, and whoever commits or rolls back is moved with it for each message.
+        Box::pin(self.end_session(&id)).await;
     }
 }
 

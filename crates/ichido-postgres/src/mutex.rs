@@ -72,7 +72,7 @@ impl Mutexes for Postgres {
     ichido_sql::mutexes!();
 
     async fn lock(&self, tx: &mut Tx, delivery: &Delivery) -> Result<Found> {
-        self.timed(self.guard_in(tx.connection(), delivery)).await
+        self.timed(Box::pin(self.guard_in(tx.connection(), delivery))).await
     }
 
     /// Begins a transaction and locks what guards a message in it.
@@ -82,13 +82,13 @@ impl Mutexes for Postgres {
             None => (self.begin_on(terms).await?, None),
         };
         let found = match found {
-            Some(known) => self.timed(self.enter_if_free(tx.connection(), delivery, known)).await,
-            None => self.timed(self.guard_in(tx.connection(), delivery)).await,
+            Some(known) => self.timed(Box::pin(self.enter_if_free(tx.connection(), delivery, known))).await,
+            None => self.timed(Box::pin(self.guard_in(tx.connection(), delivery))).await,
         };
         match found {
             Ok(found) => Ok((tx, found)),
             Err(error) => {
-                let _ = self.rollback(tx).await;
+                let _ = Box::pin(self.rollback(tx)).await;
                 Err(error)
             }
         }

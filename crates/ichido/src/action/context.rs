@@ -371,13 +371,13 @@ impl<S: Store> Context<S> {
         self.watched.note(None);
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
-            let rolled_back = run_to_completion(async move {
+            let rolled_back = run_to_completion(Box::pin(async move {
                 if lost {
                     store.abandon(tx).await;
                     return Ok(());
                 }
                 store::rollback(&store, tx).await
-            });
+            }));
             if let Err(error) = rolled_back.await {
                 tracing::debug!(error = %error.in_full(), "rollback failed");
             }

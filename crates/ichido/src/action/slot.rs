@@ -34,7 +34,8 @@ impl<S: Store> Slot<S> {
     /// Begins one with the lock of this message in it.
     pub(crate) async fn open_locked(&mut self, store: &S, terms: Terms, delivery: Delivery) -> Result<Found> {
         let store = store.clone();
-        let (tx, found) = run_to_completion(async move { store::begin_locked(&store, terms, &delivery).await }).await?;
+        let (tx, found) =
+            run_to_completion(Box::pin(async move { store::begin_locked(&store, terms, &delivery).await })).await?;
         *self = Slot::Open(tx);
         Ok(found)
     }

@@ -98,7 +98,8 @@ pub(crate) async fn watch<S: Store, T>(
         let state = tokio::select! {
             biased;
             result = &mut run => return result,
-            state = ask(store, &session) => state,
+            // In a box, like all that is rare: each pass would have room for it.
+            state = Box::pin(ask(store, &session)) => state,
         };
         if run.last > last {
             continue; // what was asked about is over

@@ -170,15 +170,15 @@ async fn pass<S: Store>(cx: &mut Context<S>, next: Next<'_, S>, window: Range<us
 async fn run<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Result<Outcome> {
     let suspect = cx.delivery()?.is_suspect();
     if suspect {
-        mark(cx, true).await?;
+        Box::pin(mark(cx, true)).await?;
     }
     let result = if spent(cx.delivery()?) { Ok(Outcome::park(DIED_RUNNING)) } else { caught(next.run(cx)).await };
     cx.roll_back().await;
-    if suspect && let Err(error) = mark(cx, false).await {
+    if suspect && let Err(error) = Box::pin(mark(cx, false)).await {
         tracing::warn!(error = %error.in_full(), "cannot clear the mark of a suspect; a crash now would cost it an attempt");
     }
     let unmarked = cx.batch.only().is_some_and(|delivery| delivery.mark.is_none());
-    if unmarked && !matches!(result, Ok(Outcome::Done)) { record(cx, result).await } else { result }
+    if unmarked && !matches!(result, Ok(Outcome::Done)) { Box::pin(record(cx, result)).await } else { result }
 }
 
 /// Has a message killed its process as often as its sender allows? Rescue knows it of what is kept in the database; of what only a broker

@@ -67,7 +67,7 @@ async fn around_messages<S: Store>(cx: &mut Context<S>, next: Next<'_, S>) -> Re
     match begin(cx).await {
         Ok(true) => {}
         Ok(false) => return Ok(Outcome::Done), // its mark says why it did not run
-        Err(error) => return record(cx, Err(error)).await,
+        Err(error) => return Box::pin(record(cx, Err(error))).await,
     }
     let (store, watched, cancel) = (cx.store.clone(), cx.watched.clone(), cx.cancelled.clone());
     let ran = watch(&store, &watched, caught(Box::pin(run(cx, next))));
@@ -99,7 +99,8 @@ async fn begin<S: Store>(cx: &mut Context<S>) -> Result<bool> {
     let hands: Vec<_> = cx.batch.window().iter().enumerate().filter(|(_, delivery)| locked(delivery)).collect();
     let copies: Vec<_> = hands.into_iter().map(|(at, delivery)| (at, delivery.copy())).collect();
     for (at, copy) in copies {
-        let found = cx.lock(copy).await?;
+        // In a box, for what no broker handed out has no use for it.
+        let found = Box::pin(cx.lock(copy)).await?;
         match (&mut cx.batch.window_mut()[at], found) {
             (delivery, Found::Free(standing)) if !standing.suspect => delivery.stand(standing),
             (delivery, found) => {

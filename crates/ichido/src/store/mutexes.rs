@@ -34,11 +34,11 @@ pub trait Mutexes: Transactions {
     ) -> impl Future<Output = Result<(Self::Tx, Found)>> + Send {
         async move {
             let mut tx = self.begin_on(terms).await?;
-            match self.lock(&mut tx, delivery).await {
+            match Box::pin(self.lock(&mut tx, delivery)).await {
                 Ok(found) => Ok((tx, found)),
                 Err(error) => {
                     // Now, and not when it is dropped: what comes next must not meet its lock.
-                    let _ = self.rollback(tx).await;
+                    let _ = Box::pin(self.rollback(tx)).await;
                     Err(error)
                 }
             }

@@ -326,11 +326,11 @@ impl<S: Store> Admitting<S> {
     }
 
     async fn is_drained(&mut self) -> Result<bool> {
-        if !self.shared.admissions().is_idle() {
-            return Ok(false);
+        if self.shared.admissions().is_idle() {
+            self.look_whether_emptied().await;
         }
-        self.look_whether_emptied().await;
         if !self.shared.admissions().is_idle() {
+            self.draining.goes_on();
             return Ok(false);
         }
         let Shared { store, life, clock, receiving, .. } = &*self.shared;
