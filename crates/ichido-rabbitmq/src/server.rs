@@ -50,8 +50,7 @@ impl Server {
         Ok(Self { nodes: nodes.into(), tls: OwnedTLSConfig::default(), turn: Arc::default() })
     }
 
-    /// Trusts these certificates too, in PEM, beside those that the world trusts: for `amqps://` and an authority of one's own. The
-    /// management API trusts these alone.
+    /// Trusts these certificates, in PEM, in place of those that the system trusts: for an authority of one's own.
     ///
     /// # Errors
     /// If there is no certificate in it, or this build has no TLS.

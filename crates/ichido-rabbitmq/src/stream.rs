@@ -5,22 +5,39 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures_core::Stream;
-use futures_io::{AsyncRead, AsyncWrite};
 use lapin::{
     Connection, ConnectionProperties,
-    tcp::{AMQPUriTcpExt, AsyncTcpStream, OwnedTLSConfig},
-    uri::AMQPUri,
+    tcp::{AsyncTcpStream, OwnedTLSConfig},
+    uri::{AMQPScheme, AMQPUri},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
 };
 
-use crate::shallow::Shallow;
+use crate::{shallow::Shallow, tls};
 
-type Inner = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
+/// Bytes in both directions, encrypted or not.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
+/// Opens the stream to a broker, with TLS if its URL asks for it.
+pub(crate) async fn open(uri: &AMQPUri, tls: &OwnedTLSConfig) -> lapin::Result<Box<dyn Duplex>> {
+    let host = uri.authority.host.as_str();
+    let tcp = TcpStream::connect((host, uri.authority.port)).await?;
+    tcp.set_nodelay(true)?;
+    Ok(match uri.scheme {
+        AMQPScheme::AMQP => Box::new(tcp),
+        AMQPScheme::AMQPS => Box::new(tls::encrypt(tcp, host, tls).await?),
+    })
+}
 
 /// Connects to a broker.
 pub(crate) async fn connect(
@@ -29,31 +46,33 @@ pub(crate) async fn connect(
     tls: OwnedTLSConfig,
 ) -> lapin::Result<Connection> {
     let runtime = Runtime::new(RuntimeParts::new(Tokio::current(), Streams(Tokio::current())));
-    let tokio = Runtime::new(Tokio::current());
-    let open = async move |uri: AMQPUri, _| {
-        let inner = uri.connect_with_config_async(tls.as_ref(), &tokio).await?;
-        Ok(AsyncTcpStream::Plain(ShallowStream { inner, shallow: Shallow::new() }))
-    };
+    let open = async move |uri: AMQPUri, _| Ok(AsyncTcpStream::Plain(ShallowStream::over(open(&uri, &tls).await?)));
     Connection::connector(uri, runtime, open, properties).await
 }
 
 /// A stream whose headers are not nested without end.
 pub(crate) struct ShallowStream {
-    inner: Inner,
+    inner: Box<dyn Duplex>,
     shallow: Shallow,
 }
 
-impl AsyncRead for ShallowStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let read = Pin::new(&mut self.inner).poll_read(cx, into);
-        if let Poll::Ready(Ok(count)) = read {
-            self.shallow.pass(&mut into[..count]);
-        }
-        read
+impl ShallowStream {
+    fn over(inner: Box<dyn Duplex>) -> Self {
+        Self { inner, shallow: Shallow::new() }
     }
 }
 
-impl AsyncWrite for ShallowStream {
+impl futures_io::AsyncRead for ShallowStream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut read = ReadBuf::new(into);
+        ready!(Pin::new(&mut self.inner).poll_read(cx, &mut read))?;
+        let read = read.filled_mut();
+        self.shallow.pass(read);
+        Poll::Ready(Ok(read.len()))
+    }
+}
+
+impl futures_io::AsyncWrite for ShallowStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
@@ -63,7 +82,7 @@ impl AsyncWrite for ShallowStream {
     }
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_close(cx)
+        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
 
@@ -79,7 +98,7 @@ impl Reactor for Streams {
     fn register<H: io::Read + io::Write + Send + 'static>(
         &self,
         _: H,
-    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+    ) -> io::Result<impl futures_io::AsyncRead + futures_io::AsyncWrite + Send + Unpin + 'static> {
         Err::<ShallowStream, _>(io::ErrorKind::Unsupported.into())
     }
 
@@ -95,7 +114,7 @@ impl Reactor for Streams {
         &self,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(ShallowStream { inner: AsyncTcpStream::Plain(connecting.await?), shallow: Shallow::new() }) }
+        let connecting = TcpStream::connect(address);
+        async move { Ok(ShallowStream::over(Box::new(connecting.await?))) }
     }
 }

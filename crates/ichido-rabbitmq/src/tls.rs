@@ -1,7 +1,8 @@
-//! Encrypted connections by rustls with ring or aws-lc (ring if both are built in): those for HTTP, and whether the certificates that we were
-//! given can be used; the driver encrypts AMQP itself. `no_tls` stands in where neither is built in.
+//! Encrypted connections by rustls with ring or aws-lc (ring if both are built in), for AMQP and for HTTP, and whether the certificates that
+//! we were given can be used. The driver could encrypt AMQP itself, with some thirty crates for certificates in PKCS #12. `no_tls` stands in
+//! where neither is built in.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -13,8 +14,10 @@ use rustls::crypto::ring::default_provider;
 use rustls::{
     ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier,
     client::WantsClientCert,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// Can this build encrypt?
 pub(crate) const BUILT: bool = true;
@@ -29,6 +32,16 @@ pub(crate) fn connector(mut plain: HttpConnector, tls: &OwnedTLSConfig) -> Resul
     plain.enforce_http(false);
     let builder = HttpsConnectorBuilder::new().with_tls_config(config(tls)?);
     Ok(builder.https_or_http().enable_http1().wrap_connector(plain))
+}
+
+/// Encrypts a connection, and verifies that whoever answers is this host.
+///
+/// # Errors
+/// If TLS cannot be used, or the other side is somebody else.
+pub(crate) async fn encrypt(tcp: TcpStream, host: &str, tls: &OwnedTLSConfig) -> io::Result<TlsStream<TcpStream>> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let config = config(tls).map_err(io::Error::other)?;
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await
 }
 
 /// Can these certificates be used?

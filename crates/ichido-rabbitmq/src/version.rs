@@ -2,21 +2,12 @@
 //! that it does not know, and ignores them. lapin keeps the server's properties to itself, so this reads the first frame of a
 //! connection of its own, in which the server introduces itself.
 
-use std::{
-    fmt, io,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::{fmt, io};
 
-use futures_io::{AsyncRead, AsyncWrite};
-use lapin::{
-    runtime,
-    tcp::{AMQPUriTcpExt as _, OwnedTLSConfig},
-    uri::AMQPUri,
-};
-use std::future::poll_fn;
+use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::{Error, Result, Server};
+use crate::{Error, Result, Server, stream};
 
 /// What every AMQP 0-9-1 client says first.
 const GREETING: &[u8] = b"AMQP\0\0\x09\x01";
@@ -62,16 +53,12 @@ impl Server {
 }
 
 async fn introduction(uri: AMQPUri, tls: &OwnedTLSConfig) -> lapin::Result<Vec<u8>> {
-    let runtime = runtime::default_runtime()?;
-    let mut stream = uri.connect_with_config_async(tls.as_ref(), &runtime).await?;
-    let mut sent = 0;
-    while sent < GREETING.len() {
-        sent += poll_fn(|cx: &mut Context<'_>| Pin::new(&mut stream).poll_write(cx, &GREETING[sent..])).await?;
-    }
+    let mut stream = stream::open(&uri, tls).await?;
+    stream.write_all(GREETING).await?;
     let mut start = Vec::new();
     while !is_whole(&start) {
         let mut part = [0; 4096];
-        let read = poll_fn(|cx| -> Poll<io::Result<usize>> { Pin::new(&mut stream).poll_read(cx, &mut part) }).await?;
+        let read = stream.read(&mut part).await?;
         if read == 0 || start.len() > LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not an AMQP 0-9-1 server").into());
         }
