@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What does an open console cost? A private PostgreSQL with a table of ROWS rows that is a queue (90 % done, 5 % claimable, 3 % waiting,
-# 2 % failed), `ichido run` at work on it, orders coming in, and a console that somebody looks at. First the overview is open, live by
-# server-sent events and loaded once a second: prints the console's part of the server's statement time (pg_stat_statements, by role), and
+# 2 % failed), `ichido run` at work on it, ORDERS coming in a second, and a console that somebody looks at. First a page is open, live by
+# server-sent events, one after the other: prints the console's part of the server's statement time (pg_stat_statements, by role), and
 # of the time that passed. Then every page is loaded once a second: prints how long each takes. The goals are less than 1 % of the statement
 # time, and 100 ms for a page, at 10 million rows.
 #
-#   bench/console.sh [ROWS [SECONDS]]     default: 10000000, 120; counts are used for up to 30 s, so less than a minute says little
+#   bench/console.sh [ROWS [SECONDS [ORDERS]]]     default: 10000000, 240, 300; counts are used for up to 2 min, so less than that says little
 #   bench/console.sh size                 how much the feature `console` adds to the release binary; builds it twice
 #
 # ICHIDO names the binary; without it the release build is used.
@@ -23,7 +23,7 @@ if [[ ${1:-} == size ]]; then
     exit
 fi
 
-rows=${1:-10000000} seconds=${2:-120}
+rows=${1:-10000000} seconds=${2:-240} orders=${3:-300}
 programs=$(dirname "$(find /usr/lib/postgresql -name initdb | sort -V | tail -1)")
 port=$((20000 + RANDOM % 20000)) console=127.0.0.1:$((40001 + RANDOM % 20000))
 as() { if [[ $(id -u) == 0 ]]; then runuser -u postgres -- "$@"; else "$@"; fi; }
@@ -85,8 +85,8 @@ begun+=($!)
 feed() {
     local next=$((rows + 1))
     while sleep 1; do
-        sql -c "insert into bench_order (id, name) select n, 'new' from generate_series($next, $next + 299) n" >/dev/null
-        next=$((next + 300))
+        sql -c "insert into bench_order (id, name) select n, 'new' from generate_series($next, $next + $orders - 1) n" >/dev/null
+        next=$((next + orders))
     done
 }
 feed &
@@ -94,17 +94,15 @@ begun+=($!)
 (cd look && exec "$ichido" serve --listen "$console" >serve.log 2>&1) &
 begun+=($!)
 until curl --silent --fail --output /dev/null "http://$console/readyz"; do sleep 0.2; done
-curl --silent --no-buffer --output events --header 'Accept: text/event-stream' "http://$console/" &
-begun+=($!)
 
 pages=(/ /queues '/queue?name=orders' '/queue?name=orders&state=waiting' '/queue?name=orders&state=failed' '/message?id=orders%2F99' /failed
     '/failed?error=customer+99' /processes /lanes /handlers /settings /audit /send /doctor /api/v1/status '/api/v1/messages?queue=orders' /metrics)
 look() { for page in "$@"; do curl --silent --output /dev/null --write-out "%{http_code} %{time_total} $page\n" "http://$console$page"; done; }
-each_second() { # FILE PAGE…
+each_second() { # FILE
     local file=$1 second pause
     for ((second = 0; second < seconds; second++)); do
         pause=$((SECONDS + 1))
-        look "${@:2}" >>"$file"
+        look "${pages[@]}" >>"$file"
         while ((SECONDS < pause)); do sleep 0.05; done
     done
 }
@@ -126,11 +124,15 @@ told() { # WHAT
 forget() { sql -c 'select pg_stat_statements_reset()' >/dev/null; }
 
 look "${pages[@]}" >/dev/null # the first look learns what the tables are
+for page in / '/queue?name=orders' /failed; do
+    forget
+    # It ends by itself after five minutes; a browser opens it again.
+    curl --silent --no-buffer --max-time "$seconds" --output events --header 'Accept: text/event-stream' "http://$console$page" || true
+    told "$page open; it was told $(grep -c '^event: page' events || true) times by events"
+done
 forget
-each_second overview /
-told "the overview open; it was told $(grep -c '^event: page' events || true) times by events"
-forget
-each_second times "${pages[@]}"
+seconds=$((seconds < 60 ? seconds : 60))
+each_second times
 told "every page once a second"
 echo "page: looks, p50, p95 and longest in ms, answers that were not 200"
 for page in "${pages[@]}"; do

@@ -272,8 +272,11 @@ macro_rules! outbox {
 #[macro_export]
 macro_rules! inspect {
     () => {
-        async fn overview(&self) -> ichido::error::Result<ichido::inspect::Overview> {
-            $crate::verbs::inspect::overview(self).await
+        async fn overview_beside(
+            &self,
+            known: &[ichido::inspect::QueueCounts],
+        ) -> ichido::error::Result<ichido::inspect::Overview> {
+            $crate::verbs::inspect::overview_beside(self, known).await
         }
 
         async fn stats(&self, last: std::time::Duration) -> ichido::error::Result<Vec<ichido::stat::StatRow>> {

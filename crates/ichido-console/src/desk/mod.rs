@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use ichido::{
     BoxFuture, Due, MessageId,
     by_hand::{Examination, Moved, ShownFailure, ShownMessage, Standing},
-    inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter},
+    inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, QueueCounts},
     process::{Flag, RequestState},
     stat::StatRow,
     store::By,
@@ -37,7 +37,12 @@ pub trait Look: Send + Sync {
     fn ping(&self) -> Answer<'_, ()>;
 
     /// Queues, processes, request ids, what was measured in the last minutes, and advice.
-    fn standing(&self) -> Answer<'_, Standing>;
+    fn standing(&self) -> Answer<'_, Standing> {
+        self.standing_beside(Vec::new())
+    }
+
+    /// The same, but what these queues hold is known already, and not counted again.
+    fn standing_beside(&self, known: Vec<QueueCounts>) -> Answer<'_, Standing>;
 
     /// What processes have counted, by minute: at most the last day.
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>>;

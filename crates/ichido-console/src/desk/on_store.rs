@@ -11,7 +11,7 @@ use ichido::{
         Unsent,
     },
     error::Result as Done,
-    inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, shape},
+    inspect::{Cursor, Listed, MessagePage, Parked, ParkedFilter, QueueCounts, shape},
     lanes::Routes,
     process::{Flag, RequestState},
     stat::StatRow,
@@ -240,8 +240,8 @@ impl<S: Operate + Messages + Answers> Look for OnStore<S> {
         Box::pin(self.read(self.store.ping()))
     }
 
-    fn standing(&self) -> Answer<'_, Standing> {
-        Box::pin(self.read(Standing::of(&self.store, &self.lanes)))
+    fn standing_beside(&self, known: Vec<QueueCounts>) -> Answer<'_, Standing> {
+        Box::pin(async move { self.read(Standing::beside(&self.store, &self.lanes, &known)).await })
     }
 
     fn stats(&self, last: Duration) -> Answer<'_, Vec<StatRow>> {

@@ -158,9 +158,9 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             let id = after.parse().map_err(|_| Problem::bad("`after` must be the id of the last message of a page"))?;
             let mut last = ParkedFilter::default();
             (last.id, last.waiting) = (Some(id), true);
-            filter.after = visit.look().failed(last).await?.into_iter().next();
+            filter.after = visit.lists().failed(last).await?.into_iter().next();
         }
-        let Searched { messages: found, until } = visit.look().search(filter).await?;
+        let Searched { messages: found, until } = visit.lists().search(filter).await?;
         let is_bound = found.len() > GROUPED || until.is_some();
         let next = (found.len() > PAGE).then(|| found[PAGE - 1].id.clone()).or(until.clone());
         let next =

@@ -28,9 +28,12 @@ use crate::Problem;
 /// Between two looks.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// A page that takes long is looked at less often: about a hundredth of the time is spent on it.
-const PART: u32 = 100;
-const RARELY: Duration = Duration::from_secs(15);
+/// Between two looks at a list.
+const LIST_AGAIN: Duration = Duration::from_secs(10);
+
+/// A page that takes long is looked at less often: little of the time is spent on it.
+const PART: u32 = 300;
+const RARELY: Duration = Duration::from_secs(30);
 
 /// A browser asks again after so long: who was logged out is not told more.
 const LONGEST: Duration = Duration::from_mins(5);
@@ -91,7 +94,7 @@ async fn refresh(visit: &Visit, render: Render, send: &mpsc::Sender<Event>) {
         }
         let asked = Instant::now();
         let news = News::of(render(visit).await);
-        pause = (asked.elapsed() * PART).clamp(AGAIN, RARELY);
+        pause = (asked.elapsed() * PART).clamp(if visit.has_list() { LIST_AGAIN } else { AGAIN }, RARELY);
         if news != last {
             if send.send(news.event()).await.is_err() {
                 return;

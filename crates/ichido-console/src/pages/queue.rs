@@ -88,7 +88,7 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         let load = standing.loads.iter().find(|load| load.queue == name);
         let state: Listed = visit.fields.parsed("state", "ready, claimed, waiting or failed")?.unwrap_or(Listed::Ready);
         let after: Option<Cursor> = visit.fields.parsed("after", "what the page before said")?;
-        let page = visit.look().list(vec![name.clone()], vec![state], after, PAGE).await?;
+        let page = visit.lists().list(vec![name.clone()], vec![state], after, PAGE).await?;
         let messages: Vec<_> = page.messages.iter().map(row).collect();
         Ok(rendered(&QueuePage {
             frame: visit.frame("/queues", &snapshot),

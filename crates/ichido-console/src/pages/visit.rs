@@ -1,7 +1,13 @@
 //! Somebody who looks at a page: who they are, what they asked for, and the frame around every page. [`show`] answers with a rendered page, with a
 //! problem as a page, or with a stream of refreshed ones (`live`).
 
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use askama::Template;
 use axum::{
@@ -45,12 +51,14 @@ pub(super) struct Visit {
     pub(super) fields: Fields,
     flash: Option<Flash>,
     live: bool,
+    lists: AtomicBool,
 }
 
 impl Visit {
     pub(super) fn new<R>(who: &As<R>, asked: Asked) -> Self {
         let Asked { fields, flash, live } = asked;
-        Visit { console: who.console().clone(), who: who.who().clone(), fields, flash, live }
+        let lists = AtomicBool::new(false);
+        Visit { console: who.console().clone(), who: who.who().clone(), fields, flash, live, lists }
     }
 
     /// The page does not refresh itself.
@@ -61,6 +69,17 @@ impl Visit {
 
     pub(super) fn look(&self) -> &dyn Look {
         self.console.look()
+    }
+
+    /// The same for a list, which costs the database more the longer the table has been in use: its page is refreshed less often.
+    pub(super) fn lists(&self) -> &dyn Look {
+        self.lists.store(true, Ordering::Relaxed);
+        self.look()
+    }
+
+    /// Has a list been read for this page?
+    pub(super) fn has_list(&self) -> bool {
+        self.lists.load(Ordering::Relaxed)
     }
 
     /// How everything is doing, as of a moment ago.

@@ -178,7 +178,7 @@ async fn without_a_script_messages_are_sent_chosen_and_cancelled_together() {
     operator.sees(".flash", "is ready now").await;
     operator.click("tbody tr:nth-child(1) input[name=id]").await;
     operator.browser.type_into("#messages input[name=reason]", "entered twice").await;
-    operator.click("button[formaction$='/messages/cancel']").await;
+    operator.confirm("button[formaction$='/messages/cancel']").await;
     operator.sees(".flash", "cancelled").await;
     operator.click("a[href*='/queue/cancel?']").await;
     operator.sees("h2", "4 waiting now").await;
@@ -190,7 +190,7 @@ async fn without_a_script_messages_are_sent_chosen_and_cancelled_together() {
 
     operator.go("/processes").await;
     operator.browser.type_into("input[name=request_id]:not([type=hidden])", "Later").await;
-    operator.click("button[formaction$='/processes/stop']").await;
+    operator.confirm("button[formaction$='/processes/stop']").await;
     operator.sees(".flash", "Later is stopped").await;
     operator.go("/audit").await;
     operator.sees("tbody", "entered twice").await;

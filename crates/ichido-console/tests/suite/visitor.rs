@@ -46,4 +46,10 @@ impl<'a> Visitor<'a> {
     pub(crate) async fn click(&self, selector: &str) {
         eventually(&format!("{selector} can be clicked"), async || self.browser.click(selector).await).await;
     }
+
+    /// Clicks a button that asks first, and then what it asks for.
+    pub(crate) async fn confirm(&self, button: &str) {
+        self.click(&format!("details.ask:has({button}) > summary")).await;
+        self.click(button).await;
+    }
 }

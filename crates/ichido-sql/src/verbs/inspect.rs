@@ -17,14 +17,17 @@ use crate::{
 /// A heartbeat that is longer ago than this, in seconds, has not been: a century.
 const LONGEST_AGE: i64 = 100 * 366 * 24 * 3600;
 
-/// How every queue and process is doing.
+/// How every queue and process is doing; what these queues hold is known.
 ///
 /// # Errors
 /// The database failed.
-pub async fn overview<S: Liveness>(store: &S) -> Result<Overview> {
+pub async fn overview_beside<S: Liveness>(store: &S, known: &[QueueCounts]) -> Result<Overview> {
     let mut queues = Vec::new();
     for queue in store.queues().await? {
-        queues.push(counts(store, queue).await?);
+        queues.push(match known.iter().find(|known| known.queue == *queue.queue) {
+            Some(known) => known.clone(),
+            None => counts(store, queue).await?,
+        });
     }
     Ok(Overview::new(queues, processes(store).await?, flags::states(store).await?))
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     Inspect,
     error::Result,
-    inspect::Overview,
+    inspect::{Overview, QueueCounts},
     lanes::{LaneSet, Policy},
     stat::{self, Advice, Lane, Load, Summary, WINDOW},
 };
@@ -44,7 +44,15 @@ impl Standing {
     /// # Errors
     /// The database fails.
     pub async fn of<S: Inspect>(store: &S, lanes: &[LaneTargets]) -> Result<Self> {
-        let overview = store.overview().await?;
+        Self::beside(store, lanes, &[]).await
+    }
+
+    /// The same, but what these queues hold is known already, and not counted again.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn beside<S: Inspect>(store: &S, lanes: &[LaneTargets], known: &[QueueCounts]) -> Result<Self> {
+        let overview = store.overview_beside(known).await?;
         let mut loads = stat::loads_of(&overview, &store.stats(WINDOW).await?);
         for load in &mut loads {
             name_level(load, lanes);

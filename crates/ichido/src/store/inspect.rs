@@ -24,7 +24,12 @@ pub use super::{
 /// Read-only queries for operators.
 pub trait Inspect: Store {
     /// How every queue and process is doing.
-    fn overview(&self) -> impl Future<Output = Result<Overview>> + Send;
+    fn overview(&self) -> impl Future<Output = Result<Overview>> + Send {
+        self.overview_beside(&[])
+    }
+
+    /// The same, but what these queues hold is known already, and not counted again.
+    fn overview_beside(&self, known: &[QueueCounts]) -> impl Future<Output = Result<Overview>> + Send;
 
     /// What processes have counted in the last minutes, the newest first. Bounded, and never a look at a queue's table.
     fn stats(&self, last: Duration) -> impl Future<Output = Result<Vec<StatRow>>> + Send;
