@@ -19,12 +19,14 @@ use crate::{
 /// What a reader knows about the end of its draining.
 #[derive(Default)]
 pub(crate) struct Draining {
-    /// Nothing could be claimed though something is unprocessed: when to say so.
+    /// Since when nothing could be claimed though something is unprocessed.
     held_up: Option<Instant>,
+    /// When that was last said.
+    told: Option<Instant>,
 }
 
 impl Draining {
-    /// Something was claimed.
+    /// Something was claimed, or is in hand.
     pub(crate) fn goes_on(&mut self) {
         self.held_up = None;
     }
@@ -60,10 +62,9 @@ impl Draining {
         Ok(life.is_drained())
     }
 
-    /// Says why a drain does not come to its end, once it has waited for a poll interval, and then once per lease.
+    /// Says why a drain does not come to its end.
     fn tell(&mut self, queue: &str, now: Instant, poll: Duration, lease: Duration) {
-        if now >= *self.held_up.get_or_insert(now + poll) {
-            self.held_up = Some(now + lease);
+        if self.is_time_to_tell(now, poll, lease) {
             tracing::info!(
                 queue,
                 "not drained yet: the messages left cannot be claimed now; another process has them, they wait for a \
@@ -71,6 +72,16 @@ impl Draining {
                  or the broker has them"
             );
         }
+    }
+
+    /// Once it has been held up for a poll interval, and at most once per lease.
+    fn is_time_to_tell(&mut self, now: Instant, poll: Duration, lease: Duration) -> bool {
+        let held_up = now - *self.held_up.get_or_insert(now) >= poll;
+        let tells = held_up && self.told.is_none_or(|told| now - told >= lease);
+        if tells {
+            self.told = Some(now);
+        }
+        tells
     }
 }
 
@@ -105,4 +116,33 @@ async fn inboxes<S: Store>(store: &S, queues: &[Arc<str>]) -> Result<Vec<Arc<str
         }
     }
     Ok(inboxes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Draining;
+
+    #[test]
+    fn held_up_is_told_after_a_poll_and_once_per_lease() {
+        let (start, mut draining) = (Instant::now(), Draining::default());
+        let tells = |draining: &mut Draining, second| {
+            draining.is_time_to_tell(
+                start + Duration::from_secs(second),
+                Duration::from_secs(1),
+                Duration::from_secs(30),
+            )
+        };
+        assert!(!tells(&mut draining, 0), "it may only be the moment");
+        assert!(tells(&mut draining, 1));
+        assert!(!tells(&mut draining, 5));
+        draining.goes_on();
+        assert!(!tells(&mut draining, 40), "work went on until now");
+        assert!(tells(&mut draining, 41));
+        draining.goes_on();
+        assert!(!tells(&mut draining, 50));
+        assert!(!tells(&mut draining, 60), "held up again, but it was just said");
+        assert!(tells(&mut draining, 71));
+    }
 }
