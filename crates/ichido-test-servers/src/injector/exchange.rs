@@ -114,12 +114,13 @@ impl Exchange {
         let (mut kept, mut copies, mut failed, mut lies) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (sends, fifo) = (action == "SendMessageBatch", rewrite::is_fifo(request));
         for entry in rewrite::entries(request) {
+            let known_by = rewrite::known_by(&entry);
             if self.is_stale(&entry) {
                 failed.push(rewrite::failed(&entry, "ReceiptHandleIsInvalid"));
-            } else if self.ledger.happens(Fault::EntryFailed) {
+            } else if self.ledger.happens_to(&known_by, Fault::EntryFailed) {
                 failed.push(rewrite::failed(&entry, "InternalError"));
             } else {
-                if self.ledger.happens(Fault::EntryFalselyFailed) {
+                if self.ledger.happens_to(&known_by, Fault::EntryFalselyFailed) {
                     lies.push(rewrite::failed(&entry, "InternalError"));
                 }
                 if sends && !fifo && self.ledger.happens(Fault::SentTwice) {

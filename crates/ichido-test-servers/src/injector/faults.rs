@@ -39,6 +39,8 @@ pub struct Faults {
     pub false_empties: u8,
     /// Of entries: [`Fault::EntryFailed`] or [`Fault::EntryFalselyFailed`].
     pub entries: u8,
+    /// One entry, known by its body or its receipt, fails so often at most; 0: there is no end to it.
+    pub times_per_entry: u32,
     /// Of calls: [`Fault::Throttled`].
     pub throttling: u8,
     /// Of calls: [`Fault::CutBefore`], and as many [`Fault::CutAfter`].
@@ -55,7 +57,16 @@ impl Faults {
     /// All at a time, and every fifth message twice.
     #[must_use]
     pub fn storm() -> Self {
-        Self { duplicates: 20, reordering: 50, expiry: 3, false_empties: 10, entries: 5, throttling: 5, cuts: 2 }
+        Self {
+            duplicates: 20,
+            reordering: 50,
+            expiry: 3,
+            false_empties: 10,
+            entries: 5,
+            throttling: 5,
+            cuts: 2,
+            ..Self::none()
+        }
     }
 
     pub(super) fn percentage(self, fault: Fault) -> u8 {

@@ -1,7 +1,7 @@
 //! What all connections of an injector share: which faults are injected, the chance that decides about each, the receipts that have
 //! expired, and the counts.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
@@ -16,6 +16,8 @@ struct Entries {
     faults: Faults,
     chance: Rng,
     expired: HashSet<String>,
+    /// How often an entry has failed.
+    failures: HashMap<String, u32>,
     calls: BTreeMap<String, u64>,
     injected: BTreeMap<Fault, u64>,
 }
@@ -23,8 +25,15 @@ struct Entries {
 impl Ledger {
     pub(super) fn new(seed: u64) -> Self {
         let chance = Rng::with_seed(seed);
-        let (faults, expired) = (Faults::none(), HashSet::new());
-        Self(Mutex::new(Entries { faults, chance, expired, calls: BTreeMap::new(), injected: BTreeMap::new() }))
+        let (faults, expired, failures) = (Faults::none(), HashSet::new(), HashMap::new());
+        Self(Mutex::new(Entries {
+            faults,
+            chance,
+            expired,
+            failures,
+            calls: BTreeMap::new(),
+            injected: BTreeMap::new(),
+        }))
     }
 
     pub(super) fn inject(&self, faults: Faults) {
@@ -56,6 +65,16 @@ impl Ledger {
             *entries.injected.entry(fault).or_default() += 1;
         }
         happens
+    }
+
+    /// The same for an entry of a batch, which fails only so often as the faults allow.
+    pub(super) fn happens_to(&self, entry: &str, fault: Fault) -> bool {
+        let most = Some(self.entries().faults.times_per_entry).filter(|most| *most > 0).unwrap_or(u32::MAX);
+        if self.entries().failures.get(entry).is_some_and(|failures| *failures >= most) || !self.happens(fault) {
+            return false;
+        }
+        *self.entries().failures.entry(entry.to_owned()).or_default() += 1;
+        true
     }
 
     pub(super) fn even(&self) -> bool {

@@ -33,6 +33,12 @@ pub(super) fn entries(request: &mut Value) -> Vec<Value> {
     }
 }
 
+/// What an entry is known by when it comes again: what is sent by its body, anything else by its receipt.
+pub(super) fn known_by(entry: &Value) -> String {
+    let known = entry["MessageBody"].as_str().or_else(|| entry["ReceiptHandle"].as_str());
+    known.unwrap_or_default().to_owned()
+}
+
 pub(super) fn with_entries(request: &Value, entries: Vec<Value>) -> Bytes {
     let mut request = request.clone();
     request["Entries"] = entries.into();

@@ -149,6 +149,15 @@ fn entries_that_fail_are_named_and_some_of_them_lie() {
 }
 
 #[test]
+fn an_entry_fails_only_so_often_as_it_may() {
+    let scene = Scene::new(only(|faults| (faults.entries, faults.times_per_entry) = (100, 2)));
+    assert_eq!(scene.send(10), (0, 10));
+    assert_eq!(scene.send(10), (0, 10));
+    assert_eq!(scene.send(10), (10, 0), "the same entries, for the third time");
+    assert_eq!(scene.times(Fault::EntryFailed), 20);
+}
+
+#[test]
 fn a_throttled_call_does_nothing_and_says_so() {
     let scene = Scene::new(only(|faults| faults.throttling = 100));
     let send = json!({ "QueueUrl": scene.url, "MessageBody": "x" });

@@ -25,6 +25,9 @@ use crate::{
 /// Short enough for a test, and long enough for a server beside other work.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Whether the server has fallen silent for others too is known a few timeouts later, and on a busy machine that takes a moment.
+const LONGER: Duration = Duration::from_secs(4);
+
 const ORDERS: i64 = 12;
 
 const ANYTHING: &str = "select 'anything'";
@@ -61,16 +64,18 @@ impl<F: Fixture> Action<F::Store> for Writes<F> {
 pub struct Scene<F: SilenceFixture> {
     pub fixture: F,
     pub line: F::Line,
+    /// How long the server may be silent.
+    timeout: Duration,
 }
 
 impl<F: SilenceFixture> Scene<F> {
     pub async fn new(orders: i64) -> Self {
         let fixture = with_orders::<F>(orders).await;
-        Scene { line: fixture.line(), fixture }
+        Scene { line: fixture.line(), fixture, timeout: TIMEOUT }
     }
 
     pub fn store(&self) -> F::Store {
-        self.fixture.store_over(Some(&self.line), TIMEOUT)
+        self.fixture.store_over(Some(&self.line), self.timeout)
     }
 
     /// Runs the orders over the line; how often an action ran.
@@ -84,7 +89,7 @@ impl<F: SilenceFixture> Scene<F> {
 
     /// A process on the line that does not give up soon.
     pub fn process(&self) -> Process<F::Store> {
-        Process::new(self.store()).lease(Duration::from_secs(4)).poll(Duration::from_millis(50)).retry(Retry {
+        Process::new(self.store()).lease(self.timeout * 4).poll(Duration::from_millis(50)).retry(Retry {
             limit: Limit::Count(50),
             interval: Duration::from_millis(50),
             ..Retry::default()
@@ -97,8 +102,13 @@ impl<F: SilenceFixture> Scene<F> {
 
     /// At the nth statement like this, for both kinds of silence, everything goes on through new connections, and is exact.
     pub async fn silent_at(pattern: &str, nth: u32, everyone: bool) {
+        Self::silent_for(TIMEOUT, pattern, nth, everyone).await;
+    }
+
+    /// The same with another timeout.
+    async fn silent_for(timeout: Duration, pattern: &str, nth: u32, everyone: bool) {
         for both in [false, true] {
-            let scene = Self::new(ORDERS).await;
+            let scene = Scene { timeout, ..Self::new(ORDERS).await };
             F::silence_at(&scene.line, Silence { both, everyone }, pattern, nth);
             scene.drain(ANYTHING).await;
             scene.was_silent().await;
@@ -124,7 +134,7 @@ pub async fn a_commit_at_which_everyone_falls_silent<F: SilenceFixture>() {
 }
 
 pub async fn an_actions_statement_at_which_everyone_falls_silent<F: SilenceFixture>() {
-    Scene::<F>::silent_at("select 'anything'%", 3, true).await;
+    Scene::<F>::silent_for(LONGER, "select 'anything'%", 3, true).await;
 }
 
 pub async fn a_completion_that_is_never_answered<F: SilenceFixture>() {
@@ -173,7 +183,7 @@ pub async fn the_session_of_a_silent_connection_is_ended<F: SilenceFixture>() {
 pub async fn a_migration_and_an_adoption_end_in_silence<F: SilenceFixture>() {
     for (nth, both) in [(1, true), (4, false)] {
         let fixture = F::empty().await;
-        let scene = Scene { line: fixture.line(), fixture };
+        let scene = Scene { line: fixture.line(), fixture, timeout: TIMEOUT };
         let silence = Silence { both, everyone: true };
         F::silence_at(&scene.line, silence, "%create table if not exists ichido_%", nth);
         let migrated = scene.store().migrate().await;
