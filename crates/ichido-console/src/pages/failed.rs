@@ -20,7 +20,7 @@ use crate::{Console, Problem, desk::Searched, fields::Fields};
 const PAGE: usize = 100;
 
 /// Error groups are made of so many messages.
-const GROUPED: usize = 2000;
+const GROUPED: usize = 1000;
 
 /// So many groups are shown.
 const MOST_GROUPS: usize = 12;
