@@ -5,7 +5,7 @@
 # of the time that passed. Then every page is loaded once a second: prints how long each takes. The goals are less than 1 % of the statement
 # time, and 100 ms for a page, at 10 million rows.
 #
-#   bench/console.sh [ROWS [SECONDS [ORDERS]]]     default: 10000000, 240, 300; counts are used for up to 2 min, so less than that says little
+#   bench/console.sh [ROWS [SECONDS [ORDERS [PAGE...]]]]     default: 10000000, 300, 300 and three pages; counts are used for up to 5 min, so less says little
 #   bench/console.sh size                 how much the feature `console` adds to the release binary; builds it twice
 #
 # ICHIDO names the binary; without it the release build is used.
@@ -23,7 +23,9 @@ if [[ ${1:-} == size ]]; then
     exit
 fi
 
-rows=${1:-10000000} seconds=${2:-240} orders=${3:-300}
+rows=${1:-10000000} seconds=${2:-300} orders=${3:-300}
+open=("${@:4}")
+((${#open[@]} > 0)) || open=(/ '/queue?name=orders' /failed)
 programs=$(dirname "$(find /usr/lib/postgresql -name initdb | sort -V | tail -1)")
 port=$((20000 + RANDOM % 20000)) console=127.0.0.1:$((40001 + RANDOM % 20000))
 as() { if [[ $(id -u) == 0 ]]; then runuser -u postgres -- "$@"; else "$@"; fi; }
@@ -124,7 +126,7 @@ told() { # WHAT
 forget() { sql -c 'select pg_stat_statements_reset()' >/dev/null; }
 
 look "${pages[@]}" >/dev/null # the first look learns what the tables are
-for page in / '/queue?name=orders' /failed; do
+for page in "${open[@]}"; do
     forget
     # It ends by itself after five minutes; a browser opens it again.
     curl --silent --no-buffer --max-time "$seconds" --output events --header 'Accept: text/event-stream' "http://$console$page" || true

@@ -5,6 +5,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | `server` | where the service is, who we are, and how it is called |
+//! | `http` | what the SDK calls by |
 //! | `tls` | how connections are encrypted |
 //! | `topology` | the queue and its dead letters; whether they are as they should be |
 //! | `depths` | how full the queues are |
@@ -30,6 +31,7 @@ mod depths;
 mod envelope;
 mod error;
 mod header;
+mod http;
 mod in_hand;
 mod publisher;
 mod receiving;

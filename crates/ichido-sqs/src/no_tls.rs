@@ -1,9 +1,11 @@
-//! Stands in for `tls` where it was not built: only `http://` can be reached.
+//! HTTP without encryption, for a build without the features `tls-…`; an address that asks for it is refused.
 
-use aws_sdk_sqs::config::SharedHttpClient;
-use aws_smithy_http_client::Builder;
+use hyper_util::client::legacy::connect::HttpConnector;
 
-/// What makes connections.
-pub(crate) fn http_client() -> SharedHttpClient {
-    Builder::new().build_http()
+pub(crate) const BUILT: bool = false;
+
+pub(crate) type Connector = HttpConnector;
+
+pub(crate) fn connector(http: HttpConnector) -> Connector {
+    http
 }

@@ -20,7 +20,7 @@ use aws_sdk_sqs::{
 };
 use tokio::{sync::OnceCell, time::timeout};
 
-use crate::{Error, Result, tls};
+use crate::{Error, Result, http};
 
 /// How long a call may take, beside the time that it waits for messages.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
@@ -109,7 +109,7 @@ impl Server {
         let Inner { region, endpoint, credentials, .. } = &*self.0;
         let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT).build();
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(tls::http_client())
+            .http_client(http::client())
             .timeout_config(timeouts)
             .retry_config(RetryConfig::standard().with_max_attempts(TRIES))
             // A long poll is silent for its whole time.

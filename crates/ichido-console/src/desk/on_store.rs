@@ -67,7 +67,9 @@ impl<S: Operate + Messages + Answers> OnStore<S> {
         T: Send + 'static,
         F: Future<Output = Result<T, Problem>> + Send + 'static,
     {
-        let running = tokio::spawn(change(self.clone()));
+        // In a box before it is a task: one type per answer, not per change.
+        let change: Answer<'static, T> = Box::pin(change(self.clone()));
+        let running = tokio::spawn(change);
         Box::pin(async move {
             let ended = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "it ended by a panic; the log has more");
             running.await.map_err(ended)?

@@ -15,7 +15,7 @@ use ichido_testkit::{
 };
 use tokio::{sync::OnceCell, task::block_in_place};
 
-use crate::cutter::Cutter;
+use crate::{cutter::Cutter, plain};
 
 /// How long a delivery that nobody renews is out of sight.
 pub(crate) const VISIBILITY: Duration = Duration::from_secs(6);
@@ -111,7 +111,7 @@ impl<M: Maker> At<M> {
 fn connected(account: &str, region: &str, endpoint: String) -> Client {
     let config = aws_sdk_sqs::config::Builder::new()
         .behavior_version(aws_config::BehaviorVersion::latest())
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .http_client(plain::client())
         .region(aws_config::Region::new(region.to_owned()))
         .credentials_provider(aws_sdk_sqs::config::Credentials::new(account, "secret", None, None, "test"))
         .endpoint_url(endpoint);

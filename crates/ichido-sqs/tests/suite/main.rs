@@ -5,6 +5,7 @@ mod cutter;
 mod dead_letters;
 mod fixture;
 mod order;
+mod plain;
 mod publishing;
 mod seam;
 mod visibility;

@@ -33,7 +33,7 @@ use crate::{
     handlers::Rest,
     lanes::Routes,
     observe::journal::Journal,
-    process::{Clock, life::Life, pool::Work, record::failure_code},
+    process::{Clock, life::Life, pool::Work, record::failure_code, tasks::spawn_in_span},
     store::{self, ProcessId},
     testing::Sent,
     trace::{self, TRACEPARENT},
@@ -230,7 +230,7 @@ impl<S: Store> Context<S> {
     /// The task has no part in the transaction, and the message may be done, or run again, before it ends; wait for the handle
     /// if that matters.
     pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        tokio::spawn(work.in_current_span())
+        spawn_in_span(work)
     }
 
     /// The store.
@@ -371,13 +371,13 @@ impl<S: Store> Context<S> {
         self.watched.note(None);
         if let Some(tx) = self.slot.take().await {
             let store = self.store.clone();
-            let rolled_back = run_to_completion(Box::pin(async move {
+            let rolled_back = run_to_completion(async move {
                 if lost {
                     store.abandon(tx).await;
                     return Ok(());
                 }
                 store::rollback(&store, tx).await
-            }));
+            });
             if let Err(error) = rolled_back.await {
                 tracing::debug!(error = %error.in_full(), "rollback failed");
             }

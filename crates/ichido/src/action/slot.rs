@@ -3,9 +3,15 @@
 //! that owns a transaction is dropped").
 
 use tokio::task::JoinHandle;
-use tracing::Instrument;
 
-use crate::{Delivery, Error, Store, action::Terms, broker::Found, error::Result, store};
+use crate::{
+    BoxFuture, Delivery, Error, Store,
+    action::Terms,
+    broker::Found,
+    error::Result,
+    process::tasks::{boxed, spawn_in_span},
+    store,
+};
 
 pub(crate) enum Slot<S: Store> {
     Closed,
@@ -18,7 +24,7 @@ impl<S: Store> Slot<S> {
     pub(crate) async fn open(&mut self, store: &S, terms: Terms) -> Result<&mut S::Tx> {
         if let Slot::Closed = self {
             let store = store.clone();
-            *self = Slot::Opening(tokio::spawn(async move { store::begin_on(&store, terms).await }.in_current_span()));
+            *self = Slot::Opening(spawn_in_span(async move { store::begin_on(&store, terms).await }));
         }
         if let Slot::Opening(task) = self {
             let begun = joined(task.await);
@@ -34,8 +40,7 @@ impl<S: Store> Slot<S> {
     /// Begins one with the lock of this message in it.
     pub(crate) async fn open_locked(&mut self, store: &S, terms: Terms, delivery: Delivery) -> Result<Found> {
         let store = store.clone();
-        let (tx, found) =
-            run_to_completion(Box::pin(async move { store::begin_locked(&store, terms, &delivery).await })).await?;
+        let (tx, found) = run_to_completion(async move { store::begin_locked(&store, terms, &delivery).await }).await?;
         *self = Slot::Open(tx);
         Ok(found)
     }
@@ -56,10 +61,14 @@ impl<S: Store> Slot<S> {
 }
 
 /// Runs a future in a task of its own and waits for it: if the waiter is dropped, the work still comes to its end.
-pub(crate) async fn run_to_completion<T: Send + 'static>(
+pub(crate) fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    joined(tokio::spawn(work.in_current_span()).await)
+) -> impl Future<Output = Result<T>> + Send {
+    completed(boxed(work))
+}
+
+async fn completed<T: Send + 'static>(work: BoxFuture<'static, Result<T>>) -> Result<T> {
+    joined(spawn_in_span(work).await)
 }
 
 fn joined<T>(result: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {

@@ -18,7 +18,7 @@ use crate::{
     action::slot::run_to_completion,
     broker::{AT_A_TIME, Broker, Brokers, DynBroker, Outgoing, SENT_AT, Unpublished, Unsent, reconciler::Reconciler},
     error::Result,
-    process::{Clock, SystemClock, life::Life},
+    process::{Clock, SystemClock, life::Life, tasks::boxed},
     store::{ProcessId, Registration},
     trace::{self, TRACEPARENT},
 };
@@ -64,8 +64,8 @@ impl<S: Store> Relay<S> {
     /// Publishes until it is told to stop, and then finishes what is being published, if that does not take long.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = self.publish_all(&stop);
-        tasks.spawn(self.store.wake_ups().clone().hear(self.store.clone(), stop.child_token()));
-        tasks.spawn(self.return_due(stop.clone()));
+        tasks.spawn(boxed(self.store.wake_ups().clone().hear(self.store.clone(), stop.child_token())));
+        tasks.spawn(boxed(self.return_due(stop.clone())));
         let late = async {
             stop.cancelled().await;
             tokio::time::sleep(TIMEOUT).await;
@@ -80,7 +80,7 @@ impl<S: Store> Relay<S> {
     fn publish_all(&self, stop: &CancellationToken) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for relay in self.queues() {
-            tasks.spawn(relay.run(stop.clone()).in_current_span());
+            tasks.spawn(boxed(relay.run(stop.clone())).in_current_span());
         }
         tasks
     }

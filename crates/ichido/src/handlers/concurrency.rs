@@ -7,7 +7,6 @@
 use std::{pin::pin, time::Duration};
 
 use tokio::task::{JoinError, JoinHandle};
-use tracing::Instrument;
 
 use super::CONCURRENCY;
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     action::callbacks::{self, commit_open},
     error::Result,
     handlers::{About, Scope},
+    process::tasks::spawn_in_span,
 };
 
 /// Runs the rest in N workers.
@@ -68,8 +68,8 @@ impl Concurrency {
                     result
                 };
                 match &life {
-                    Some(life) => tokio::spawn(life.signs.watch("a worker", work).in_current_span()),
-                    None => tokio::spawn(work.in_current_span()),
+                    Some(life) => spawn_in_span(life.signs.watch("a worker", work)),
+                    None => spawn_in_span(work),
                 }
             })
             .collect();

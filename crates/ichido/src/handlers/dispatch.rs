@@ -25,6 +25,7 @@ use crate::{
         life::Life,
         pool::{Actions, From, PooledAction, Work},
         served::{Served, registration, retire, served},
+        tasks::{spawn, spawn_in_span},
         upkeep::Upkeep,
     },
     readers::{
@@ -197,7 +198,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
         let (lookout, looking) = (Arc::new(Lookout::default()), CancellationToken::new());
         let _blind_if_dropped = looking.clone().drop_guard();
         let looks = lookout.clone().run(cx.store.clone(), cx.clock.clone(), self.settings.poll, looking);
-        tokio::spawn(looks.instrument(life.span()));
+        life.span().in_scope(|| spawn_in_span(looks));
         let works: Vec<_> = served
             .into_iter()
             .map(|((pool, action), following)| {
@@ -212,7 +213,7 @@ impl<S: Store> Handler<S> for Dispatch<S> {
             })
             .collect();
         let hearing = CancellationToken::new();
-        tokio::spawn(cx.store.wake_ups().clone().hear(cx.store.clone(), hearing.clone()));
+        spawn(cx.store.wake_ups().clone().hear(cx.store.clone(), hearing.clone()));
         let _deaf_if_dropped = hearing.drop_guard();
         let relay = Relaying::start(&self.relay(cx), &life);
         let serving = self.probe.begin(life.clone(), self.settings.lease);
@@ -274,8 +275,7 @@ async fn run_all<S: Store>(
         cx.stop = outer;
         return result;
     }
-    let pools: Vec<_> =
-        works.iter().map(|work| tokio::spawn(run_one(cx, stop, work, next).in_current_span())).collect();
+    let pools: Vec<_> = works.iter().map(|work| spawn_in_span(run_one(cx, stop, work, next))).collect();
     let mut first = Ok(Outcome::Done);
     for pool in pools {
         let ended = pool.await.unwrap_or_else(|error| Err(Error::Panic(error.to_string())));

@@ -19,6 +19,7 @@ mod run;
 pub(crate) mod running;
 pub(crate) mod served;
 pub(crate) mod signs;
+pub(crate) mod tasks;
 mod typed;
 pub(crate) mod upkeep;
 pub(crate) mod wake_ups;

@@ -31,7 +31,7 @@ pub(super) async fn complete_and_commit<S: Store>(cx: &mut Context<S>, failure: 
     };
     cx.watched.note(None);
     let (store, files) = (cx.store.clone(), cx.files.take());
-    let ending = Box::pin(async move { Ok(end(&store, tx, copies, failure, files).await) });
+    let ending = async move { Ok(end(&store, tx, copies, failure, files).await) };
     match run_to_completion(ending).await? {
         Ending::Committed => {
             cx.wake();

@@ -17,7 +17,7 @@ use self::{chores::Chores, heartbeat::Heartbeat, rescue::Rescue, steady::Steady}
 use crate::{
     Store,
     error::Result,
-    process::{Clock, life::Life, pool::Settings, record::caught},
+    process::{Clock, life::Life, pool::Settings, record::caught, tasks::spawn},
     store::{self, Polled},
 };
 
@@ -103,11 +103,11 @@ impl<S: Store> Common<S> {
         let (rescue, chores) = (self.clone(), self.clone());
         let seen = told.clone();
         let tasks = [
-            tokio::spawn(self.beat(heart, tell)),
-            tokio::spawn(async move {
+            spawn(self.beat(heart, tell)),
+            spawn(async move {
                 rescue.again("rescue", || Rescue::new(rescue.clone(), seen.clone()).run()).await;
             }),
-            tokio::spawn(async move {
+            spawn(async move {
                 chores.again("chores", || Chores::new(chores.clone(), hands.clone(), told.clone()).run()).await;
             }),
         ];

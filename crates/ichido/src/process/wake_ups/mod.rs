@@ -13,7 +13,11 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Store, process::rate::Rate, store};
+use crate::{
+    Store,
+    process::{rate::Rate, tasks::boxed},
+    store,
+};
 
 #[cfg(unix)]
 mod folder;
@@ -188,7 +192,7 @@ impl WakeUps {
             self.0.more.notify_one();
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             sent.runs = true;
-            runtime.spawn(self.clone().tell_all(store.clone()));
+            runtime.spawn(boxed(self.clone().tell_all(store.clone())));
         }
     }
 

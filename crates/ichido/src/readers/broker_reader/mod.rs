@@ -10,12 +10,11 @@ use std::{
 
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::{
     Delivery, Key, Message, Reader, Store,
     broker::{DynBroker, DynSource, Guard, Received},
-    process::{Clock, flags::Following, life::Life},
+    process::{Clock, flags::Following, life::Life, tasks::spawn_in_span},
     readers::{
         Turn,
         buffer::{Asked, Buffer, Filling},
@@ -145,7 +144,7 @@ impl<S: Store> BrokerReader<S> {
         shared.life.tell(shared.receiving.changed.clone());
         shared.receiving.following.tell(&shared.receiving.changed);
         let admits = shared.life.signs.watch("the admitting task", admit::run(shared.clone()));
-        let admitting = tokio::spawn(admits.in_current_span());
+        let admitting = spawn_in_span(admits);
         BrokerReader { shared, admitting: Filling::new(admitting) }
     }
 }

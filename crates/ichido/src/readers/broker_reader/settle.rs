@@ -16,6 +16,7 @@ use crate::{
     broker::{ANOTHER_BODY, Found, RowName, Settlement},
     error::Result,
     message::{GuardBy, Mark, OnBusy},
+    process::tasks::boxed,
     store,
 };
 
@@ -131,7 +132,7 @@ impl<S: Store> Shared<S> {
         self.admissions().settling += 1;
         let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
         while settling.try_join_next().is_some() {}
-        settling.spawn(self.clone().until_settled(held, settlement).in_current_span());
+        settling.spawn(boxed(self.clone().until_settled(held, settlement)).in_current_span());
     }
 
     async fn until_settled(self: Arc<Self>, held: Held, settlement: Settlement) {

@@ -9,14 +9,13 @@ use std::{
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
 
 use crate::{
     Delivery, Key, Reader, Store,
     action::slot::run_to_completion,
     error::Result,
     message::Mark,
-    process::{Clock, flags::Following, life::Life},
+    process::{Clock, flags::Following, life::Life, tasks::spawn_in_span},
     readers::{
         Turn,
         buffer::{Asked, Buffer, Filling},
@@ -165,7 +164,7 @@ impl<S: Store> QueueReader<S> {
         shared.reading.following.tell(&shared.reading.changed);
         shared.store.wake_ups().join(&shared.reading.queue, &shared.wake);
         let claims = shared.life.signs.watch("the claimer", claimer::run(shared.clone()));
-        let claimer = tokio::spawn(claims.in_current_span());
+        let claimer = spawn_in_span(claims);
         QueueReader { shared, claimer: Filling::new(claimer) }
     }
 }
