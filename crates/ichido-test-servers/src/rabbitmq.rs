@@ -44,8 +44,12 @@ const USER: &str = "ichido";
 const PASSWORD: &str = "once";
 
 /// Two schedulers that sleep when there is nothing to do, for many nodes run
-/// beside each other; and quorum queues that count themselves soon, for tests look.
-const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200";
+/// beside each other; quorum queues that count themselves soon, for tests look;
+/// and a message on its way out of the busy queue that no queue has confirmed,
+/// as after a crash, is sent again soon: by default after three minutes, as long
+/// as a test waits.
+const MACHINE: &str = "+S 2:2 +A 2 +SDio 2 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit quorum_tick_interval 200 \
+     -rabbit dead_letter_worker_publisher_confirm_timeout 5000";
 
 /// A port at which no port mapper answers.
 const NOBODY: u16 = 1;

@@ -71,11 +71,12 @@ fn claim(kind: Kind) -> ClaimBy {
 }
 
 struct Storm<'a> {
+    // Dropped before the folder with their logs: if the test fails, they tell what these say last.
+    consumers: Vec<Process>,
     world: World<'a>,
     /// SQLite has no server.
     database: Option<(Database, Proxy)>,
     broker: Proxy,
-    consumers: Vec<Process>,
     started: usize,
     random: Random,
 }
@@ -92,7 +93,7 @@ impl<'a> Storm<'a> {
         let database = database.map(|(proxy, server)| (server, proxy));
         let broker = Proxy::start_amqp(node.address());
         let storm =
-            Storm { world: World { env, node, url }, database, broker, consumers: Vec::new(), started: 0, random };
+            Storm { consumers: Vec::new(), world: World { env, node, url }, database, broker, started: 0, random };
         storm.configure();
         storm
     }

@@ -63,11 +63,12 @@ impl World<'static> {
     }
 }
 
-/// A test that fails tells what the node said last. The queues of a test that has ended would keep the node busy.
+/// A test that fails tells what the node said last, and what the doctor says. The queues of a test that has ended would keep the node busy.
 impl Drop for World<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("{}", self.node.last_words());
+            println!("doctor: {:?}", self.env.command(&["doctor", "--json"]).into_std().output());
         }
         self.node.delete_vhost(&self.url);
     }
