@@ -57,6 +57,9 @@ pub(super) trait Starting: Seated {
     /// Whether its process, `pid`, takes connections.
     fn is_ready(&self, pid: u32) -> bool;
 
+    /// Writes what it would not survive to lose, before a crash.
+    fn brace(&self) {}
+
     /// Removes what it has outside of its folder, after a crash.
     fn tidy(&self) {}
 
@@ -143,6 +146,7 @@ macro_rules! server {
 
             /// Ends all of its processes with SIGKILL: a crash, after which only what is in files is left.
             pub fn kill(&self) {
+                $crate::starting::Starting::brace(self);
                 self.seat.guardian.kill();
                 $crate::starting::Starting::tidy(self);
             }
