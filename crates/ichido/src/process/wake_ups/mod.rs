@@ -152,11 +152,13 @@ impl WakeUps {
     fn hear_of(&self, queue: &str, teller: Teller) {
         let waiting = self.waiting().iter().find(|waiter| &*waiter.queue == queue).map(|waiter| waiter.queue.clone());
         let Some(queue) = waiting else { return };
-        let (alone, of) = (self.clone(), queue.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(BEHIND).await;
-            alone.wake_some(&of, |waiter| waiter.alone);
-        });
+        if self.waiting().iter().any(|waiter| waiter.queue == queue && waiter.alone) {
+            let (alone, of) = (self.clone(), queue.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(BEHIND).await;
+                alone.wake_some(&of, |waiter| waiter.alone);
+            });
+        }
         let wait = self.0.hearing.wait(&queue, teller);
         if wait.is_zero() {
             return self.wake_some(&queue, |waiter| !waiter.alone);
@@ -181,13 +183,8 @@ impl WakeUps {
     /// all to see, else it is rung a few times while the caller commits.
     pub(crate) fn sent<S: Store>(&self, store: &S, queue: &str, committed: bool) {
         self.wake(queue);
-        let mut sent = self.to_tell();
-        let before = sent.queues.get(queue);
-        let (others, rate) = before.map_or((false, TOLD), |telling| (telling.others, telling.rate));
-        let again: &[Duration] = if committed { &[] } else { &AGAIN };
-        // What is not committed yet, others cannot see yet.
-        let telling = Telling { sent: Instant::now(), again, others: others || committed, rate };
-        sent.queues.insert(queue.into(), telling);
+        let (mut sent, now) = (self.to_tell(), Instant::now());
+        sent.queues.entry(queue.into()).or_insert_with(|| Telling::nothing(now)).note(committed, now);
         if sent.runs {
             self.0.more.notify_one();
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -292,6 +289,16 @@ impl Telling {
         Telling { sent: now, again: &[], others: false, rate: TOLD }
     }
 
+    /// Something was sent. What is not committed yet, others cannot see yet; and what one transaction has committed says nothing of
+    /// another that has not.
+    fn note(&mut self, committed: bool, now: Instant) {
+        if committed {
+            self.others = true;
+        } else {
+            (self.sent, self.again) = (now, &AGAIN);
+        }
+    }
+
     /// Is there something to be told, or to be remembered because others have been told often?
     fn is_left(&self, now: Instant) -> bool {
         self.others || !self.again.is_empty() || !self.rate.until_full(now).is_zero()
@@ -376,6 +383,16 @@ mod tests {
         }
         assert_eq!((rung, heard), (AGAIN.len(), AGAIN.len()));
         assert!(telling.again.is_empty() && !telling.others);
+    }
+
+    #[test]
+    fn what_another_has_committed_does_not_end_the_rings_of_who_has_not() {
+        let mut telling = telling(&AGAIN, false);
+        let sent = telling.sent;
+        telling.note(true, sent);
+        assert!(telling.take(sent), "of what is committed others hear at once");
+        let last = sent + AGAIN[AGAIN.len() - 1];
+        assert!(telling.is_left(last) && telling.take(last), "and once more of what is committed by now");
     }
 
     #[tokio::test]
