@@ -1,4 +1,4 @@
-//! Telling other hosts, by NOTIFY. Never inside the transaction that sends: PostgreSQL holds one lock for the whole database
+//! Telling other hosts, by NOTIFY. Never inside the transaction that sends: PostgreSQL holds one lock for the whole server
 //! over the commit of whoever notifies. At best right after it, in the same round trip. A NOTIFY is a transaction that writes, but nobody
 //! needs it after a crash, so it waits neither for the disk nor for a standby. LISTEN has a connection of its own; while it is gone, and
 //! behind a transaction pooler, queues are polled. A connection on which nothing is heard is asked whether it still is one.

@@ -250,7 +250,8 @@ impl Postgres {
     }
 }
 
-/// Runs these statements in one round trip. The first one decides; false if one that comes after it fails.
+/// Runs these statements in one round trip. The first one decides; false if the connection is lost after it. A later statement that the server
+/// refuses is nobody's loss.
 async fn run_first(connection: &mut PgConnection, words: &str) -> sqlx::Result<bool> {
     let mut done = sqlx::raw_sql(AssertSqlSafe(words)).execute_many(connection);
     let mut next = async || poll_fn(|cx| done.as_mut().poll_next(cx)).await.transpose();
@@ -261,7 +262,7 @@ async fn run_first(connection: &mut PgConnection, words: &str) -> sqlx::Result<b
             Ok(None) => return Ok(true),
             Err(error) => {
                 tracing::debug!(%error, "a statement after the end of a transaction failed");
-                return Ok(false);
+                return Ok(error.as_database_error().is_some());
             }
         }
     }

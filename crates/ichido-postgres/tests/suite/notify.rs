@@ -23,7 +23,11 @@ fn store(url: &str) -> Postgres {
 }
 
 async fn migrated() -> String {
-    let url = servers::Postgres::shared().fresh_database();
+    migrated_at(servers::Postgres::shared()).await
+}
+
+async fn migrated_at(server: &servers::Postgres) -> String {
+    let url = server.fresh_database();
     store(&url).migrate().await.unwrap();
     url
 }
@@ -86,15 +90,23 @@ async fn send_alone(store: &Postgres, number: u32) {
     Client::new(store.clone()).queue("mail").send_and_commit(&number).await.unwrap();
 }
 
+/// The processes that the server has for this database.
+async fn sessions(connection: &mut PgConnection) -> Vec<i32> {
+    let pids = "select array_agg(pid order by pid) from pg_stat_activity where datname = current_database()";
+    connection.fetch_one(pids).await.unwrap().get(0)
+}
+
 async fn listener(url: &str) -> PgListener {
     let mut listener = PgListener::connect(url).await.unwrap();
     listener.listen("ichido").await.unwrap();
     listener
 }
 
+/// On a server of its own: a send does not wait long for others that notify at the same time, and all databases of a server share that lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_send_that_commits_itself_tells_once_and_when_it_is_there() {
-    let url = migrated().await;
+    let server = servers::Postgres::start(&[]);
+    let url = migrated_at(&server).await;
     let (mut listener, mut outside) = (listener(&url).await, PgConnection::connect(&url).await.unwrap());
     let store = store(&url);
     for number in 1..=3 {
@@ -108,7 +120,7 @@ async fn a_send_that_commits_itself_tells_once_and_when_it_is_there() {
     assert_eq!(in_time("the end", listener.recv()).await.unwrap().payload(), "end", "each send tells once");
 }
 
-/// The COMMIT has succeeded, and the NOTIFY behind it is refused.
+/// The COMMIT has succeeded, and the NOTIFY behind it is refused. The next send has the same session.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_send_that_cannot_tell_is_sent_all_the_same() {
     let url = migrated().await;
@@ -117,9 +129,12 @@ async fn a_send_that_cannot_tell_is_sent_all_the_same() {
         "create function public.pg_notify(text, text) returns void language plpgsql as $$ begin raise 'no'; end $$";
     outside.execute(refuses).await.unwrap();
     let store = store(&format!("{url}&options[search_path]=public,pg_catalog"));
-    for number in 1..=3 {
+    send_alone(&store, 1).await;
+    let sessions = sessions(&mut outside).await;
+    for number in 2..=3 {
         send_alone(&store, number).await;
     }
+    assert_eq!(self::sessions(&mut outside).await, sessions);
     let there = outside.fetch_one("select count(*) from ichido_message").await.unwrap();
     assert_eq!(there.get::<i64, _>(0), 3);
 }

@@ -51,7 +51,7 @@ async fn a_claim_waits_neither_for_the_disk_nor_for_a_standby() {
     hanging.abort();
 }
 
-/// A NOTIFY takes a lock of the whole database until its commit is safe. The message's own commit is not to be safe here, so that it does not
+/// A NOTIFY takes a lock of the whole server until its commit is safe. The message's own commit is not to be safe here, so that it does not
 /// hang for its own sake.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_send_does_not_wait_for_the_notify_of_somebody_else() {
