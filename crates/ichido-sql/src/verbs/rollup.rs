@@ -3,7 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use ichido::{error::Result, stat::Stat, store::ProcessId};
+use ichido::{
+    error::Result,
+    stat::{Stat, StatRow},
+    store::ProcessId,
+};
 
 use crate::{
     Dialect, Query, SqlStore,
@@ -34,7 +38,8 @@ pub(crate) async fn add_up<S: SqlStore>(store: &S) -> Result<bool> {
     Ok(minutes.len() == AT_A_TIME)
 }
 
-/// Two may do so at once: who comes second waits for the rows, and finds them gone.
+/// Two may do so at once: who comes second waits for the rows, and finds them gone. What a process wrote in between, an hour late, was not
+/// read: then nothing is added up yet.
 async fn add_up_minute<S: SqlStore>(store: &S, minute: i64) -> Result<()> {
     let stat = &store.tables().stat;
     let read = format!(
@@ -45,9 +50,10 @@ async fn add_up_minute<S: SqlStore>(store: &S, minute: i64) -> Result<()> {
     );
     let mut own = store.begin_own().await?;
     let rows = store.fetch(&mut own, Query::new(read).bind(minute)).await?;
-    let mut sums: BTreeMap<(String, String), Stat> = BTreeMap::new();
+    let (mut sums, mut read) = (BTreeMap::<(String, String), Stat>::new(), 0);
     for row in &rows {
-        let (key, stat) = ((row.get(2)?, row.get(3)?), stat_row(row)?.stat);
+        let (key, StatRow { process, stat, .. }) = ((row.get(2)?, row.get(3)?), stat_row(row)?);
+        read += u64::from(process != ProcessId::NOBODY);
         match sums.get_mut(&key) {
             Some(sum) => {
                 sum.tally.merge(&stat.tally);
@@ -60,7 +66,9 @@ async fn add_up_minute<S: SqlStore>(store: &S, minute: i64) -> Result<()> {
         let sums: Vec<Stat> = sums.into_values().collect();
         store.execute(&mut own, written(store, ProcessId::NOBODY, minute, &sums)).await?;
         let forget = Query::new(format!("delete from {stat} where minute = ?1 and process <> ?2"));
-        store.execute(&mut own, forget.bind(minute).bind(ProcessId::NOBODY)).await?;
+        if store.execute(&mut own, forget.bind(minute).bind(ProcessId::NOBODY)).await? != read {
+            return S::rollback_own(own).await;
+        }
     }
     S::commit_own(own).await
 }

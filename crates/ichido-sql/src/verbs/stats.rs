@@ -99,8 +99,8 @@ pub async fn prune<S: SqlStore>(store: &S, retention: Retention) -> Result<bool>
     files::prune(store).await?;
     cancel::prune(store).await?;
     answers::prune(store).await?;
-    more |= rollup::add_up(store).await?;
     more |= inbox::prune(store, wait_ms(retention.inbox)).await?;
+    more |= rollup::add_up(store).await?;
     Ok(more)
 }
 
