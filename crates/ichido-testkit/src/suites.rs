@@ -54,6 +54,16 @@ macro_rules! crashing {
     };
 }
 
+/// How large what a message passes through is, in our own stores: a store of somebody else's may be as large as it likes. Takes a
+/// [`Fixture`](crate::fixture::Fixture).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! sizing {
+    ($fixture:ty) => {
+        $crate::__suite!(sizes, $fixture);
+    };
+}
+
 /// Tests of a reader: every case of [`reader`](crate::cases::reader). Takes a [`ReaderFixture`](crate::fixture::ReaderFixture).
 ///
 /// A reader of your own needs a store for its process, a place where its messages come from, and these lines in a file below

@@ -9,6 +9,7 @@
 //! | [`crash`] | a store whose processes die | [`crashing!`](crate::crashing) |
 //! | [`reader`] | a reader | [`reading!`](crate::reading) |
 //! | [`broker`] | a broker, together with a store | [`brokering!`](crate::brokering) |
+//! | [`sizes`] | our own stores, with this version's handlers | `sizing!` |
 //! | [`exchange`] | a broker with exchanges and limits | [`exchanging!`](crate::exchanging) |
 
 #![allow(missing_docs, reason = "the name of a case is a sentence about what it shows")]
@@ -21,4 +22,5 @@ pub mod locks;
 pub mod races;
 pub mod reader;
 pub mod silence;
+pub mod sizes;
 pub mod store;

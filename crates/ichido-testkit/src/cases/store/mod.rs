@@ -14,7 +14,6 @@ pub mod embedding;
 pub mod file_obstacles;
 pub mod files;
 pub mod flags;
-pub mod futures;
 pub mod groups;
 pub mod handlers;
 pub mod heartbeat_loss;
