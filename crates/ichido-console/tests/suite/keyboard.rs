@@ -1,5 +1,8 @@
 //! Everything that a mouse can do, a keyboard can: each control is reached, in the order of the page, and seen when it is.
 
+use std::time::Duration;
+
+use ichido::{Client, inspect::MessageState};
 use ichido_test_servers::Look;
 use serde_json::{Value, json};
 
@@ -10,6 +13,10 @@ const NUMBER: &str = "const freeze = document.getElementById('freeze'); if (free
     const all = 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex=\"0\"]'; \
     const used = [...document.querySelectorAll(all)].filter((one) => one.checkVisibility() && !one.disabled); \
     used.forEach((one, at) => one.dataset.at = at); return used.length";
+
+/// A form that is submitted is told of, and stays.
+const TELL: &str = "const freeze = document.getElementById('freeze'); if (freeze && !freeze.hidden) freeze.click(); \
+    document.addEventListener('submit', (event) => { event.preventDefault(); document.title = 'submitted'; })";
 
 /// What has the focus, and whether that is to be seen.
 const FOCUSED: &str = "const it = document.activeElement; const seen = getComputedStyle(it); const place = it.getBoundingClientRect(); \
@@ -68,4 +75,32 @@ async fn the_first_link_skips_the_menu() {
     press(&visitor, "Tab", 9).await;
     let inside = "return document.querySelector('main').contains(document.activeElement)";
     assert_eq!(visitor.browser.run(inside).await, true);
+}
+
+/// The browser would take Enter for a click on the form's first button, even for one that is not to be seen before somebody asked for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn enter_in_a_reason_decides_nothing() {
+    let stage = Stage::open().await;
+    let failed = stage.failed_order("4711").await;
+    let client = Client::new(stage.store.clone());
+    let invoice = client.queue("invoices").delay(Duration::from_hours(1));
+    let waiting = invoice.send_and_commit(&json!({})).await.expect("sent");
+    let visitor = Visitor::new(&stage, Look::default()).await;
+    let forms = [
+        ("/failed", "#failed form", "input[name=reason]"),
+        ("/queue?name=invoices&state=waiting", "#messages form", "input[name=reason]"),
+        ("/processes", "form.filter:has(button)", "input[name=request_id]"),
+    ];
+    for (path, form, field) in forms {
+        visitor.go(path).await;
+        visitor.browser.run(TELL).await;
+        visitor.browser.type_into(&format!("main {form} {field}"), "because").await;
+        press(&visitor, "Enter", 13).await;
+        assert_ne!(visitor.browser.run("return document.title").await, "submitted", "{path}");
+        let click =
+            format!("document.querySelector('main {form} button:not([disabled])').click(); return document.title");
+        assert_eq!(visitor.browser.run(&click).await, "submitted", "{path}: the test would see it");
+    }
+    stage.reaches(&failed, MessageState::Failed).await;
+    stage.reaches(&waiting, MessageState::Waiting).await;
 }

@@ -101,9 +101,15 @@ async fn a_page_can_be_frozen() {
     visitor.sees("#problems", "Nothing has failed").await;
     visitor.click("#freeze").await;
     visitor.sees("#freeze", "Unfreeze").await;
+    // Another page, which is not frozen, is refreshed twice meanwhile.
+    let beside = Visitor::new(&stage, Look::default()).await;
+    beside.go("/").await;
+    beside.sees("#problems", "Nothing has failed").await;
     stage.failed_order("4711").await;
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    beside.sees("#problems", "1 message in orders has failed").await;
+    stage.failed_order("4712").await;
+    beside.sees("#problems", "2 messages in orders have failed").await;
     visitor.sees("#problems", "Nothing has failed").await;
     visitor.click("#freeze").await;
-    visitor.sees("#problems", "1 message in orders has failed").await;
+    visitor.sees("#problems", "2 messages in orders have failed").await;
 }
