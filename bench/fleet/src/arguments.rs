@@ -29,4 +29,11 @@ impl Arguments {
             Some(value) => value.parse().map_err(|_| format!("--{name}: `{value}` is no value for it").into()),
         }
     }
+
+    /// Numbers with commas between them, or these.
+    pub fn list(&self, name: &str, default: &[usize]) -> Result<Vec<usize>> {
+        let Some(value) = self.options.get(name) else { return Ok(default.to_owned()) };
+        let numbers = value.split(',').map(str::parse).collect::<std::result::Result<_, _>>();
+        numbers.map_err(|_| format!("--{name}: `{value}` is no list of numbers such as 4,64").into())
+    }
 }

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{Result, arguments::Arguments, counters::load_average, world::World};
+use crate::{
+    Result,
+    arguments::Arguments,
+    counters::load_average,
+    measured::{head, measure},
+    world::World,
+};
 
 const PROCESSES: usize = 4;
 
@@ -14,6 +20,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     let seconds: u64 = arguments.get("seconds", 30)?;
     let (mut world, time) = (World::new().await?, Duration::from_secs(seconds));
     let mut ordinary = Vec::new();
+    head();
     ordinary.push(ordinarily(&mut world, seconds, time / 2).await?);
     let due = due(&mut world, messages, time).await?;
     ordinary.push(ordinarily(&mut world, seconds, time / 2).await?);
@@ -33,7 +40,7 @@ async fn ordinarily(world: &mut World, seconds: u64, time: Duration) -> Result<f
     let fleet = world.fleet("Bench", PROCESSES).await?;
     world.send(seconds).await?;
     tokio::time::sleep(BEGIN).await;
-    let rate = world.throughput(time).await?;
+    let rate = measure(world, &fleet, "ordinary", time).await?;
     fleet.stop().await?;
     Ok(rate)
 }
@@ -52,7 +59,7 @@ async fn due(world: &mut World, messages: u64, time: Duration) -> Result<f64> {
     world.run("update ichido_parked set due_at = now()").await?;
     world.run("vacuum analyze ichido_parked").await?;
     tokio::time::sleep(BEGIN).await;
-    let rate = world.throughput(time).await?;
+    let rate = measure(world, &fleet, "due at once", time).await?;
     fleet.stop().await?;
     Ok(rate)
 }

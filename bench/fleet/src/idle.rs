@@ -6,6 +6,7 @@ use crate::{
     Result,
     arguments::Arguments,
     counters::{Counters, load_average},
+    measured::connections,
     world::World,
 };
 
@@ -31,6 +32,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         "cores:           {:.3} in the processes, {:.3} in the server (which uses {:.3} alone)",
         rates.fleet, rates.server, nothing.server
     );
+    println!("connections:     {}", connections(&mut world).await?);
     println!("statements/s:    {:.1}", rates.statements);
     println!("transactions/s:  {:.2} that wrote", rates.transactions);
     println!("WAL bytes/s:     {:.0}", rates.wal);

@@ -1,12 +1,13 @@
 //! What a fleet of small processes does and costs, on a private PostgreSQL with fsync on. Each scenario is one command that prints a short
 //! table; compare the figures of one run only. `bench/fleet.sh` builds and calls it.
 //!
-//!   fleet processes [--few 4] [--many 64] [--rounds 9] [--seconds 5]   throughput of few and many processes, in turns
+//!   fleet processes [--sizes 1,4,16,64] [--rounds 9] [--seconds 5]     throughput of few and many processes, in turns
 //!   fleet idle      [--processes 64] [--seconds 40]                    what they cost when there is nothing to do
 //!   fleet rows      [--rows 10000000] [--rounds 3] [--seconds 6]       a large table, and a snapshot that is held, beside 100,000 rows
 //!   fleet due       [--messages 1000000] [--seconds 30]                as many delayed messages that are due at the same moment
 //!   fleet pickup    [--rate 100] [--seconds 10] [--rounds 3] [--notify true]   from COMMIT to the action in another process, beside raw NOTIFY;
-//!                 with `--notify true` as on another host, by NOTIFY alone
+//!                 with `--notify true` as on another host, by NOTIFY alone; with `--delay 0`, or more milliseconds, from the moment when a delayed
+//!                 message is due
 //!
 //! `ICHIDO` names the binary of ichido; without it the release build is used.
 
@@ -14,6 +15,7 @@ mod arguments;
 mod counters;
 mod due;
 mod idle;
+mod measured;
 mod pickup;
 mod processes;
 mod rows;

@@ -1,6 +1,6 @@
 //! From a sender's COMMIT to the action in another process: by ichido's wake-ups, and by NOTIFY in the sending transaction with a listener that
 //! claims at once, in turns. Both write the time when the action's statement began. How long a send takes is shown beside it: what it does for
-//! the wake-up before it returns must not be hidden there.
+//! the wake-up before it returns must not be hidden there. With a delay, from the moment when the message is due.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +19,10 @@ use crate::{
 pub async fn run(arguments: &Arguments) -> Result<()> {
     let (rate, seconds): (u64, u64) = (arguments.get("rate", 100)?, arguments.get("seconds", 10)?);
     let rounds: u32 = arguments.get("rounds", 3)?;
+    let delay = match arguments.get("delay", -1)? {
+        milliseconds @ 0.. => Some(Duration::from_millis(i64::cast_unsigned(milliseconds))),
+        _ => None,
+    };
     let mut world = World::new().await?;
     world.elsewhere = arguments.get("notify", false)?;
     world.run("create table raw_message (id bigint generated always as identity primary key, n bigint, taken boolean not null default false)").await?;
@@ -26,16 +30,30 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     println!("{:>7} {:>9} {:>9} {:>9} {:>7}", "", "p50 ms", "p99 ms", "send ms", "load");
     let (mut ours, mut raw) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        raw.push(round(&mut world, rate, seconds, true).await?);
-        ours.push(round(&mut world, rate, seconds, false).await?);
+        raw.push(round(&mut world, rate, seconds, Way::Raw).await?);
+        ours.push(round(&mut world, rate, seconds, Way::Ichido(delay)).await?);
     }
     let (ours, raw) = (median(ours), median(raw));
+    if let Some(delay) = delay {
+        println!("delayed by {delay:?}: median p50 from when it is due {ours:.2} ms, at {rate}/s");
+        return Ok(());
+    }
     let by = if world.elsewhere { "NOTIFY alone" } else { "the host's sockets, and NOTIFY" };
     println!("median p50 at {rate}/s by {by}: ichido {ours:.2} ms, raw {raw:.2} ms: {:.2} times", ours / raw);
     Ok(())
 }
 
-async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<f64> {
+/// How a message is sent.
+#[derive(Clone, Copy)]
+enum Way {
+    /// With a NOTIFY in its transaction.
+    Raw,
+    /// By ichido, perhaps with a delay.
+    Ichido(Option<Duration>),
+}
+
+async fn round(world: &mut World, rate: u64, seconds: u64, way: Way) -> Result<f64> {
+    let raw = matches!(way, Way::Raw);
     world.run("truncate effect").await?;
     let (mut listener, mut fleet) = (None, None);
     if raw {
@@ -46,7 +64,7 @@ async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<
         fleet = Some(world.fleet("Bench", 1).await?);
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let (committed, sends) = send_all(world, rate, rate * seconds, raw).await?;
+    let (committed, sends) = send_all(world, rate, rate * seconds, way).await?;
     world.until("select count(*) from effect", |count| count.cast_unsigned() >= rate * seconds).await?;
     if let Some(mut listener) = listener {
         listener.kill().await?;
@@ -73,8 +91,8 @@ async fn round(world: &mut World, rate: u64, seconds: u64, raw: bool) -> Result<
     Ok(of(50))
 }
 
-/// Sends so many, evenly; when each COMMIT had returned, and how many milliseconds each send took.
-async fn send_all(world: &mut World, rate: u64, messages: u64, raw: bool) -> Result<(Vec<f64>, Vec<f64>)> {
+/// Sends so many, evenly; when each COMMIT had returned, or the message is due, and how many milliseconds each send took.
+async fn send_all(world: &mut World, rate: u64, messages: u64, way: Way) -> Result<(Vec<f64>, Vec<f64>)> {
     let client = Client::new(Postgres::new(&world.url, None, 4, vec![Queue::managed("bench")])?);
     let mut sender = PgConnection::connect(&world.url).await?;
     let mut tick = tokio::time::interval(Duration::from_micros(1_000_000 / rate));
@@ -82,13 +100,17 @@ async fn send_all(world: &mut World, rate: u64, messages: u64, raw: bool) -> Res
     for n in 0..messages {
         tick.tick().await;
         let begun = Instant::now();
-        if raw {
+        let mut delay = None;
+        if let Way::Ichido(later) = way {
+            delay = later;
+            let send = client.queue("bench");
+            let send = if let Some(delay) = delay { send.delay(delay) } else { send };
+            send.send_and_commit(&serde_json::json!({ "n": n })).await?;
+        } else {
             let send = "begin; insert into raw_message (n) values (%); notify raw; commit".replace('%', &n.to_string());
             sqlx::raw_sql(AssertSqlSafe(send)).execute(&mut sender).await?;
-        } else {
-            client.queue("bench").send_and_commit(&serde_json::json!({ "n": n })).await?;
         }
-        committed.push(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64());
+        committed.push((SystemTime::now() + delay.unwrap_or_default()).duration_since(UNIX_EPOCH)?.as_secs_f64());
         sends.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
     Ok((committed, sends))

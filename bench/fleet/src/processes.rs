@@ -1,41 +1,42 @@
-//! Few and many small processes, in turns: how much they get through, over how many connections, with how many statements, how much WAL and how
-//! much processor time for each message. Beside them what as many processes of pgbench do with the same statements, and no ichido at all: that
-//! is the bound which the server and the machine set.
+//! Few and many small processes, in turns: how much they get through, and what each message costs. Beside them what as many processes of
+//! pgbench do with the same statements, and no ichido at all: that is the bound which the server and the machine set.
 
 use std::time::Duration;
 
 use crate::{
     Result,
     arguments::Arguments,
-    counters::{Counters, load_average},
+    measured::{head, measure},
     world::{World, median},
 };
 
+/// What the others are compared with, if it is among them; else the first.
+const COMPARED: usize = 4;
+
 pub async fn run(arguments: &Arguments) -> Result<()> {
-    let (few, many): (usize, usize) = (arguments.get("few", 4)?, arguments.get("many", 64)?);
+    let sizes = arguments.list("sizes", &[1, COMPARED, 16, 64])?;
     let (rounds, seconds): (u32, u64) = (arguments.get("rounds", 9)?, arguments.get("seconds", 5)?);
     let mut world = World::new().await?;
-    println!(
-        "{:>9} {:>9} {:>11} {:>11} {:>13} {:>13} {:>13} {:>7}",
-        "processes", "msg/s", "connections", "stmts/msg", "WAL bytes/msg", "their us/msg", "server us/msg", "load"
-    );
-    let mut all = [const { Vec::new() }; 4];
+    head();
+    let mut all = vec![(Vec::new(), Vec::new()); sizes.len()];
     for _ in 0..rounds {
-        for (at, processes) in [few, many].into_iter().enumerate() {
-            all[at].push(round(&mut world, processes, seconds).await?);
-            all[2 + at].push(raw(&mut world, processes, seconds).await?);
+        for (processes, (ours, raw)) in sizes.iter().zip(&mut all) {
+            ours.push(round(&mut world, *processes, seconds).await?);
+            raw.push(self::raw(&mut world, *processes, seconds).await?);
         }
     }
-    let [few_median, many_median, few_raw, many_raw] = all.map(median);
-    let percent = |many: f64, few: f64| 100.0 * many / few;
-    println!(
-        "\nmedian of {rounds}: {few} processes {few_median:.0}/s, {many} processes {many_median:.0}/s: {:.0} %",
-        percent(many_median, few_median)
-    );
-    println!(
-        "the same statements by pgbench: {few} processes {few_raw:.0}/s, {many} processes {many_raw:.0}/s: {:.0} %",
-        percent(many_raw, few_raw)
-    );
+    let medians: Vec<_> = all.into_iter().map(|(ours, raw)| (median(ours), median(raw))).collect();
+    let at = sizes.iter().position(|size| *size == COMPARED).unwrap_or(0);
+    println!("\nmedian of {rounds}, beside the same statements by as many processes of pgbench:");
+    for (processes, (ours, raw)) in sizes.iter().zip(&medians) {
+        let percent = |rate: &f64, of: f64| 100.0 * rate / of;
+        println!(
+            "{processes:>4} processes {ours:>6.0}/s ({:.0} % of {}), pgbench {raw:>6.0}/s ({:.0} %)",
+            percent(ours, medians[at].0),
+            sizes[at],
+            percent(raw, medians[at].1)
+        );
+    }
     Ok(())
 }
 
@@ -44,22 +45,8 @@ async fn round(world: &mut World, processes: usize, seconds: u64) -> Result<f64>
     let fleet = world.fleet("Bench", processes).await?;
     world.send(seconds + 2).await?;
     world.until("select count(*) from effect", |count| count > 1000).await?;
-    let connections =
-        world.number("select count(*) from pg_stat_activity where backend_type = 'client backend'").await?;
-    let before = Counters::read(world, &fleet.ids()).await?;
-    let rate = world.throughput(Duration::from_secs(seconds)).await?;
-    let rates = Counters::read(world, &fleet.ids()).await?.since(&before);
+    let rate = measure(world, &fleet, &format!("{processes} processes"), Duration::from_secs(seconds)).await?;
     fleet.stop().await?;
-    let load = load_average();
-    let load = load.split(' ').next().unwrap_or_default();
-    println!(
-        "{processes:>9} {rate:>9.0} {:>11} {:>11.2} {:>13.0} {:>13.0} {:>13.0} {load:>7}",
-        connections - 1,
-        rates.statements / rate,
-        rates.wal / rate,
-        rates.fleet * 1e6 / rate,
-        rates.server * 1e6 / rate
-    );
     Ok(rate)
 }
 

@@ -10,6 +10,7 @@ use crate::{
     Result,
     arguments::Arguments,
     counters::load_average,
+    measured::{head, measure},
     world::{World, median},
 };
 
@@ -27,6 +28,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         fill(&mut world, name, rows).await?;
     }
     println!("filled: {SMALL} and {rows} rows, load {}", load_average());
+    head();
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         for (at, name) in ["small", "large"].into_iter().enumerate() {
@@ -75,10 +77,10 @@ async fn round(world: &mut World, name: &str, after: u64, seconds: u64) -> Resul
     let fleet = world.fleet(action, 4).await?;
     world.until("select count(*) from effect", |count| count > before + 500).await?;
     tokio::time::sleep(Duration::from_secs(after)).await;
-    let rate = world.throughput(Duration::from_secs(seconds)).await?;
+    let what = if after > 0 { "large, held" } else { name };
+    let rate = measure(world, &fleet, what, Duration::from_secs(seconds)).await?;
     fleet.stop().await?;
     // What is left is done, so that the next round begins alike.
     world.run(&format!("update job_{name} set status = '1' where status = '0' and owner is null")).await?;
-    println!("{name:>6} {rate:>7.0}/s, load {}", load_average());
     Ok(rate)
 }
