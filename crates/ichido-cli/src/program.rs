@@ -2,7 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use ichido::{Error, Masks, Pool, Process, Registry, handlers::Single, process::Settings, sql::SqlAction};
+use ichido::{
+    Error, Masks, Pool, Process, Registry,
+    handlers::Single,
+    process::Settings,
+    sql::{SqlAction, placeholder},
+};
 
 use crate::{
     actions::{exec::ExecAction, http::HttpAction},
@@ -187,7 +192,11 @@ async fn check_action<S: Backend>(store: &S, queue: &str, sql: &SqlAction) -> Re
         for name in statement.names() {
             let known = || columns.iter().flatten().map(String::as_str);
             if columns.is_some() && !known().any(|column| column == name) {
-                let hint = ichido::handlers::suggestion(name, known());
+                let quoted = known().find(|column| column.starts_with(name) && placeholder(column).contains('"'));
+                let hint = match quoted {
+                    Some(column) => format!("; the column `{column}` is written `{}`", placeholder(column)),
+                    None => ichido::handlers::suggestion(name, known()),
+                };
                 return Err(Error::Setup(format!("`:{name}` is not a column of the queue `{queue}`{hint}")));
             }
         }

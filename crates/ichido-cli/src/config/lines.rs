@@ -3,7 +3,10 @@
 
 use std::fmt::Write;
 
-use ichido::adopt::{Column, Holds, Proposal};
+use ichido::{
+    adopt::{Column, Holds, Proposal},
+    sql::placeholder,
+};
 
 use super::spelling;
 
@@ -48,14 +51,10 @@ fn remark(proposal: &Proposal) -> String {
 /// An action to begin with, as a remark: what is to be done with a row, nobody can guess.
 #[must_use]
 pub fn action_lines(proposal: &Proposal) -> String {
-    let bindable = |name: &&str| {
-        let word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());
-        word && !name.starts_with(|c: char| c.is_ascii_digit())
-    };
-    let names = proposal.columns.iter().map(|column| column.name.as_str()).filter(bindable);
+    let names = proposal.columns.iter().map(|column| column.name.as_str());
     let names =
         names.filter(|name| ![&proposal.mapping.owner, &proposal.mapping.status.column].iter().any(|own| own == name));
-    let names: Vec<_> = names.map(|name| format!(":{name}")).collect();
+    let names: Vec<_> = names.map(placeholder).collect();
     format!(
         "# What to do with a row. Write your own statement and remove the leading # of each line.\n# [actions.{}]\n# from = {}\n# sql  = [{}]\n",
         action_name(&proposal.queue),

@@ -2,7 +2,7 @@
 
 use crate::testenv::{Env, Kind};
 
-on_all!(names_are_found_as_the_server_reads_the_statement);
+on_all!(names_are_found_as_the_server_reads_the_statement, a_column_whose_name_is_no_word_is_written_in_quotes,);
 
 async fn names_are_found_as_the_server_reads_the_statement(kind: Kind) {
     let env = Env::new(kind).await;
@@ -20,4 +20,20 @@ async fn names_are_found_as_the_server_reads_the_statement(kind: Kind) {
     env.ok(&["run", "Other", "--drain"]).await;
     assert_eq!(env.text("select name from project").await, name);
     assert_eq!(env.text("select made_by from project where id = 1").await, "order 1");
+}
+
+async fn a_column_whose_name_is_no_word_is_written_in_quotes(kind: Kind) {
+    let env = Env::new(kind).await;
+    let column = if kind == Kind::MariaDb { "`made-by whom`" } else { "\"made-by whom\"" };
+    env.sql(&format!("alter table received_order add column {column} varchar(20)")).await;
+    let action = |name: &str| {
+        format!("\n[actions.Other]\nfrom = \"orders\"\nsql = ['insert into project values (:id, :{name}, :name)']\n")
+    };
+    env.configure(|config| config + &action("made"));
+    env.run(&["check"]).await.assert_refused(127, &["`:made`", "`made-by whom` is written `:\"made-by whom\"`"]);
+    env.configure(|config| config + &action("\"made-by whom\""));
+    env.send_orders([1]).await;
+    env.sql(&format!("update received_order set {column} = 'Ada''s :x'")).await;
+    env.ok(&["run", "Other", "--drain"]).await;
+    assert_eq!(env.text("select name from project").await, "Ada's :x");
 }

@@ -1,4 +1,4 @@
-//! The built-in action `sql`: statements from the configuration, run in the business transaction. `:name` is a column of the
+//! The built-in action `sql`: statements from the configuration, run in the business transaction. `:name` (or `:"name"`) is a column of the
 //! row or a field of the message; the store binds it, typed by the server. Nothing from a message ever becomes SQL text.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ mod syntax;
 mod template;
 
 pub use fields::{Fields, Value};
-pub use syntax::Syntax;
+pub use syntax::{Syntax, placeholder};
 pub use template::{Part, Template};
 
 use crate::{Action, Context, Outcome, Store, error::Result};

@@ -131,12 +131,37 @@ fn dollar_tag(rest: &str) -> Option<&str> {
     (tag.bytes().all(is_word) && !digit_first).then(|| &rest[..inner + 2])
 }
 
-/// `:name`; `:1` is the end of an array slice.
-pub(super) fn name_at(rest: &str) -> Option<&str> {
+/// `:name`, or `:"name"` for one that is no word; and its length. `:1` is the end of an array slice.
+pub(super) fn name_at(rest: &str) -> Option<(String, usize)> {
     let name = rest.strip_prefix(':')?;
-    let length = name.bytes().position(|byte| !is_word(byte)).unwrap_or(name.len());
-    let digit_first = name.as_bytes().first().is_some_and(u8::is_ascii_digit);
-    (length > 0 && !digit_first).then(|| &name[..length])
+    if let Some(quoted) = name.strip_prefix('"') {
+        return quoted_name(quoted).map(|(name, length)| (name, length + 2));
+    }
+    let word = &name[..name.bytes().position(|byte| !is_word(byte)).unwrap_or(name.len())];
+    is_name(word).then(|| (word.to_owned(), word.len() + 1))
+}
+
+/// What is before the quote that ends it, where two quotes are one; and its length with that quote.
+fn quoted_name(rest: &str) -> Option<(String, usize)> {
+    let mut at = 0;
+    loop {
+        at += rest.get(at..)?.find('"')? + 1;
+        if !rest[at..].starts_with('"') {
+            let name = rest[..at - 1].replace("\"\"", "\"");
+            return (!name.is_empty()).then_some((name, at));
+        }
+        at += 1;
+    }
+}
+
+/// A field's name as a statement has it: `:name`, or `:"first name"`.
+#[must_use]
+pub fn placeholder(name: &str) -> String {
+    if is_name(name) { format!(":{name}") } else { format!(":\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(is_word) && !word.as_bytes()[0].is_ascii_digit()
 }
 
 fn is_word(byte: u8) -> bool {
