@@ -25,11 +25,12 @@ impl OnStore for Doctor {
         let store = by(&store, self.why.reason.clone());
         store.prepare().await.map_err(|error| Failure::of::<S>(&error))?;
         let mut report = Report::new(self.json);
-        examine_brokers(&store, config, self.fix, &mut report).await?;
+        let examined = examine_brokers(&store, config, self.fix, &mut report).await;
         for queue in config.queues.keys() {
             let found = by_hand::orphans(&store, queue, self.fix).await.map_err(|error| Failure::of::<S>(&error))?;
             found.iter().try_for_each(|finding| report.finding(finding))?;
         }
+        examined?;
         if report.found.found == 0 && !self.json {
             output::print("no problems found")?;
         }
@@ -37,19 +38,22 @@ impl OnStore for Doctor {
     }
 }
 
-/// Examines every queue that a broker keeps.
+/// Examines every queue that a broker keeps. One that cannot be examined does not hide what is wrong with the others.
 pub(crate) async fn examine_brokers<S: Backend>(
     store: &S,
     config: &Config,
     fix: bool,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let brokers = Brokers::of(config)?;
+    let (brokers, mut all) = (Brokers::of(config)?, Ok(()));
     for kept in brokers.iter() {
         let only = || brokers.clone().only(|name| name == kept.name());
         let fix = fix.then(|| only().publishing(store, config));
-        let exam = Exam::of(store, kept, fix, report).await?;
-        Box::pin(exam.run()).await?;
+        let examined = match Exam::of(store, kept, fix, report).await {
+            Ok(exam) => Box::pin(exam.run()).await,
+            Err(failure) => Err(failure),
+        };
+        all = all.and(examined);
     }
-    Ok(())
+    all
 }

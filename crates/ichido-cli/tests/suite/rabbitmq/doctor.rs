@@ -27,6 +27,7 @@ crate::on_all!(
     what_another_program_published_before_its_row_was_there_is_published_again,
     what_another_program_sent_is_ours_when_it_has_failed,
     a_broker_that_refuses_us_is_no_broker_without_the_queue,
+    a_broker_that_is_away_hides_nothing_of_the_others,
     many_dead_letters_are_judged_and_deleted,
     mending_in_the_middle_of_live_traffic_loses_and_doubles_nothing,
     rows_that_belong_to_nobody_are_given_back,
@@ -310,6 +311,16 @@ async fn a_broker_that_refuses_us_is_no_broker_without_the_queue(kind: Kind) {
     assert_eq!((ended.code, &*ended.stdout), (Some(127), ""), "{ended:?}");
     assert!(ended.stderr.contains("refused user \"nobody\""), "{ended:?}");
     assert_eq!(world.unpublished().await, 0, "nothing is published again");
+}
+
+async fn a_broker_that_is_away_hides_nothing_of_the_others(kind: Kind) {
+    let world = World::new(kind).await;
+    let id = super::failing::fail(&world).await;
+    let away = "\n[queues.away]\nrabbitmq = { url = \"amqp://127.0.0.1:1\", queue = \"away\" }\n";
+    world.env.reconfigure(|config| config + away);
+    let ended = world.env.run(&["doctor"]).await;
+    assert_eq!(ended.code, Some(20), "{ended:?}");
+    assert!(ended.stdout.contains(&id) && ended.stderr.contains("queues.away"), "{ended:?}");
 }
 
 async fn many_dead_letters_are_judged_and_deleted(kind: Kind) {
