@@ -15,11 +15,13 @@ use std::{
 
 use futures_core::Stream;
 use ichido::{
-    CancellationToken, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result, Store,
-    broker::Broker as _, message::ClaimBy,
+    CancellationToken, Client, Context, Guarded, Operate, Outcome, Pool, Process, Queue, Relay, Result,
+    broker::Broker as _,
+    message::ClaimBy,
+    store::{Database as _, Transactions as _},
 };
 use ichido_postgres::Postgres;
-use ichido_rabbitmq::{Broker, PublisherSettings, RabbitMq, Topology};
+use ichido_rabbitmq::{PublisherSettings, RabbitMq, Server, Topology};
 use ichido_test_servers as servers;
 use lapin::{
     Connection, ConnectionProperties,
@@ -71,7 +73,7 @@ impl Place {
     }
 
     fn rabbitmq(&self) -> Result<RabbitMq> {
-        Ok(RabbitMq::new(Broker::new([&self.broker])?, Topology::new(QUEUE), PublisherSettings::default()))
+        Ok(RabbitMq::new(Server::new([&self.broker])?, Topology::new(QUEUE), PublisherSettings::default()))
     }
 
     /// Orders per second, from the first that is seen to be there until all are: how long anything takes to start is not asked.
@@ -165,7 +167,7 @@ async fn consume(url: String, pool: PgPool) -> Result<()> {
             tx.commit().await?;
             drop(slot);
             delivery.acker.ack(BasicAckOptions::default()).await?;
-            Ok::<_, ichido::Error>(())
+            Ok::<_, ichido::ActionError>(())
         });
     }
     Ok(())
