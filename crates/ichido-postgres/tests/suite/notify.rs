@@ -187,7 +187,7 @@ async fn many_sends_are_few_notifications_and_none_if_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_no_write() {
+async fn an_idle_process_costs_few_queries_and_hardly_writes() {
     let url = migrated().await;
     let options: PgConnectOptions = url.parse().unwrap();
     let database = options.get_database().unwrap().to_owned();
@@ -221,11 +221,13 @@ async fn a_process_that_has_nothing_to_do_costs_about_two_queries_a_second_and_n
         let mut seen = String::new();
         for (seconds, queries, writes) in costs {
             let most = i64::try_from(seconds).unwrap();
-            // It polls once a second, and less often where it waits for a core; none at all were not counted yet.
-            if ((most / 3)..=((most + 2) * 3)).contains(&queries) && writes <= 1 + most / 6 {
+            // Each second it polls, looks into its queue, and asks what is due; with what comes once per lease these are 3.7. In ten seconds it
+            // writes its heartbeat and keeps two chore leases. A claim in each poll would be three more queries and a write. None at all were
+            // not counted yet.
+            if ((most / 3)..=(most * 5 + 10)).contains(&queries) && writes <= 2 + most / 2 {
                 return Ok(());
             }
-            seen = format!("{queries} queries and {writes} writes in {seconds} s; one heartbeat is a write");
+            seen = format!("{queries} queries and {writes} writes in {seconds} s");
         }
         let last = "select string_agg(left(query, 60), ' | ' order by state_change desc) from pg_stat_activity where datname = $1";
         let last = sqlx::query(last).bind(&database).fetch_one(&mut beside).await.unwrap();
