@@ -18,9 +18,9 @@ use super::{
 use crate::{
     Console, Problem,
     access::{As, CheckedForm, Operate},
-    api::known,
     desk::{Idempotency, SendOrder, SentAnswer, USED},
     fields::Fields,
+    known,
 };
 
 #[derive(Template)]
@@ -143,16 +143,18 @@ pub(super) async fn sent(
                 typed.key = new_key();
                 why.detail = "this form has sent another message already; send it again if you mean one more".into();
             }
-            match form(&visit, typed, Some(why.detail)).await {
+            // The page says it before the reason.
+            let reason = why.detail.trim_end_matches("; nothing was sent").to_owned();
+            match form(&visit, typed, Some(reason)).await {
                 Ok(html) => (why.status, Html(html)).into_response(),
-                Err(why) => super::problem(&console, &why),
+                Err(why) => super::problem(&console, Some(who.who()), &why),
             }
         }
     }
 }
 
 async fn try_send(who: &As<Operate>, typed: &Typed) -> Result<SentAnswer, Problem> {
-    known(who.console(), &typed.to)?;
+    known::destination(who.console(), &typed.to)?;
     let message = typed.message()?;
     let fields =
         [&typed.payload, &typed.level, &typed.due, &typed.group, &typed.unique, &typed.attempts, &typed.headers];
