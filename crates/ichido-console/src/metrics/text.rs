@@ -131,5 +131,13 @@ impl Text {
             let count = standing.overview.processes.iter().filter(|process| process.alive == alive).count();
             self.line("processes", &format!("{{state=\"{state}\"}}"), count);
         }
+        self.head("heartbeat_age_seconds", "gauge", "Time since a process wrote its last heartbeat");
+        for process in &standing.overview.processes {
+            let (id, request_id, host) = (&process.id, escaped(&process.request_id), escaped(&process.host));
+            let labels = format!("{{process=\"{id}\",request_id=\"{request_id}\",host=\"{host}\"}}");
+            if let Some(age) = process.heartbeat_seconds {
+                self.line("heartbeat_age_seconds", &labels, age);
+            }
+        }
     }
 }
