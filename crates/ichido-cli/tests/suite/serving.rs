@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ichido_testkit::eventually;
 use serde_json::Value;
 use tokio::{
@@ -19,6 +20,8 @@ on_all!(
     everything_is_done_over_http_as_by_hand,
     a_key_is_remembered_on_every_kind_of_queue,
     what_failed_is_repaired_over_http,
+    no_database_is_asked_for_what_it_cannot_keep,
+    the_document_is_true,
 );
 on_servers!(a_database_that_is_away_is_told);
 
@@ -148,6 +151,60 @@ async fn a_key_is_remembered_on_every_kind_of_queue(kind: Kind) {
     console.stop().await;
 }
 
+/// Keys, cursors and texts with NUL, numbers beyond all limits, values of another type: whoever sends them is told, and it is no error of ours.
+async fn no_database_is_asked_for_what_it_cannot_keep(kind: Kind) {
+    let env = Env::new(kind).await;
+    with_token(&env);
+    let mut console = env.start("console", &ANYWHERE);
+    let at = address(&console).await;
+    let after = URL_SAFE_NO_PAD.encode("2026-11-18 10:00:00\norders/a%00");
+    for path in [
+        "/api/v1/messages/orders%2Fa%2500b",
+        "/api/v1/messages/mail%2Fa%2500b",
+        "/api/v1/failed/orders%2Fa%2500b",
+        "/api/v1/messages?queue=mail&state=ready&after=mail/ready,=%2500",
+        "/api/v1/messages?queue=orders&state=failed&after=orders/failed,=%2500,=%2500",
+        &format!("/api/v1/failed?after={after}"),
+        "/api/v1/failed?error=%00",
+        "/api/v1/failed?older_seconds=99999999999999",
+        "/api/v1/audit?queue=%00",
+        "/api/v1/audit?after=99999999999999999999",
+        "/message?id=orders/%00",
+        "/message?id=orders/a%2500",
+        "/failed?older=4294967295d",
+        "/failed?after=orders/a%2500",
+        "/queue?name=mail&state=ready&after=mail/ready,=%2500",
+    ] {
+        let (status, text) = ask(&at, "GET", path, "", "").await;
+        assert_eq!(status, 400, "{path}: {text}");
+    }
+    for path in
+        ["/failed?older=36500d", "/api/v1/failed?older_seconds=3153600000", "/api/v1/audit?after=9223372036854775807"]
+    {
+        let (status, text) = ask(&at, "GET", path, "", "").await;
+        assert_eq!(status, 200, "{path}: {text}");
+    }
+    for (path, body) in [
+        ("messages/cancel", r#"{"ids":["orders/a%00b"]}"#),
+        ("messages/run-now", r#"{"ids":["mail/a%00b"]}"#),
+        ("messages/reschedule", r#"{"id":"orders/a%00b","delay_seconds":1}"#),
+        ("failed/retry", r#"{"ids":["orders/a%00b"]}"#),
+        ("failed/discard", r#"{"ids":["orders/1"],"reason":"\u0000"}"#),
+        ("processes/R1%00/stop", "{}"),
+    ] {
+        let (status, text) = ask(&at, "POST", &format!("/api/v1/{path}"), "", body).await;
+        assert_eq!(status, 400, "{path}: {text}");
+    }
+    for one in
+        [r#""group":"\u0000""#, r#""unique":"\u0000""#, r#""headers":{"a":"\u0000"}"#, r#""headers":{"\u0000":"a"}"#]
+    {
+        let body = format!(r#"{{"messages":[{{"payload":{{"to":"x"}},{one}}}]}}"#);
+        let (status, text) = ask(&at, "POST", "/api/v1/queues/mail/messages", "", &body).await;
+        assert!(status < 500, "{one}: {status} {text}");
+    }
+    console.stop().await;
+}
+
 async fn a_database_that_is_away_is_told(kind: Kind) {
     let server = Database::start(kind);
     let env = Env::with_url(kind, server.fresh_database()).await;
@@ -186,6 +243,63 @@ async fn an_address_that_others_reach_needs_tokens_and_encryption() {
     env.run(&ANYWHERE).await.assert_refused(127, &["serve.behind_proxy", "serve.tokens"]);
 }
 
+/// More than there may be, each with a form or a head that never ends.
+#[tokio::test]
+async fn slow_clients_keep_nobody_out() {
+    let env = Env::new(Kind::Sqlite).await;
+    with_token(&env);
+    let mut console = env.start("console", &ANYWHERE);
+    let at = address(&console).await;
+    let mut slow = Vec::new();
+    for number in 0..300 {
+        let mut stream = TcpStream::connect(&at).await.unwrap();
+        let never_ends: &[u8] = match number % 3 {
+            0 => b"POST /login HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nt",
+            1 => b"GET /livez HTTP/1.1\r\nhost: x\r\n",
+            _ => b"",
+        };
+        stream.write_all(never_ends).await.unwrap();
+        slow.push(stream);
+    }
+    let asked = tokio::time::timeout(Duration::from_mins(2), ask(&at, "GET", "/livez", "", "")).await;
+    assert_eq!(asked.expect("an answer").0, 200);
+    drop(slow);
+    console.stop().await;
+}
+
+/// Neither silence nor a byte now and then keeps a connection open.
+#[tokio::test]
+async fn a_head_that_never_ends_is_given_up() {
+    let env = Env::new(Kind::Sqlite).await;
+    with_token(&env);
+    let mut console = env.start("console", &ANYWHERE);
+    let at = address(&console).await;
+    let beginnings: [&[u8]; 3] = [b"", b"GET /livez HTTP/1.1\r\n", b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"];
+    let ended = beginnings.map(|beginning| {
+        let at = at.clone();
+        tokio::spawn(async move {
+            let (mut from, mut to) = TcpStream::connect(&at).await.unwrap().into_split();
+            to.write_all(beginning).await.unwrap();
+            let drip = async {
+                while beginning.ends_with(b"1.1\r\n") && to.write_all(b"a").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let mut all = Vec::new();
+            tokio::select! {
+                () = drip => {}
+                _ = from.read_to_end(&mut all) => {}
+            }
+        })
+    });
+    for (beginning, ended) in beginnings.iter().zip(ended) {
+        let ended = tokio::time::timeout(Duration::from_mins(2), ended).await;
+        ended.unwrap_or_else(|_| panic!("still open after {:?}", String::from_utf8_lossy(beginning))).unwrap();
+    }
+    console.stop().await;
+}
+
 #[tokio::test]
 async fn who_speaks_no_tls_gets_nothing() {
     let env = Env::new(Kind::Sqlite).await;
@@ -210,9 +324,8 @@ async fn who_speaks_no_tls_gets_nothing() {
     console.stop().await;
 }
 
-#[tokio::test]
-async fn the_document_is_true() {
-    let env = Env::new(Kind::Sqlite).await;
+async fn the_document_is_true(kind: Kind) {
+    let env = Env::new(kind).await;
     with_token(&env);
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;
