@@ -18,6 +18,7 @@ pub(crate) use self::{
     body::{MOST_BYTES, read},
     failed::filter,
     messages::{LONGEST_DELAY, reason},
+    send::MOST_MESSAGES,
 };
 use crate::{
     Problem,

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// So many messages are sent at a time.
-const MOST_MESSAGES: usize = 1000;
+pub(crate) const MOST_MESSAGES: usize = 1000;
 
 /// No longer key is remembered.
 const LONGEST_KEY: usize = 255;

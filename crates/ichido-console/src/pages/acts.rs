@@ -31,7 +31,7 @@ use crate::{
 pub(super) const WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What became of more messages than these is counted, not listed.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 pub(super) fn routes() -> Routes {
     Routes::new()

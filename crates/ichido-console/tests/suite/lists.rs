@@ -3,7 +3,10 @@
 use axum::http::StatusCode;
 use serde_json::json;
 
-use super::desk::Desk;
+use super::{
+    desk::Desk,
+    rubbish::{form_token, sent},
+};
 
 /// More than a page of a queue has, and less than two.
 const SENT: usize = 60;
@@ -101,4 +104,31 @@ async fn a_time_may_have_an_offset() {
     assert!(text.contains("2099-12-24T17:00:00"), "{text}");
     let (status, page) = desk.api(None, "GET", "/failed?older=1h30m", "").await;
     assert_eq!(status, StatusCode::OK, "{page}");
+}
+
+/// Nobody owns it and nothing says why: only the doctor can help.
+#[tokio::test]
+async fn a_message_that_nobody_owns_leads_to_the_doctor() {
+    let desk = Desk::new(&[]).await;
+    let one = json!({ "messages": [{ "payload": 1 }] }).to_string();
+    desk.api(None, "POST", "/api/v1/queues/hello/messages", &one).await;
+    desk.sql("update ichido_message set owner = '00000000-0000-0000-0000-000000000000'").await;
+    let page = desk.api(None, "GET", "/message?id=hello%2F1", "").await.1;
+    assert!(page.contains("<a href=\"/doctor\">Open the doctor</a>"), "{page}");
+}
+
+/// All or none, and once.
+#[tokio::test]
+async fn each_line_of_a_form_may_be_a_message() {
+    let desk = Desk::new(&[]).await;
+    let form = |csrf: &str, payload: &str| format!("csrf={csrf}&key=k&to=hello&many=yes&payload={payload}");
+    let csrf = form_token(&desk, "").await;
+    let count = async || desk.api(None, "GET", "/api/v1/messages?queue=hello", "").await.1.matches("\"id\"").count();
+    let (status, page) = sent(&desk, "/send", "", form(&csrf, "1%0Ax").into()).await;
+    assert!(status == StatusCode::BAD_REQUEST && page.contains("line 2 of the payload is not JSON"), "{status} {page}");
+    assert_eq!(count().await, 0, "none");
+    for _ in 0..2 {
+        assert_eq!(sent(&desk, "/send", "", form(&csrf, "1%0A2%0A3").into()).await.0, StatusCode::SEE_OTHER);
+    }
+    assert_eq!(count().await, 3, "once");
 }

@@ -6,6 +6,7 @@ mod guards;
 mod keyboard;
 mod lists;
 mod live;
+mod metrics;
 mod mounted;
 mod pages;
 mod pictures;

@@ -22,7 +22,7 @@ impl Stream for Endless {
     }
 }
 
-async fn sent(desk: &Desk, path: &str, cookie: &str, body: Body) -> (StatusCode, String) {
+pub(super) async fn sent(desk: &Desk, path: &str, cookie: &str, body: Body) -> (StatusCode, String) {
     let asked = Request::builder().method("POST").uri(path).header(header::HOST, "localhost");
     let asked = asked.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").header(header::COOKIE, cookie);
     read(desk.ask(asked.body(body).unwrap()).await).await
@@ -37,7 +37,7 @@ async fn cookie(desk: &Desk) -> String {
 }
 
 /// The hidden field of a page's forms.
-async fn form_token(desk: &Desk, cookie: &str) -> String {
+pub(super) async fn form_token(desk: &Desk, cookie: &str) -> String {
     let asked = Request::builder().uri("/send").header(header::HOST, "localhost").header(header::COOKIE, cookie);
     let (_, page) = read(desk.ask(asked.body(Body::empty()).unwrap()).await).await;
     page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
