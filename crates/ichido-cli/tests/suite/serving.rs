@@ -14,7 +14,7 @@ use tokio::{
 use crate::testenv::{Env, Kind, Process, database::Database};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const ANYWHERE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+pub(crate) const ANYWHERE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
 on_all!(
     everything_is_done_over_http_as_by_hand,
@@ -26,14 +26,14 @@ on_all!(
 on_servers!(a_database_that_is_away_is_told);
 
 /// With a token for an admin.
-fn with_token(env: &Env) {
+pub(crate) fn with_token(env: &Env) {
     env.configure(|config| {
         format!("{config}\n[serve]\ntokens = [{{ name = \"anna\", role = \"admin\", token = \"{TOKEN}\" }}]\n")
     });
 }
 
 /// Where it listens.
-async fn address(process: &Process) -> String {
+pub(crate) async fn address(process: &Process) -> String {
     process.until_logged("the console is at").await;
     let log = process.log();
     let (_, rest) = log.split_once("127.0.0.1:").unwrap();
@@ -41,7 +41,7 @@ async fn address(process: &Process) -> String {
 }
 
 /// Asks with the token; status and body.
-async fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -241,61 +241,6 @@ async fn an_address_that_others_reach_needs_tokens_and_encryption() {
     console.stop().await;
     env.reconfigure(|config| config.split("tokens =").next().unwrap().to_owned());
     env.run(&ANYWHERE).await.assert_refused(127, &["serve.behind_proxy", "serve.tokens"]);
-}
-
-/// More connections than there may be, each with a form that never ends: the oldest makes room, long before its time is over.
-#[tokio::test]
-async fn slow_clients_keep_nobody_out() {
-    let env = Env::new(Kind::Sqlite).await;
-    with_token(&env);
-    let mut console = env.start("console", &ANYWHERE);
-    let at = address(&console).await;
-    let mut slow = Vec::new();
-    for _ in 0..300 {
-        let mut stream = TcpStream::connect(&at).await.unwrap();
-        stream.write_all(b"POST /login HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nt").await.unwrap();
-        slow.push(stream);
-    }
-    let asked = tokio::time::timeout(Duration::from_mins(2), ask(&at, "GET", "/livez", "", "")).await;
-    assert_eq!(asked.expect("an answer").0, 200);
-    let mut told = Vec::new();
-    let ended = tokio::time::timeout(Duration::from_mins(2), slow[0].read_to_end(&mut told)).await;
-    assert!(ended.is_ok() && told.is_empty(), "it is ended without an answer: {}", String::from_utf8_lossy(&told));
-    drop(slow);
-    console.stop().await;
-}
-
-/// Neither silence nor a byte now and then keeps a connection open.
-#[tokio::test]
-async fn a_head_that_never_ends_is_given_up() {
-    let env = Env::new(Kind::Sqlite).await;
-    with_token(&env);
-    let mut console = env.start("console", &ANYWHERE);
-    let at = address(&console).await;
-    let beginnings: [&[u8]; 3] = [b"", b"GET /livez HTTP/1.1\r\n", b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"];
-    let ended = beginnings.map(|beginning| {
-        let at = at.clone();
-        tokio::spawn(async move {
-            let (mut from, mut to) = TcpStream::connect(&at).await.unwrap().into_split();
-            to.write_all(beginning).await.unwrap();
-            let drip = async {
-                while beginning.ends_with(b"1.1\r\n") && to.write_all(b"a").await.is_ok() {
-                    tokio::time::sleep(Duration::from_millis(500)).await;
-                }
-                std::future::pending::<()>().await;
-            };
-            let mut all = Vec::new();
-            tokio::select! {
-                () = drip => {}
-                _ = from.read_to_end(&mut all) => {}
-            }
-        })
-    });
-    for (beginning, ended) in beginnings.iter().zip(ended) {
-        let ended = tokio::time::timeout(Duration::from_mins(2), ended).await;
-        ended.unwrap_or_else(|_| panic!("still open after {:?}", String::from_utf8_lossy(beginning))).unwrap();
-    }
-    console.stop().await;
 }
 
 #[tokio::test]

@@ -140,8 +140,8 @@ async fn repair(who: &As<Operate>, verb: Repair, many: Many) -> Answered<RepairA
         let text = format!("at this `rate`, at most {at_once} `ids` at a time: a request works for {LONGEST_PACED} s");
         return Err(Problem::bad(text));
     }
-    let older = many.older_seconds.map(Duration::from_secs);
-    let mut filter = filter(who.console(), many.queue, many.error, older)?;
+    let age = many.older_seconds.map(Duration::from_secs);
+    let mut filter = filter(who.console(), many.queue, many.error, age)?;
     filter.limit = if many.dry_run { limit } else { limit.min(at_once) };
     let ids = if filters { Vec::new() } else { ids(who.console(), &many.ids)? };
     let order = RepairOrder { verb, ids, filter, dry_run: many.dry_run, rate: many.rate };

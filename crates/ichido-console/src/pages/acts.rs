@@ -285,7 +285,9 @@ mod tests {
         };
         let told = |findings: &[Finding]| {
             let mut found = Examination::default();
-            findings.iter().for_each(|finding| found.finding(finding));
+            for finding in findings {
+                found.finding(finding);
+            }
             mended(&found)
         };
         let waits = || finding(Verdict::Wait, None);

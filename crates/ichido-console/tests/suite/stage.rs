@@ -125,11 +125,21 @@ impl Stage {
         connection.close().await.expect("closed");
     }
 
+    /// A message that belongs to a process that nobody knows.
+    pub(crate) async fn orphan(&self) {
+        let mut connection = sqlx::SqliteConnection::connect(&self.database).await.expect("a connection");
+        let orphan = "insert into ichido_message (queue, owner, payload) values ('invoices', ?1, '{}')";
+        let nobody = ProcessId::random().to_string();
+        sqlx::query(orphan).bind(nobody).execute(&mut connection).await.expect("a message");
+        connection.close().await.expect("closed");
+    }
+
     /// Sends an order.
     pub(crate) async fn order(&self, customer: &str) -> MessageId {
         let order =
             json!({ "customer": customer, "item": "bicycle bell", "price": 19.90, "card": "4111 1111 1111 1111" });
-        let sent = Client::new(self.store.clone()).queue("orders").send_and_commit(&order).await;
+        let orders = Client::new(self.store.clone());
+        let sent = orders.queue("orders").header("x-shop", "bicycles").send_and_commit(&order).await;
         sent.expect("an order is sent")
     }
 

@@ -87,6 +87,7 @@ fn split(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 /// A text in quotes, without control characters and not longer than a line.
+#[must_use]
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let short: String = text.chars().take(SHOWN).collect();
