@@ -67,11 +67,16 @@ async fn everything_is_done_over_http_as_by_hand(kind: Kind) {
     with_token(&env);
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;
-    let mail = r#"{"messages":[{"payload":{"to":"x"},"delay_seconds":3600},{"payload":[1.10]}]}"#;
+    let mail = r#"{"messages":[{"payload":{"to":"x"},"delay_seconds":3600,"unique":"u-1","attempts":7,"headers":{"a":"b"}},{"payload":[1.10]}]}"#;
     let sent = json(&at, "POST", "/api/v1/queues/mail/messages", mail).await;
     let (late, now) = (sent["ids"][0].as_str().unwrap(), sent["ids"][1].as_str().unwrap());
     let path = |id: &str| format!("/api/v1/messages/{}", id.replace('/', "%2F"));
-    assert_eq!(json(&at, "GET", &path(late), "").await["state"], "waiting");
+    let shown = json(&at, "GET", &path(late), "").await;
+    assert_eq!(shown["state"], "waiting");
+    assert_eq!(
+        ["unique", "most_attempts", "headers"].map(|name| shown[name].to_string()),
+        ["\"u-1\"", "7", r#"{"a":"b"}"#]
+    );
     assert_eq!(json(&at, "GET", &path(now), "").await["payload"], "[1.10]");
     json(&at, "POST", "/api/v1/messages/run-now", &format!(r#"{{"ids":["{late}"]}}"#)).await;
     assert_eq!(json(&at, "GET", &path(late), "").await["state"], "ready");
