@@ -98,7 +98,7 @@ begun+=($!)
 until curl --silent --fail --output /dev/null "http://$console/readyz"; do sleep 0.2; done
 
 pages=(/ /queues '/queue?name=orders' '/queue?name=orders&state=waiting' '/queue?name=orders&state=failed' '/message?id=orders%2F99' /failed
-    '/failed?error=customer+99' /processes /lanes /handlers /settings /audit /send /doctor /api/v1/status '/api/v1/messages?queue=orders' /metrics)
+    '/failed?error=customer+99' '/failed/all?verb=retry' /processes /lanes /handlers /settings /audit /send /doctor /api/v1/status '/api/v1/messages?queue=orders' /metrics)
 look() { for page in "$@"; do curl --silent --output /dev/null --write-out "%{http_code} %{time_total} $page\n" "http://$console$page"; done; }
 each_second() { # FILE
     local file=$1 second pause

@@ -79,6 +79,7 @@ impl Console {
             lanes: Vec::new(),
             tokens: Vec::new(),
             base: String::new(),
+            trusting: false,
             secure: false,
             settings: Settings::default(),
         }
@@ -90,7 +91,8 @@ impl Console {
         let router = router.fallback(pages::nowhere).method_not_allowed_fallback(pages::not_allowed);
         let guarded = middleware::from_fn_with_state(self.clone(), headers::guard);
         let router = router.layer(DefaultBodyLimit::max(api::MOST_BYTES)).layer(guarded).with_state(self.clone());
-        if self.0.base.is_empty() { router } else { Router::new().nest(&self.0.base, router) }
+        // As a service: its first page is at `/ichido` and at `/ichido/`; routes that are nested would have the former only.
+        if self.0.base.is_empty() { router } else { Router::new().nest_service(&self.0.base, router) }
     }
 
     /// Every route, with the role that it asks for.
@@ -143,6 +145,7 @@ pub struct Builder<S> {
     lanes: Vec<LaneTargets>,
     tokens: Vec<Token>,
     base: String,
+    trusting: bool,
     secure: bool,
     settings: Settings,
 }
@@ -166,9 +169,17 @@ impl<S: Operate + Messages + Answers> Builder<S> {
         self
     }
 
-    /// Somebody who may use it. Without any token, only requests to this host's own names are answered, and they may do everything.
+    /// Somebody who may use it. Without any token, only this host itself is answered, through no proxy, and whoever asks there may do everything.
+    /// From where a request comes must then be known: by [`Peer`](crate::access::Peer), or by axum's
+    /// `into_make_service_with_connect_info::<SocketAddr>()`.
     pub fn token(mut self, token: Token) -> Self {
         self.tokens.push(token);
+        self
+    }
+
+    /// Without tokens, whoever reaches it may do everything, from wherever they come: the program that mounts it decides who does.
+    pub fn trust_everyone(mut self) -> Self {
+        self.trusting = true;
         self
     }
 
@@ -201,7 +212,7 @@ impl<S: Operate + Messages + Answers> Builder<S> {
         let desk = OnStore::new(self.store, self.brokers, self.masks, self.queues.clone(), self.lanes.clone());
         Console(Arc::new(Inner {
             desk: Arc::new(desk),
-            access: Access::new(self.tokens, self.secure),
+            access: Access::new(self.tokens, self.trusting, self.secure),
             base: self.base,
             queues: self.queues,
             lanes: self.lanes,

@@ -4,6 +4,7 @@
 use std::{ops::RangeInclusive, str::FromStr, time::Duration};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use ichido::by_hand::parse_duration;
 
 use crate::Problem;
 
@@ -82,23 +83,25 @@ impl Fields {
         }
     }
 
-    /// A time span like `90s`, `2h` or `7d`.
+    /// A time span like `90s`, `1h30m` or `7d`.
     ///
     /// # Errors
     /// It is something else.
     pub fn duration(&self, name: &str) -> Result<Option<Duration>, Problem> {
-        let wrong = || Problem::bad(format!("`{name}` must be a time span like 90s, 2h or 7d"));
-        let Some(text) = self.get(name) else { return Ok(None) };
-        let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
-        let seconds: u64 = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 86_400,
-            _ => return Err(wrong()),
-        };
-        let number = number.trim().parse::<u32>().map_err(|_| wrong())?;
-        Ok(Some(Duration::from_secs(seconds * u64::from(number))))
+        let wrong =
+            |_| Problem::bad(format!("`{name}` must be a time span like 90s, 1h30m or 7d, of at most a century"));
+        self.get(name).map(|text| parse_duration(text).map_err(wrong)).transpose()
+    }
+
+    /// Refuses a value with NUL, which no database can keep.
+    ///
+    /// # Errors
+    /// There is one.
+    pub fn refuse_nul(&self) -> Result<(), Problem> {
+        match self.0.iter().find(|(_, value)| value.contains('\0')) {
+            None => Ok(()),
+            Some((name, _)) => Err(Problem::bad(format!("`{name}` must not contain NUL"))),
+        }
     }
 
     /// Refuses every name but these.

@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::{
     Console, Problem,
-    access::{is_for_programs, is_local, is_same_origin},
+    access::{is_for_programs, is_same_origin, peer, why_not_here},
     pages,
 };
 
@@ -38,7 +38,7 @@ pub(crate) async fn guard(State(console): State<Console>, request: Request, next
     let mut response = match refuse(&console, &request) {
         None => next.run(request).await,
         Some(problem) if is_for_programs(request.uri().path()) => problem.into_response(),
-        Some(problem) => pages::problem(&console, &problem),
+        Some(problem) => pages::problem(&console, None, &problem),
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -54,10 +54,11 @@ pub(crate) async fn guard(State(console): State<Console>, request: Request, next
 }
 
 fn refuse(console: &Console, request: &Request) -> Option<Problem> {
-    let (headers, uri) = (request.headers(), request.uri());
-    if !console.0.access.has_tokens() && !is_local(headers, uri) {
-        let text = "without tokens, this console answers only requests to localhost, 127.0.0.1 and [::1]";
-        return Some(Problem::new(StatusCode::FORBIDDEN, text));
+    let (headers, uri, peer) = (request.headers(), request.uri(), peer(request.extensions()));
+    if console.0.access.is_for_this_host()
+        && let Some(why) = why_not_here(headers, uri, peer)
+    {
+        return Some(Problem::new(StatusCode::FORBIDDEN, why));
     }
     if percent_decode_str(uri.path()).decode_utf8().is_err() {
         return Some(Problem::bad("the path is not UTF-8"));
@@ -66,7 +67,6 @@ fn refuse(console: &Console, request: &Request) -> Option<Problem> {
     if changes && !is_same_origin(headers, uri) {
         return Some(Problem::new(StatusCode::FORBIDDEN, "this request comes from another site"));
     }
-    let peer = request.extensions().get().copied();
     (!console.0.access.may_ask(peer)).then(|| {
         let text = format!("too many requests from this address: at most {MOST_REQUESTS} in {RATE_WINDOW:?}");
         Problem::later(StatusCode::TOO_MANY_REQUESTS, RATE_WINDOW.as_secs(), text)

@@ -14,7 +14,8 @@
 //! # }
 //! ```
 //!
-//! Without tokens it answers only requests to `localhost`, `127.0.0.1` and `[::1]`.
+//! Without tokens it answers only this host itself, by the names `localhost`, `127.0.0.1` and `[::1]`, and must then know from where a request
+//! comes: serve the router with `into_make_service_with_connect_info::<SocketAddr>()`, or set [`access::Peer`].
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -32,6 +33,7 @@ mod console;
 pub mod desk;
 pub mod fields;
 mod headers;
+mod known;
 mod metrics;
 pub mod pages;
 mod problem;

@@ -1,13 +1,19 @@
 //! How many statements a route costs. In a program of its own: they are counted as the driver logs them, for the whole process.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use axum::{body::Body, http::Request};
 use ichido::{Operate, Queue};
-use ichido_console::Console;
+use ichido_console::{Console, access::Peer};
 use ichido_sqlite::Sqlite;
 use tower_service::Service;
 use tracing::{Event, Metadata, Subscriber, span};
+
+/// From this host.
+const HERE: Peer = Peer(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 static STATEMENTS: AtomicUsize = AtomicUsize::new(0);
 
@@ -75,7 +81,8 @@ async fn no_route_costs_more_statements_than_it_may() {
         for _ in 0..2 {
             let mut router = Console::builder(store.clone()).queues(["a", "b", "c"]).build().router();
             let before = STATEMENTS.load(Ordering::SeqCst);
-            let request = Request::builder().uri(path).header("host", "localhost").body(Body::empty()).unwrap();
+            let request = Request::builder().uri(path).header("host", "localhost").extension(HERE);
+            let request = request.body(Body::empty()).unwrap();
             router.call(request).await.unwrap();
             cost = STATEMENTS.load(Ordering::SeqCst) - before;
         }

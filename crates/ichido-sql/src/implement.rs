@@ -340,6 +340,10 @@ macro_rules! messages {
             $crate::verbs::messages::payload(self, id).await
         }
 
+        async fn sent_with(&self, id: &ichido::MessageId) -> ichido::error::Result<ichido::inspect::SentWith> {
+            $crate::verbs::messages::sent_with(self, id).await
+        }
+
         async fn message(&self, id: &ichido::MessageId) -> ichido::error::Result<Option<ichido::inspect::MessageInfo>> {
             $crate::verbs::messages::message(self, id).await
         }

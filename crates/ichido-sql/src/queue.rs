@@ -89,7 +89,7 @@ pub struct SqlQueue {
     pub postpone: Arc<str>,
     /// What a message says.
     pub payload: Arc<str>,
-    /// Its headers; empty where rows have none.
+    /// Its headers and its unique key; empty where rows have none.
     pub headers: Arc<str>,
     /// Owner and group of a row, and whether it is new, has failed, is done; each its own column.
     pub state: Arc<str>,
@@ -217,15 +217,16 @@ impl SqlQueue {
     }
 }
 
-/// The statement that reads a message's headers, of a row `t` by this condition; empty where rows have none.
+/// The statement that reads a message's headers and its unique key, of a row `t` by this condition; empty where rows have none. A message that
+/// has failed has given its unique key back; a mutex's is its id.
 #[must_use]
 pub fn headers_of(mapping: &Mapping, tables: &Tables, key: &str) -> String {
     let table = &mapping.table;
     match mapping.kind {
         Kind::Table => String::new(),
-        Kind::Managed => format!("select t.headers from {table} t where {key}"),
+        Kind::Managed => format!("select t.headers, coalesce(t.unique_key, t.freed_key) from {table} t where {key}"),
         Kind::Mutex => {
-            format!("select o.headers from {table} t join {} o on o.mutex = t.id where {key}", tables.outbox)
+            format!("select o.headers, null from {table} t join {} o on o.mutex = t.id where {key}", tables.outbox)
         }
     }
 }

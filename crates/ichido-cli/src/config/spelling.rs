@@ -1,6 +1,8 @@
 //! Spells key paths such as `queues.orders.status.column` or `lanes.mail.levels[0]`, and texts that
 //! were found, for the messages of the other files.
 
+pub(super) use ichido::by_hand::quoted;
+
 /// The path of `key` in the table at `path`.
 pub(super) fn key(path: &str, key: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -12,12 +14,4 @@ pub(super) fn key(path: &str, key: &str) -> String {
 /// The path of an element of the list at `path`.
 pub(super) fn index(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
-}
-
-/// The text in quotes, without control characters and not longer than a line.
-pub(super) fn quoted(text: &str) -> String {
-    const SHOWN: usize = 60;
-    let short: String = text.chars().take(SHOWN).collect();
-    let more = if short.len() < text.len() { "…" } else { "" };
-    format!("\"{}{more}\"", short.escape_debug())
 }

@@ -51,6 +51,7 @@ mod schemas;
 mod sending;
 mod serving;
 mod silence;
+mod slow_clients;
 mod snoozing;
 mod sql_names;
 mod sqs;

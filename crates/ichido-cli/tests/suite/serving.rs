@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ichido_testkit::eventually;
 use serde_json::Value;
 use tokio::{
@@ -13,24 +14,26 @@ use tokio::{
 use crate::testenv::{Env, Kind, Process, database::Database};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const ANYWHERE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+pub(crate) const ANYWHERE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
 
 on_all!(
     everything_is_done_over_http_as_by_hand,
     a_key_is_remembered_on_every_kind_of_queue,
     what_failed_is_repaired_over_http,
+    no_database_is_asked_for_what_it_cannot_keep,
+    the_document_is_true,
 );
 on_servers!(a_database_that_is_away_is_told);
 
 /// With a token for an admin.
-fn with_token(env: &Env) {
+pub(crate) fn with_token(env: &Env) {
     env.configure(|config| {
         format!("{config}\n[serve]\ntokens = [{{ name = \"anna\", role = \"admin\", token = \"{TOKEN}\" }}]\n")
     });
 }
 
 /// Where it listens.
-async fn address(process: &Process) -> String {
+pub(crate) async fn address(process: &Process) -> String {
     process.until_logged("the console is at").await;
     let log = process.log();
     let (_, rest) = log.split_once("127.0.0.1:").unwrap();
@@ -38,7 +41,7 @@ async fn address(process: &Process) -> String {
 }
 
 /// Asks with the token; status and body.
-async fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+pub(crate) async fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();
     let request = format!(
@@ -64,11 +67,16 @@ async fn everything_is_done_over_http_as_by_hand(kind: Kind) {
     with_token(&env);
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;
-    let mail = r#"{"messages":[{"payload":{"to":"x"},"delay_seconds":3600},{"payload":[1.10]}]}"#;
+    let mail = r#"{"messages":[{"payload":{"to":"x"},"delay_seconds":3600,"unique":"u-1","attempts":7,"headers":{"a":"b"}},{"payload":[1.10]}]}"#;
     let sent = json(&at, "POST", "/api/v1/queues/mail/messages", mail).await;
     let (late, now) = (sent["ids"][0].as_str().unwrap(), sent["ids"][1].as_str().unwrap());
     let path = |id: &str| format!("/api/v1/messages/{}", id.replace('/', "%2F"));
-    assert_eq!(json(&at, "GET", &path(late), "").await["state"], "waiting");
+    let shown = json(&at, "GET", &path(late), "").await;
+    assert_eq!(shown["state"], "waiting");
+    assert_eq!(
+        ["unique", "most_attempts", "headers"].map(|name| shown[name].to_string()),
+        ["\"u-1\"", "7", r#"{"a":"b"}"#]
+    );
     assert_eq!(json(&at, "GET", &path(now), "").await["payload"], "[1.10]");
     json(&at, "POST", "/api/v1/messages/run-now", &format!(r#"{{"ids":["{late}"]}}"#)).await;
     assert_eq!(json(&at, "GET", &path(late), "").await["state"], "ready");
@@ -148,6 +156,60 @@ async fn a_key_is_remembered_on_every_kind_of_queue(kind: Kind) {
     console.stop().await;
 }
 
+/// Keys, cursors and texts with NUL, numbers beyond all limits, values of another type: whoever sends them is told, and it is no error of ours.
+async fn no_database_is_asked_for_what_it_cannot_keep(kind: Kind) {
+    let env = Env::new(kind).await;
+    with_token(&env);
+    let mut console = env.start("console", &ANYWHERE);
+    let at = address(&console).await;
+    let after = URL_SAFE_NO_PAD.encode("2026-11-18 10:00:00\norders/a%00");
+    for path in [
+        "/api/v1/messages/orders%2Fa%2500b",
+        "/api/v1/messages/mail%2Fa%2500b",
+        "/api/v1/failed/orders%2Fa%2500b",
+        "/api/v1/messages?queue=mail&state=ready&after=mail/ready,=%2500",
+        "/api/v1/messages?queue=orders&state=failed&after=orders/failed,=%2500,=%2500",
+        &format!("/api/v1/failed?after={after}"),
+        "/api/v1/failed?error=%00",
+        "/api/v1/failed?older_seconds=99999999999999",
+        "/api/v1/audit?queue=%00",
+        "/api/v1/audit?after=99999999999999999999",
+        "/message?id=orders/%00",
+        "/message?id=orders/a%2500",
+        "/failed?older=4294967295d",
+        "/failed?after=orders/a%2500",
+        "/queue?name=mail&state=ready&after=mail/ready,=%2500",
+    ] {
+        let (status, text) = ask(&at, "GET", path, "", "").await;
+        assert_eq!(status, 400, "{path}: {text}");
+    }
+    for path in
+        ["/failed?older=36500d", "/api/v1/failed?older_seconds=3153600000", "/api/v1/audit?after=9223372036854775807"]
+    {
+        let (status, text) = ask(&at, "GET", path, "", "").await;
+        assert_eq!(status, 200, "{path}: {text}");
+    }
+    for (path, body) in [
+        ("messages/cancel", r#"{"ids":["orders/a%00b"]}"#),
+        ("messages/run-now", r#"{"ids":["mail/a%00b"]}"#),
+        ("messages/reschedule", r#"{"id":"orders/a%00b","delay_seconds":1}"#),
+        ("failed/retry", r#"{"ids":["orders/a%00b"]}"#),
+        ("failed/discard", r#"{"ids":["orders/1"],"reason":"\u0000"}"#),
+        ("processes/R1%00/stop", "{}"),
+    ] {
+        let (status, text) = ask(&at, "POST", &format!("/api/v1/{path}"), "", body).await;
+        assert_eq!(status, 400, "{path}: {text}");
+    }
+    for one in
+        [r#""group":"\u0000""#, r#""unique":"\u0000""#, r#""headers":{"a":"\u0000"}"#, r#""headers":{"\u0000":"a"}"#]
+    {
+        let body = format!(r#"{{"messages":[{{"payload":{{"to":"x"}},{one}}}]}}"#);
+        let (status, text) = ask(&at, "POST", "/api/v1/queues/mail/messages", "", &body).await;
+        assert!(status < 500, "{one}: {status} {text}");
+    }
+    console.stop().await;
+}
+
 async fn a_database_that_is_away_is_told(kind: Kind) {
     let server = Database::start(kind);
     let env = Env::with_url(kind, server.fresh_database()).await;
@@ -210,9 +272,8 @@ async fn who_speaks_no_tls_gets_nothing() {
     console.stop().await;
 }
 
-#[tokio::test]
-async fn the_document_is_true() {
-    let env = Env::new(Kind::Sqlite).await;
+async fn the_document_is_true(kind: Kind) {
+    let env = Env::new(kind).await;
     with_token(&env);
     let mut console = env.start("console", &ANYWHERE);
     let at = address(&console).await;

@@ -8,7 +8,11 @@ use axum::{
 };
 
 use super::{peer, refused};
-use crate::{Console, Problem, api::read, fields::Fields};
+use crate::{
+    Console, Problem,
+    api::{MOST_BYTES, read},
+    fields::Fields,
+};
 
 /// The hidden field.
 pub(crate) const FIELD: &str = "csrf";
@@ -22,14 +26,16 @@ impl FromRequest<Console> for CheckedForm {
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
-        let refuse = |problem| refused(console, &parts, problem);
-        let who = console.0.access.who(&parts.headers, peer(&parts)).map_err(refuse)?;
+        let who = console.0.access.who(&parts.headers, peer(&parts.extensions));
+        let who = who.map_err(|problem| refused(console, &parts, None, problem))?;
+        let refuse = |problem| refused(console, &parts, Some(&who), problem);
         let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/x-www-form-urlencoded") {
             return Err(refuse(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected a form")));
         }
-        let body = read(Request::from_parts(parts.clone(), body), console).await.map_err(refuse)?;
+        let body = read(Request::from_parts(parts.clone(), body), MOST_BYTES).await.map_err(refuse)?;
         let fields = Fields::parse(&body);
+        fields.refuse_nul().map_err(refuse)?;
         if fields.get(FIELD).is_none_or(|given| !is_equal(given, &who.form_token)) {
             let text = "this form is not from a page that you have open now; go back, reload it and try again";
             return Err(refuse(Problem::new(StatusCode::FORBIDDEN, text)));

@@ -2,28 +2,29 @@
 //! send it, `headers::guard` has seen.
 
 use axum::{
-    body::Bytes,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 
 use super::{
-    CheckedForm, Peer, Public,
+    CheckedForm, Public, peer,
     session::{Access, COOKIE, LASTS},
 };
-use crate::{Console, fields::Fields, pages};
+use crate::{Console, api::read, fields::Fields, pages};
+
+/// A token and the address of a page fit into it. Nobody is known yet, so nobody gets more.
+const MOST_BYTES: usize = 4 << 10;
 
 /// `POST /login`: the fields `token`, and `to`, the page that was asked for.
-pub(crate) async fn log_in(
-    _: Public,
-    State(console): State<Console>,
-    peer: Option<axum::Extension<Peer>>,
-    body: Bytes,
-) -> Response {
-    let fields = Fields::parse(&body);
+pub(crate) async fn log_in(_: Public, State(console): State<Console>, request: Request) -> Response {
+    let peer = peer(request.extensions());
+    let fields = match read(request, MOST_BYTES).await {
+        Ok(body) => Fields::parse(&body),
+        Err(problem) => return pages::login_again(&console, &problem, "/"),
+    };
     let access = &console.0.access;
-    match access.token(fields.get("token").unwrap_or_default().trim(), peer.map(|peer| peer.0.0)) {
+    match access.token(fields.get("token").unwrap_or_default().trim(), peer) {
         Ok(token) => {
             let session = Access::begin(token);
             let to = format!("{}{}", console.base(), inside(fields.get("to")));
@@ -38,9 +39,11 @@ pub(crate) async fn log_out(_: Public, State(console): State<Console>, _: Header
     go(&format!("{}/login", console.base()), &set_cookie(&console, "", 0))
 }
 
-/// A page of this console, and nothing else: a link elsewhere must not lead away after logging in.
+/// A page of this console, and nothing else: a link elsewhere must not lead away after logging in. Browsers take a backslash for a slash, and
+/// leave out tabs and ends of lines.
 pub(crate) fn inside(to: Option<&str>) -> &str {
-    let is_page = |to: &&str| to.starts_with('/') && !to.starts_with("//") && !to.contains(['\\', '\r', '\n']);
+    let leads_away = |c: char| c == '\\' || c.is_control();
+    let is_page = |to: &&str| to.starts_with('/') && !to.starts_with("//") && !to.contains(leads_away);
     to.filter(is_page).unwrap_or("/")
 }
 
@@ -63,13 +66,17 @@ fn go(to: &str, cookie: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::inside;
+    use super::*;
 
     #[test]
     fn nobody_is_led_away() {
         assert_eq!(inside(Some("/failed?queue=a")), "/failed?queue=a");
-        for to in ["https://evil.example", "//evil.example", "/\\evil.example", "evil", ""] {
-            assert_eq!(inside(Some(to)), "/", "{to}");
+        let tab = Fields::parse(b"to=/%09/evil.example");
+        let elsewhere = ["https://evil.example", "//evil.example", "/\\evil.example", "/a\\b", "evil", ""];
+        let hidden =
+            ["/\t/evil.example", "\t//evil.example", "/\r\n/evil.example", "/\0/evil.example", "/\u{85}/evil.example"];
+        for to in elsewhere.into_iter().chain(hidden).chain(tab.get("to")) {
+            assert_eq!(inside(Some(to)), "/", "{to:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Who asks, and what they may do. A role is a type: a handler asks for [`As<Read>`](As), `As<Operate>` or `As<Admin>`, gets who asks with it, and
 //! only the last two hand out what changes something. Programs show their token as `Authorization: Bearer`, browsers exchange it for a signed
-//! cookie (`session`). Without tokens, whoever reaches this host by one of its own names may do everything.
+//! cookie (`session`). Without tokens, whoever is on this host and asks by one of its own names may do everything (`origin`).
 
 mod form;
 mod login;
@@ -9,11 +9,15 @@ mod session;
 mod throttle;
 mod token;
 
-use std::{marker::PhantomData, net::IpAddr, sync::Arc};
+use std::{
+    marker::PhantomData,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, header, request::Parts},
+    extract::{ConnectInfo, FromRequestParts},
+    http::{Extensions, HeaderMap, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use ichido::store::By;
@@ -22,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{form::CheckedForm, token::Token};
 pub(crate) use self::{
     login::{inside, log_in, log_out},
-    origin::{is_local, is_same_origin},
+    origin::{is_same_origin, why_not_here},
     session::Access,
 };
 use crate::{
@@ -100,7 +104,8 @@ pub struct Who {
     pub(crate) form_token: String,
 }
 
-/// The address from which somebody asks, as whoever accepts connections has seen it: an extension of the request.
+/// The address from which somebody asks, as whoever accepts connections has seen it: an extension of the request. Where there is none, it is that
+/// of axum's [`ConnectInfo`].
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
@@ -159,20 +164,23 @@ impl<R: IsRole> FromRequestParts<Console> for As<R> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
-        let refuse = |problem| refused(console, parts, problem);
-        let who = console.0.access.who(&parts.headers, peer(parts)).map_err(refuse)?;
+        let refuse = |problem| refused(console, parts, None, problem);
+        let who = console.0.access.who(&parts.headers, peer(&parts.extensions)).map_err(refuse)?;
         if who.role < R::ROLE {
             let (has, needs) = (who.role.as_str(), R::ROLE.as_str());
             let text = format!("this needs the role `{needs}`; your token has `{has}`");
-            return Err(refused(console, parts, Problem::new(axum::http::StatusCode::FORBIDDEN, text)));
+            return Err(refused(console, parts, Some(&who), Problem::new(axum::http::StatusCode::FORBIDDEN, text)));
         }
         Ok(As { console: console.clone(), who, role: PhantomData })
     }
 }
 
 /// For programs a problem, for people a page: the one to log in, if that would help.
-fn refused(console: &Console, parts: &Parts, problem: Problem) -> Response {
-    if is_for_programs(parts.uri.path()) { problem.into_response() } else { pages::refused(console, parts, &problem) }
+fn refused(console: &Console, parts: &Parts, who: Option<&Who>, problem: Problem) -> Response {
+    if is_for_programs(parts.uri.path()) {
+        return problem.into_response();
+    }
+    pages::refused(console, parts, who, &problem)
 }
 
 /// Are the answers there for programs, and not for people?
@@ -192,8 +200,10 @@ impl<S: Sync> FromRequestParts<S> for Public {
     }
 }
 
-pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
-    parts.extensions.get::<Peer>().map(|peer| peer.0)
+/// The address from which a request comes, if it is known.
+pub(crate) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    let connected = || extensions.get::<ConnectInfo<SocketAddr>>().map(|connected| connected.0.ip());
+    extensions.get::<Peer>().map(|peer| peer.0).or_else(connected).map(|ip| ip.to_canonical())
 }
 
 /// The token that a program shows.

@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
 use super::{
-    Peer, Role, Token, Who, bearer,
+    Role, Token, Who, bearer,
     throttle::Throttle,
     token::{self},
 };
@@ -33,6 +33,8 @@ const WRONG_TOKENS: u32 = 10;
 /// Who may use the console.
 pub(crate) struct Access {
     tokens: Vec<Token>,
+    /// Without tokens, whoever reaches it may do everything.
+    trusting: bool,
     /// Browsers come over HTTPS.
     pub(crate) secure: bool,
     /// Signs forms where there are no tokens; another one in each process.
@@ -42,22 +44,22 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn new(tokens: Vec<Token>, secure: bool) -> Self {
+    pub(crate) fn new(tokens: Vec<Token>, trusting: bool, secure: bool) -> Self {
         let mut own = [0; 32];
         // Without randomness nobody can be let in.
         getrandom::fill(&mut own).expect("the operating system has random numbers");
         let wrong = Throttle::new(WRONG_TOKENS, Duration::from_mins(1));
-        Access { tokens, secure, own, wrong, asked: Throttle::new(MOST_REQUESTS, RATE_WINDOW) }
+        Access { tokens, trusting, secure, own, wrong, asked: Throttle::new(MOST_REQUESTS, RATE_WINDOW) }
     }
 
     /// May this address ask once more?
-    pub(crate) fn may_ask(&self, peer: Option<Peer>) -> bool {
-        self.asked.count(peer.map(|peer| peer.0))
+    pub(crate) fn may_ask(&self, peer: Option<IpAddr>) -> bool {
+        self.asked.count(peer)
     }
 
-    /// Must whoever asks have a token?
-    pub(crate) fn has_tokens(&self) -> bool {
-        !self.tokens.is_empty()
+    /// Is nobody but this host itself answered?
+    pub(crate) fn is_for_this_host(&self) -> bool {
+        self.tokens.is_empty() && !self.trusting
     }
 
     /// Who asks, by what they show.
@@ -155,7 +157,7 @@ mod tests {
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     fn access() -> Access {
-        Access::new(vec![Token::new("anna b", Role::Operate, SECRET).unwrap()], false)
+        Access::new(vec![Token::new("anna b", Role::Operate, SECRET).unwrap()], false, false)
     }
 
     fn with_cookie(value: &str) -> HeaderMap {
@@ -169,7 +171,8 @@ mod tests {
         let session = Access::begin(access().token(SECRET, None).unwrap());
         let who = access().who(&with_cookie(&session), None).unwrap();
         assert_eq!((who.name.as_deref(), who.role), (Some("anna b"), Role::Operate));
-        let other = Access::new(vec![Token::new("anna b", Role::Operate, &SECRET.replace('0', "x")).unwrap()], false);
+        let tokens = vec![Token::new("anna b", Role::Operate, &SECRET.replace('0', "x")).unwrap()];
+        let other = Access::new(tokens, false, false);
         assert_eq!(other.who(&with_cookie(&session), None).unwrap_err().status, StatusCode::UNAUTHORIZED);
     }
 

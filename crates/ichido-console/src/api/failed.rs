@@ -11,7 +11,7 @@ use ichido::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answered, Body, LISTED, MOST_LISTED, known_id, known_queue,
+    Answered, Body, LISTED, MOST_LISTED,
     messages::{MOST_IDS, ids, reason},
 };
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     access::{As, Operate, Read},
     desk::{LONGEST_PACED, RepairAnswer, RepairOrder, at_this_rate},
     fields::Fields,
+    known,
 };
 
 /// No error that is looked for is longer.
@@ -39,7 +40,7 @@ pub(super) struct Page {
 
 pub(super) async fn list(who: As<Read>, query: Fields) -> Answered<Page> {
     let query = query.only(&["queue", "error", "older_seconds", "waiting", "limit", "after"])?;
-    let older = query.number("older_seconds", 0..=OLDEST)?;
+    let older = query.number("older_seconds", 0..=OLDEST)?.map(Duration::from_secs);
     let mut filter = filter(who.console(), query.name("queue")?, query.name("error")?, older)?;
     filter.waiting = query.flag("waiting")?;
     filter.limit = query.limit(LISTED, MOST_LISTED)?;
@@ -58,21 +59,21 @@ fn after(text: &str) -> Result<Parked, Problem> {
         URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(unknown)?;
     let (place, id) = plain.split_once('\n').ok_or_else(unknown)?;
     let is_time = place.len() <= 40 && place.chars().all(|c| c.is_ascii_digit() || "-:. TZ+".contains(c));
-    if !is_time || place.is_empty() || id.parse::<ichido::MessageId>().is_err() {
+    if !is_time || place.is_empty() || known::plain_id(id).is_err() {
         return Err(unknown());
     }
     Ok(Parked::new(id.to_owned(), "dead", (0, 0), None, place.to_owned(), "[]"))
 }
 
 /// Which; a queue that the configuration does not know is a slip.
-fn filter(
+pub(crate) fn filter(
     console: &Console,
     queue: Option<String>,
     error: Option<String>,
-    older_seconds: Option<u64>,
+    older: Option<Duration>,
 ) -> Result<ParkedFilter, Problem> {
     if let Some(queue) = &queue {
-        known_queue(console, queue)?;
+        known::queue(console, queue)?;
     }
     if error
         .as_ref()
@@ -81,13 +82,13 @@ fn filter(
         return Err(Problem::bad(format!("`error` must have 1 to {LONGEST_ERROR} characters and no NUL")));
     }
     let mut filter = ParkedFilter::default();
-    (filter.queue, filter.error, filter.older) = (queue, error, older_seconds.map(Duration::from_secs));
+    (filter.queue, filter.error, filter.older) = (queue, error, older);
     Ok(filter)
 }
 
 pub(super) async fn one(who: As<Read>, Path(id): Path<String>, query: Fields) -> Answered<ShownFailure> {
     query.only(&[])?;
-    let id = known_id(who.console(), &id)?;
+    let id = known::id(who.console(), &id)?;
     let found = who.look().failure(id.clone()).await?;
     found.map(Json).ok_or_else(|| Problem::nowhere(format!("{id} has not failed")))
 }
@@ -139,7 +140,8 @@ async fn repair(who: &As<Operate>, verb: Repair, many: Many) -> Answered<RepairA
         let text = format!("at this `rate`, at most {at_once} `ids` at a time: a request works for {LONGEST_PACED} s");
         return Err(Problem::bad(text));
     }
-    let mut filter = filter(who.console(), many.queue, many.error, many.older_seconds)?;
+    let age = many.older_seconds.map(Duration::from_secs);
+    let mut filter = filter(who.console(), many.queue, many.error, age)?;
     filter.limit = if many.dry_run { limit } else { limit.min(at_once) };
     let ids = if filters { Vec::new() } else { ids(who.console(), &many.ids)? };
     let order = RepairOrder { verb, ids, filter, dry_run: many.dry_run, rate: many.rate };

@@ -5,18 +5,19 @@ use std::time::Duration;
 use axum::{Json, extract::Path};
 use ichido::{
     Due, MessageId,
-    by_hand::{Moved, ShownMessage},
+    by_hand::{Moved, ShownMessage, parse_time},
     inspect::{Listed, MessageInfo},
     store::Cancellable,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Answered, Body, LISTED, MOST_LISTED, known_id, known_queue};
+use super::{Answered, Body, LISTED, MOST_LISTED};
 use crate::{
     Console, Problem,
     access::{As, Operate, Read},
     desk::{CancelLine, CancelOrder, Which},
     fields::Fields,
+    known,
 };
 
 /// So many messages are changed at a time.
@@ -44,13 +45,13 @@ pub(super) async fn list(who: As<Read>, query: Fields) -> Answered<Page> {
     let queues = match query.name("queue")? {
         None => who.console().queues().to_vec(),
         Some(queue) => {
-            known_queue(who.console(), &queue)?;
+            known::queue(who.console(), &queue)?;
             vec![queue]
         }
     };
     let states = query.parsed::<Listed>("state", "one of ready, claimed, waiting and failed")?;
     let states = states.map_or_else(|| Listed::ALL.to_vec(), |state| vec![state]);
-    let after = query.parsed("after", "what the last page said")?;
+    let after = query.get("after").map(known::place).transpose()?;
     let limit = query.limit(LISTED, MOST_LISTED)?;
     let page = who.look().list(queues, states, after, limit as usize).await?;
     let next = page.next.as_ref().map(ToString::to_string);
@@ -59,7 +60,7 @@ pub(super) async fn list(who: As<Read>, query: Fields) -> Answered<Page> {
 
 pub(super) async fn one(who: As<Read>, Path(id): Path<String>, query: Fields) -> Answered<ShownMessage> {
     query.only(&[])?;
-    let id = known_id(who.console(), &id)?;
+    let id = known::id(who.console(), &id)?;
     let found = who.look().message(id.clone()).await?;
     found.map(Json).ok_or_else(|| Problem::nowhere(ichido::by_hand::nowhere(&id)))
 }
@@ -93,7 +94,7 @@ pub(super) async fn cancel(who: As<Operate>, body: Body<Cancel>) -> Answered<Can
         None if !asked.states.is_empty() => return Err(Problem::bad("`states` needs `queue`")),
         None => Which::These(ids(who.console(), &asked.ids)?),
         Some(queue) => {
-            known_queue(who.console(), queue)?;
+            known::queue(who.console(), queue)?;
             Which::All(queue.clone(), states(&asked.states)?)
         }
     };
@@ -132,7 +133,7 @@ pub(super) struct Reschedule {
 
 pub(super) async fn reschedule(who: As<Operate>, body: Body<Reschedule>) -> Answered<Moved> {
     let asked = body.value;
-    let id = known_id(who.console(), &asked.id)?;
+    let id = known::id(who.console(), &asked.id)?;
     let due = due(asked.delay_seconds, asked.at.as_deref())?;
     let due = due.ok_or_else(|| Problem::bad("one of `delay_seconds` and `at` is needed"))?;
     Ok(Json(who.act(reason(asked.reason)?).reschedule(id, due).await?))
@@ -161,7 +162,7 @@ pub(super) fn ids(console: &Console, ids: &[String]) -> Result<Vec<MessageId>, P
     if ids.is_empty() || ids.len() > MOST_IDS {
         return Err(Problem::bad(format!("`ids` must have 1 to {MOST_IDS} message ids")));
     }
-    ids.iter().map(|id| known_id(console, id)).collect()
+    ids.iter().map(|id| known::id(console, id)).collect()
 }
 
 /// When a message may run, if that is said.
@@ -173,15 +174,15 @@ pub(super) fn due(delay_seconds: Option<u64>, at: Option<&str>) -> Result<Option
         }
         (Some(delay), None) => Ok(Some(Due::After(Duration::from_secs(delay)))),
         (None, Some(at)) => {
-            let wrong = |_| Problem::bad("`at` must be a time in UTC, like 2026-12-24T17:00:00Z");
-            Ok(Some(Due::At(humantime::parse_rfc3339(at).map_err(wrong)?)))
+            let wrong = |_| Problem::bad("`at` must be a time like 2026-12-24T17:00:00Z or 2026-12-24T18:00:00+01:00");
+            Ok(Some(Due::At(parse_time(at).map_err(wrong)?)))
         }
         (None, None) => Ok(None),
     }
 }
 
 /// Why, for the audit.
-pub(super) fn reason(reason: Option<String>) -> Result<Option<String>, Problem> {
+pub(crate) fn reason(reason: Option<String>) -> Result<Option<String>, Problem> {
     match reason {
         Some(text) if text.chars().count() > LONGEST_REASON || text.contains('\0') => {
             Err(Problem::bad(format!("`reason` must have at most {LONGEST_REASON} characters and no NUL")))

@@ -11,18 +11,18 @@ mod queues;
 mod send;
 
 use axum::{Json, http::header, response::IntoResponse};
-use ichido::{MessageId, by_hand::Standing};
+use ichido::by_hand::Standing;
 
 use self::body::Body;
 pub(crate) use self::{
     body::{MOST_BYTES, read},
-    messages::LONGEST_DELAY,
-    send::known,
+    failed::filter,
+    messages::{LONGEST_DELAY, reason},
+    send::MOST_MESSAGES,
 };
 use crate::{
     Problem,
     access::{As, Read},
-    console::Console,
     desk::AuditPage,
     fields::Fields,
     routes::Routes,
@@ -30,6 +30,9 @@ use crate::{
 
 /// What this version of the API is.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
+
+/// What it says of a console that is mounted nowhere.
+const ROOT: &str = r#"[{"url": "/"}]"#;
 
 /// So many things are in a page at most.
 const MOST_LISTED: u32 = 200;
@@ -68,8 +71,11 @@ pub(crate) fn routes() -> Routes {
 /// What a handler answers.
 type Answered<T> = Result<Json<T>, Problem>;
 
-async fn openapi(_: As<Read>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+/// With the place where the console is mounted: its paths begin there.
+async fn openapi(who: As<Read>) -> impl IntoResponse {
+    let place = serde_json::json!([{ "url": format!("{}/", who.console().base()) }]);
+    let text = OPENAPI.replacen(ROOT, &place.to_string(), 1);
+    ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
 async fn status(who: As<Read>, query: Fields) -> Answered<Standing> {
@@ -84,23 +90,4 @@ async fn audit(who: As<Read>, query: Fields) -> Answered<AuditPage> {
     let queue = query.name("queue")?;
     let after = query.parsed("after", "what the last page said")?;
     Ok(Json(who.look().audit(queue, after, query.limit(LISTED, MOST_LISTED)?).await?))
-}
-
-/// A queue of the configuration.
-fn known_queue(console: &Console, queue: &str) -> Result<(), Problem> {
-    if console.queues().iter().any(|known| known == queue) {
-        return Ok(());
-    }
-    Err(Problem::nowhere(format!("no queue `{queue}` in the configuration")))
-}
-
-/// The id of a message in one of the configuration's queues.
-fn known_id(console: &Console, id: &str) -> Result<MessageId, Problem> {
-    let no_id = || Problem::bad("not a message id; it is written like orders/42");
-    if id.len() > 2000 || id.contains('\0') {
-        return Err(no_id());
-    }
-    let id: MessageId = id.parse().map_err(|_| no_id())?;
-    known_queue(console, &id.queue)?;
-    Ok(id)
 }

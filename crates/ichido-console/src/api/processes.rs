@@ -4,7 +4,6 @@ use axum::{Json, extract::Path};
 use ichido::{
     inspect::ProcessState,
     process::{Flag, RequestState},
-    store::LONGEST_REQUEST_ID,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +12,7 @@ use crate::{
     Problem,
     access::{As, Operate, Read},
     fields::Fields,
+    known,
 };
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ pub(super) async fn list(who: As<Read>, query: Fields) -> Answered<Processes> {
 /// How a request id is doing: what `ichido health` asks.
 pub(super) async fn one(who: As<Read>, Path(request_id): Path<String>, query: Fields) -> Answered<RequestState> {
     query.only(&[])?;
-    refuse(&request_id)?;
+    known::request_id(&request_id)?;
     let found = who.look().requests().await?.into_iter().find(|state| state.request_id == request_id);
     Ok(Json(found.unwrap_or_else(|| RequestState::new(request_id))))
 }
@@ -61,14 +61,7 @@ pub(super) async fn set_flag(
         "resume" => (Flag::Pause, false),
         _ => return Err(Problem::nowhere("there are stop, unstop, pause and resume")),
     };
-    refuse(&request_id)?;
+    known::request_id(&request_id)?;
     let (changed, state) = who.act(reason(body.value.reason)?).set_flag(request_id, flag, on).await?;
     Ok(Json(Flagged { changed, state }))
-}
-
-fn refuse(request_id: &str) -> Result<(), Problem> {
-    if request_id.trim().is_empty() || request_id.len() > LONGEST_REQUEST_ID || request_id.contains('\0') {
-        return Err(Problem::bad(format!("a request id has 1 to {LONGEST_REQUEST_ID} bytes")));
-    }
-    Ok(())
 }

@@ -6,10 +6,11 @@ use axum::{Json, extract::Path};
 use ichido::{inspect::QueueCounts, stat::Summary};
 use serde::Serialize;
 
-use super::{Answered, known_queue};
+use super::Answered;
 use crate::{
     access::{As, Read},
     fields::Fields,
+    known,
 };
 
 /// A queue: what is in it, and what was measured in the last minutes.
@@ -32,7 +33,7 @@ pub(super) async fn list(who: As<Read>, query: Fields) -> Answered<Queues> {
 
 pub(super) async fn one(who: As<Read>, Path(queue): Path<String>, query: Fields) -> Answered<Queue> {
     query.only(&[])?;
-    known_queue(who.console(), &queue)?;
+    known::queue(who.console(), &queue)?;
     let found = all(&who).await?.into_iter().find(|found| found.counts.queue == queue);
     found.map(Json).ok_or_else(|| crate::Problem::nowhere(format!("no queue `{queue}` in the database")))
 }

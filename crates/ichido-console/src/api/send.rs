@@ -14,13 +14,14 @@ use serde_json::value::RawValue;
 
 use super::{Body, messages::due};
 use crate::{
-    Console, Problem,
+    Problem,
     access::{As, Operate},
     desk::{Idempotency, SendOrder, SentAnswer},
+    known,
 };
 
 /// So many messages are sent at a time.
-const MOST_MESSAGES: usize = 1000;
+pub(crate) const MOST_MESSAGES: usize = 1000;
 
 /// No longer key is remembered.
 const LONGEST_KEY: usize = 255;
@@ -53,7 +54,7 @@ pub(super) async fn send(
     headers: HeaderMap,
     body: Body<Messages>,
 ) -> Result<(StatusCode, Json<SentAnswer>), Problem> {
-    known(who.console(), &to)?;
+    known::destination(who.console(), &to)?;
     let idempotency = idempotency(&headers, &to, &body.bytes)?;
     let messages = body.value.messages;
     if messages.is_empty() || messages.len() > MOST_MESSAGES {
@@ -62,14 +63,6 @@ pub(super) async fn send(
     let messages = messages.into_iter().map(new).collect::<Result<Vec<_>, _>>()?;
     let sent = who.act(None).send(SendOrder { to, messages, idempotency }).await?;
     Ok((if sent.replayed { StatusCode::OK } else { StatusCode::CREATED }, Json(sent)))
-}
-
-/// A queue or a lane set.
-pub(crate) fn known(console: &Console, to: &str) -> Result<(), Problem> {
-    if console.lanes().iter().any(|lanes| *lanes.set.name == *to) {
-        return Ok(());
-    }
-    super::known_queue(console, to)
 }
 
 fn new(one: One) -> Result<NewMessage, Problem> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use ichido::{
     by_hand::Standing,
-    inspect::QueueCounts,
+    inspect::{ProcessState, QueueCounts},
     stat::{self, Histogram, Tally},
 };
 
@@ -131,5 +131,45 @@ impl Text {
             let count = standing.overview.processes.iter().filter(|process| process.alive == alive).count();
             self.line("processes", &format!("{{state=\"{state}\"}}"), count);
         }
+        self.heartbeats(&standing.overview.processes);
+    }
+
+    /// Hosts and numbers of processes repeat themselves; their ids do not.
+    fn heartbeats(&mut self, processes: &[ProcessState]) {
+        self.head("heartbeat_age_seconds", "gauge", "Time since a process wrote its last heartbeat");
+        for process in processes {
+            let (id, request_id, host) = (&process.id, escaped(&process.request_id), escaped(&process.host));
+            let labels = format!("{{process=\"{id}\",request_id=\"{request_id}\",host=\"{host}\"}}");
+            if let Some(age) = process.heartbeat_seconds {
+                self.line("heartbeat_age_seconds", &labels, age);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_each_heartbeat_is_told() {
+        let process = |id: &str, host: &str, heartbeat_seconds| ProcessState {
+            id: id.into(),
+            request_id: "Ship".into(),
+            host: host.into(),
+            pid: 1,
+            age_seconds: 60,
+            alive: true,
+            queues: Vec::new(),
+            heartbeat_seconds,
+            running: Vec::new(),
+        };
+        let mut text = Text(String::new());
+        text.heartbeats(&[process("a", "box", Some(3)), process("b", "\"x\"", Some(40)), process("c", "new", None)]);
+        let lines: Vec<_> = text.0.lines().filter(|line| !line.starts_with('#')).collect();
+        let age = "ichido_heartbeat_age_seconds";
+        let first = format!(r#"{age}{{process="a",request_id="Ship",host="box"}} 3"#);
+        let second = format!(r#"{age}{{process="b",request_id="Ship",host="\"x\""}} 40"#);
+        assert_eq!(lines, [first, second]);
     }
 }

@@ -4,7 +4,7 @@
 use axum::{extract::Path, response::Response};
 use ichido::{
     Due, MessageId,
-    by_hand::{Moved, Repair},
+    by_hand::{Examination, Moved, Repair, parse_duration, parse_time},
     inspect::ParkedFilter,
     store::Cancelled,
 };
@@ -20,9 +20,10 @@ use super::{
 use crate::{
     Console, Problem,
     access::{Admin, As, CheckedForm, Operate, inside},
-    api::LONGEST_DELAY,
+    api::{self, LONGEST_DELAY},
     desk::{self, CancelLine, CancelOrder, RepairAnswer, RepairOrder, at_this_rate},
     fields::Fields,
+    known,
     routes::Routes,
 };
 
@@ -30,7 +31,7 @@ use crate::{
 pub(super) const WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// What became of more messages than these is counted, not listed.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 
 pub(super) fn routes() -> Routes {
     Routes::new()
@@ -41,30 +42,31 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Why, if it was said.
-pub(super) fn reason(form: &Fields) -> Option<String> {
-    form.get("reason").map(|reason| reason.chars().take(500).collect())
+pub(super) fn reason(form: &Fields) -> Result<Option<String>, Problem> {
+    api::reason(form.get("reason").map(str::to_owned))
 }
 
 /// The page after a form: where it came from, and what it says.
-async fn after(console: &Console, form: &Fields, done: Result<Flash, Problem>) -> Response {
+async fn after(who: &As<Operate>, form: &Fields, done: Result<Flash, Problem>) -> Response {
+    let console = who.console();
     console.0.snapshots.forget().await;
     let back = inside(form.get("back"));
     match done {
         Ok(flash) => go_on(console, back, &flash),
         Err(why) if form.get("back").is_some() => go_on(console, back, &Flash::bad(why.detail)),
-        Err(why) => problem(console, &why),
+        Err(why) => problem(console, Some(who.who()), &why),
     }
 }
 
 /// `retry`, `discard`, `cancel`, `run-now` and `reschedule`, each of the messages that are named.
 async fn message(who: As<Operate>, Path(verb): Path<String>, CheckedForm(form): CheckedForm) -> Response {
     let done = message_done(&who, &verb, &form).await;
-    after(who.console(), &form, done).await
+    after(&who, &form, done).await
 }
 
 async fn message_done(who: &As<Operate>, verb: &str, form: &Fields) -> Result<Flash, Problem> {
     let ids = ids(who.console(), form)?;
-    let act = who.act(reason(form));
+    let act = who.act(reason(form)?);
     match verb {
         "retry" | "discard" => {
             let verb = repair(verb);
@@ -93,32 +95,25 @@ fn repair(verb: &str) -> Repair {
 }
 
 fn ids(console: &Console, form: &Fields) -> Result<Vec<MessageId>, Problem> {
-    let parse = |text: &str| {
-        let id: MessageId = text.parse().map_err(|_| Problem::bad(format!("`{text}` is not the id of a message")))?;
-        let known = console.queues().iter().any(|queue| **queue == *id.queue);
-        if known {
-            Ok(id)
-        } else {
-            Err(Problem::nowhere(format!("there is no queue `{}` in the configuration", id.queue)))
-        }
-    };
-    let ids = form.all("id").map(parse).collect::<Result<Vec<_>, _>>()?;
+    let ids = form.all("id").map(|text| known::id(console, text)).collect::<Result<Vec<_>, _>>()?;
     if ids.is_empty() { Err(Problem::bad("no message is selected; nothing was changed")) } else { Ok(ids) }
 }
 
 /// A time span from now, or a time.
 pub(super) fn due(text: &str) -> Result<Due, Problem> {
-    match humantime::parse_duration(text.trim()) {
+    match parse_duration(text) {
         Ok(span) if span.as_secs() > LONGEST_DELAY => {
             return Err(Problem::bad(format!("`{text}` is too long: a message waits for at most ten years")));
         }
         Ok(span) => return Ok(Due::After(span)),
         Err(_) => {}
     }
-    let at = humantime::parse_rfc3339_weak(text.trim());
-    let wrong =
-        || Problem::bad(format!("`{text}` is neither a time span like 10m or 2h nor a time like 2026-11-18T09:00:00Z"));
-    at.map(Due::At).map_err(|_| wrong())
+    // A time that does not say where it is read is UTC, as the form says.
+    let at = parse_time(text).or_else(|_| humantime::parse_rfc3339_weak(text.trim()));
+    let wrong = |_| {
+        Problem::bad(format!("`{text}` is neither a time span like 10m or 1h30m nor a time like 2026-11-18T09:00:00Z"))
+    };
+    at.map(Due::At).map_err(wrong)
 }
 
 /// All that the filter means: only the page that has shown how many leads here.
@@ -130,14 +125,14 @@ async fn all(who: As<Operate>, CheckedForm(form): CheckedForm) -> Response {
         let rate = form.number("rate", 1..=1000)?.and_then(|rate| u32::try_from(rate).ok());
         let filter = which.filter(who.console(), &form, at_this_rate(rate, form.limit(AT_ONCE, AT_ONCE)?))?;
         let order = RepairOrder { verb, ids: Vec::new(), filter, dry_run: false, rate };
-        Ok(repaired(verb, &who.act(reason(&form)).repair(order).await?))
+        Ok(repaired(verb, &who.act(reason(&form)?).repair(order).await?))
     };
     let done = done.await;
     let console = who.console();
     console.0.snapshots.forget().await;
     match done {
         Ok(flash) => go_on(console, &format!("/failed?{}", which.query()), &flash),
-        Err(why) => problem(console, &why),
+        Err(why) => problem(console, Some(who.who()), &why),
     }
 }
 
@@ -216,7 +211,8 @@ async fn flag(who: As<Operate>, Path(verb): Path<String>, CheckedForm(form): Che
         let (_, flag, on) =
             known.ok_or_else(|| Problem::nowhere(format!("there is nothing called `{verb}` to do with a process")))?;
         let id = form.get("request_id").ok_or_else(|| Problem::bad("no request id was given"))?.to_owned();
-        let (changed, now) = who.act(reason(&form)).set_flag(id, *flag, *on).await?;
+        known::request_id(&id)?;
+        let (changed, now) = who.act(reason(&form)?).set_flag(id, *flag, *on).await?;
         Ok(Flash::ok(told(&verb, changed, &now)))
     };
     let done = done.await;
@@ -224,40 +220,86 @@ async fn flag(who: As<Operate>, Path(verb): Path<String>, CheckedForm(form): Che
     console.0.snapshots.forget().await;
     match done {
         Ok(flash) => go_on(console, "/processes", &flash),
-        Err(why) => problem(console, &why),
+        Err(why) => problem(console, Some(who.who()), &why),
     }
 }
 
 /// The doctor does what is safe.
 async fn fix(who: As<Admin>, CheckedForm(form): CheckedForm) -> Response {
-    let fixed = who.act(reason(&form)).fix().await;
+    let done = async { Ok(mended(&who.act(reason(&form)?).fix().await?)) };
+    let done = done.await;
     let console = who.console();
     console.0.snapshots.forget().await;
-    match fixed {
-        Ok(found) => {
-            let mended = found.found.saturating_sub(found.left);
-            let text = match (found.found, found.left) {
-                (0, _) => "Nothing was wrong.".to_owned(),
-                (_, 0) => format!("Mended: {}.", plural(usize::try_from(mended).unwrap_or(usize::MAX), "message")),
-                (_, left) => format!("{mended} mended or waiting; {left} need a look."),
-            };
-            let flash = if found.left == 0 { Flash::ok(text) } else { Flash::warn(text) };
-            go_on(console, "/doctor", &flash)
-        }
-        Err(why) => problem(console, &why),
+    match done {
+        Ok(flash) => go_on(console, "/doctor", &flash),
+        Err(why) => problem(console, Some(who.who()), &why),
     }
+}
+
+/// What the doctor has done, what goes on by itself, and what is left for somebody.
+fn mended(found: &Examination) -> Flash {
+    let count = |number: u64| plural(usize::try_from(number).unwrap_or(usize::MAX), "message");
+    let mut told = Vec::new();
+    if found.done > 0 {
+        told.push(format!("Mended: {}.", count(found.done)));
+    }
+    let waiting = found.found.saturating_sub(found.done + found.left);
+    if waiting > 0 {
+        told.push(format!("On the way: {}; nothing is to be done about them.", count(waiting)));
+    }
+    if found.left > 0 {
+        told.push(format!("Left: {}; look at the verdicts below.", count(found.left)));
+    }
+    let text = if told.is_empty() { "Nothing was wrong.".to_owned() } else { told.join(" ") };
+    if found.left == 0 { Flash::ok(text) } else { Flash::warn(text) }
 }
 
 #[cfg(test)]
 mod tests {
+    use ichido::{
+        broker::Verdict,
+        by_hand::{Done, Finding},
+    };
+
     use super::*;
 
     #[test]
     fn a_due_time_is_a_span_or_a_time() {
         assert!(matches!(due("10m"), Ok(Due::After(span)) if span.as_secs() == 600));
-        assert!(matches!(due("2026-11-18T09:00:00Z"), Ok(Due::At(_))));
-        assert!(due("11y").unwrap_err().detail.contains("ten years"));
+        assert!(matches!(due("1h30m"), Ok(Due::After(span)) if span.as_secs() == 5400));
+        let at = |text: &str| if let Ok(Due::At(at)) = due(text) { Some(at) } else { None };
+        assert!(at("2026-11-18T09:00:00Z").is_some());
+        assert_eq!(at("2026-11-18T10:00:00+01:00"), at("2026-11-18T09:00:00Z"));
+        assert_eq!(at("2026-11-18 09:00"), None, "without seconds");
+        assert_eq!(at("2026-11-18 09:00:00"), at("2026-11-18T09:00:00Z"));
+        assert!(due("4000d").unwrap_err().detail.contains("ten years"));
         assert!(due("tomorrow").unwrap_err().detail.contains("tomorrow"));
+    }
+
+    #[test]
+    fn what_only_waits_was_not_mended() {
+        let finding = |verdict, done| {
+            let mut finding = Finding::of("orders", "orders/1".into(), "a test".into());
+            (finding.verdict, finding.done) = (verdict, done);
+            finding
+        };
+        let told = |findings: &[Finding]| {
+            let mut found = Examination::default();
+            for finding in findings {
+                found.finding(finding);
+            }
+            mended(&found)
+        };
+        let waits = || finding(Verdict::Wait, None);
+        let done = || finding(Verdict::Retry, Some(Done::did("released")));
+        let left = || finding(Verdict::Retry, Some(Done::left_alone()));
+        assert_eq!(told(&[]), Flash::ok("Nothing was wrong."));
+        assert_eq!(told(&[waits()]).text, "On the way: 1 message; nothing is to be done about them.");
+        assert!(told(&[waits(), done(), done()]).text.starts_with("Mended: 2 messages. On the way: 1 message;"));
+        assert_eq!(
+            told(&[done(), left()]),
+            Flash::warn("Mended: 1 message. Left: 1 message; look at the verdicts below.")
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::{
     access::{As, CheckedForm, Operate},
     desk::{CancelOrder, Which},
     fields::Fields,
+    known,
 };
 
 /// So many of them are named.
@@ -83,13 +84,11 @@ pub(super) async fn cancelled(who: As<Operate>, CheckedForm(form): CheckedForm) 
     let console = who.console();
     let done = async {
         let (queue, state) = asked(&form)?;
-        if !console.queues().contains(&queue) {
-            return Err(Problem::nowhere(format!("there is no queue `{queue}` in the configuration")));
-        }
+        known::queue(console, &queue)?;
         let back = format!("/queue?name={}&state={}", encoded(&queue), state.state().as_str());
         let which = Which::All(queue, vec![cancellable(state)]);
         let order = CancelOrder { which, dry_run: false, wait: WAIT, most: Some(AT_ONCE as usize) };
-        let lines = who.act(reason(&form)).cancel(order).await?;
+        let lines = who.act(reason(&form)?).cancel(order).await?;
         let mut flash = told(&lines);
         if lines.len() >= AT_ONCE as usize {
             flash.text.push_str(" There may be more.");
@@ -100,7 +99,7 @@ pub(super) async fn cancelled(who: As<Operate>, CheckedForm(form): CheckedForm) 
     console.0.snapshots.forget().await;
     match done {
         Ok((back, flash)) => go_on(console, &back, &flash),
-        Err(why) => problem(console, &why),
+        Err(why) => problem(console, Some(who.who()), &why),
     }
 }
 

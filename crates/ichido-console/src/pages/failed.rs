@@ -12,9 +12,9 @@ use super::{
     concern::encoded,
     queue::kind,
     visit::{Frame, Visit, rendered},
-    words::{clock, grouped, listed, plural, whole},
+    words::{clock, counted, grouped, listed, plural, whole},
 };
-use crate::{Console, Problem, desk::Searched, fields::Fields};
+use crate::{Console, Problem, api, desk::Searched, fields::Fields, known};
 
 /// So many messages on a page.
 const PAGE: usize = 100;
@@ -106,13 +106,8 @@ impl Which {
 
     /// As stores understand it.
     pub(super) fn filter(&self, console: &Console, fields: &Fields, limit: u32) -> Result<ParkedFilter, Problem> {
-        if !self.queue.is_empty() && !console.queues().contains(&self.queue) {
-            return Err(Problem::nowhere(format!("there is no queue `{}` in the configuration", self.queue)));
-        }
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let mut filter = ParkedFilter::default();
-        (filter.queue, filter.error, filter.older) =
-            (given(&self.queue), given(&self.error), fields.duration("older")?);
+        let mut filter = api::filter(console, given(&self.queue), given(&self.error), fields.duration("older")?)?;
         (filter.waiting, filter.limit) = (self.waiting, limit);
         Ok(filter)
     }
@@ -155,9 +150,8 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
         let snapshot = visit.snapshot().await?;
         let mut filter = asked.filter(&visit.console, &visit.fields, u32::try_from(GROUPED).unwrap_or(u32::MAX) + 1)?;
         if let Some(after) = visit.fields.get("after") {
-            let id = after.parse().map_err(|_| Problem::bad("`after` must be the id of the last message of a page"))?;
             let mut last = ParkedFilter::default();
-            (last.id, last.waiting) = (Some(id), true);
+            (last.id, last.waiting) = (Some(known::plain_id(after)?), true);
             filter.after = visit.lists().failed(last).await?.into_iter().next();
         }
         let Searched { messages: found, until } = visit.lists().search(filter).await?;
@@ -170,7 +164,7 @@ pub(super) fn failed(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             frame: visit.frame("/failed", &snapshot),
             sentence: sentence(all),
             queues: visit.console.queues().to_vec(),
-            groups: groups(&found, &asked, is_bound),
+            groups: groups(&found[..found.len().min(GROUPED)], &asked, is_bound),
             groups_note: groups_note(is_bound, until.is_some()),
             messages: found.iter().take(PAGE).map(row).collect(),
             after: visit.field("after"),
@@ -219,7 +213,7 @@ fn sentence(all: i64) -> String {
     match all {
         0 => "No message waits for you.".into(),
         1 => "One message waits for you: fix the cause, then retry it, or discard it.".into(),
-        all => format!("{} messages wait for you: fix the cause, then retry them, or discard them.", grouped(all)),
+        all => format!("{} messages wait for you: fix the cause, then retry them, or discard them.", counted(all)),
     }
 }
 
@@ -272,6 +266,12 @@ fn row(parked: &Parked) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_counted_up_to_a_bound_is_told_so() {
+        assert!(sentence(99_999).starts_with("99,999 messages wait"));
+        assert!(sentence(100_000).starts_with("≥ 100,000 messages wait"));
+    }
 
     #[test]
     fn a_group_leads_to_its_messages() {

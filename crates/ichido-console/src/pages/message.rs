@@ -2,7 +2,7 @@
 
 use askama::Template;
 use ichido::{
-    BoxFuture, MessageId,
+    BoxFuture,
     by_hand::ShownMessage,
     inspect::{MessageInfo, MessageState},
 };
@@ -12,7 +12,7 @@ use super::{
     visit::{Frame, Visit, rendered},
     words::{clock, plural, seconds, seconds_or},
 };
-use crate::Problem;
+use crate::{Problem, known};
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -32,7 +32,10 @@ struct Info {
     masked: &'static str,
     acts: Vec<ActButton>,
     why_none: &'static str,
+    /// Only the doctor can help.
+    doctor: bool,
     facts: Vec<Fact>,
+    headers: Vec<(String, String)>,
 }
 
 struct Event {
@@ -78,11 +81,7 @@ const RESCHEDULE: ActButton =
 pub(super) fn message(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
     Box::pin(async move {
         let text = visit.field("id");
-        let id: MessageId =
-            text.parse().map_err(|_| Problem::bad(format!("`{text}` is not the id of a message, like orders/42")))?;
-        if !visit.console.queues().iter().any(|queue| **queue == *id.queue) {
-            return Err(Problem::nowhere(format!("there is no queue `{}` in the configuration", id.queue)));
-        }
+        let id = known::id(&visit.console, &text)?;
         let snapshot = visit.snapshot().await?;
         let found = visit.look().message(id.clone()).await?;
         Ok(rendered(&MessagePage {
@@ -106,7 +105,9 @@ fn info(shown: &ShownMessage) -> Info {
         payload,
         acts: acts(info.state),
         why_none: why_none(info.state),
-        facts: facts(info),
+        doctor: info.state == MessageState::Orphan,
+        facts: facts(shown),
+        headers: shown.headers.clone().into_iter().collect(),
     }
 }
 
@@ -170,13 +171,15 @@ fn life(shown: &ShownMessage) -> Vec<Event> {
     life
 }
 
-fn facts(info: &MessageInfo) -> Vec<Fact> {
+fn facts(shown: &ShownMessage) -> Vec<Fact> {
+    let info = &shown.info;
     let fact = |name, value: Option<String>| value.map(|value| Fact { name, value });
     let owner = info.owner.as_ref();
     let facts = [
         fact("Queue", Some(info.queue.clone())),
         fact("Sent", Some(format!("{} ago", seconds_or(info.age_seconds))).filter(|_| info.age_seconds.is_some())),
-        fact("Attempts", Some(info.attempts.to_string())),
+        fact("Attempts", Some(attempts(info.attempts, shown.most_attempts))),
+        fact("Unique key", shown.unique.clone()),
         fact("Snoozed", Some(info.snoozed.to_string()).filter(|_| info.snoozed > 0)),
         fact("Group", info.group.clone()),
         fact("Due (UTC)", info.due_at.as_deref().map(clock)),
@@ -185,6 +188,11 @@ fn facts(info: &MessageInfo) -> Vec<Fact> {
         fact("Request id", owner.and_then(|owner| owner.request_id.clone())),
     ];
     facts.into_iter().flatten().collect()
+}
+
+/// How many there were, and how many there may be, where the sender has said so.
+fn attempts(failed: i64, most: Option<u32>) -> String {
+    most.map_or_else(|| failed.to_string(), |most| format!("{failed} of {most}, as its sender says"))
 }
 
 fn acts(state: MessageState) -> Vec<ActButton> {
@@ -201,7 +209,7 @@ fn why_none(state: MessageState) -> &'static str {
     match state {
         MessageState::Done => "it is done, and stays done",
         MessageState::Discarded => "it was given up for good",
-        MessageState::Orphan => "let the doctor release it first",
+        MessageState::Orphan => "the doctor must release it first",
         _ => "it is not one of the queue's messages now",
     }
 }

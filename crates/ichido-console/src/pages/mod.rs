@@ -37,15 +37,15 @@ mod words;
 
 use askama::Template;
 use axum::{
-    extract::State,
-    http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header, request::Parts},
     response::{Html, IntoResponse, Response},
 };
 
 pub(crate) use self::snapshot::Snapshots;
 use self::visit::{Asked, Frame, Visit, rendered, show};
 use crate::{
-    Console, Problem,
+    Console, Problem, Who,
     access::{self, Admin, As, Operate, Public, Read},
     fields::Fields,
     routes::Routes,
@@ -132,9 +132,9 @@ fn login_page(console: &Console, error: Option<&str>, to: &str) -> Response {
 }
 
 /// Whoever may not see a page gets the one to log in, if that would help; else why.
-pub(crate) fn refused(console: &Console, parts: &Parts, problem: &Problem) -> Response {
+pub(crate) fn refused(console: &Console, parts: &Parts, who: Option<&Who>, problem: &Problem) -> Response {
     if problem.status != StatusCode::UNAUTHORIZED {
-        return self::problem(console, problem);
+        return self::problem(console, who, problem);
     }
     let asked = parts.uri.path_and_query().map_or("/", |asked| asked.as_str());
     let asked: String = form_urlencoded::byte_serialize(asked.as_bytes()).collect();
@@ -152,15 +152,15 @@ struct ProblemPage<'a> {
     text: &'a str,
 }
 
-/// A page that says why there is no other.
-pub(crate) fn problem(console: &Console, problem: &Problem) -> Response {
-    let page = ProblemPage { frame: Frame::bare(console), title: problem.title(), text: &problem.detail };
+/// A page that says why there is no other, to somebody, if it is known who they are.
+pub(crate) fn problem(console: &Console, who: Option<&Who>, problem: &Problem) -> Response {
+    let page = ProblemPage { frame: Frame::bare(console, who), title: problem.title(), text: &problem.detail };
     (problem.status, Html(rendered(&page))).into_response()
 }
 
 /// What is not there, and why: some paths are reserved for what is not built yet.
-pub(crate) async fn nowhere(State(console): State<Console>, uri: Uri) -> Response {
-    let path = uri.path();
+pub(crate) async fn nowhere(State(console): State<Console>, request: Request) -> Response {
+    let path = request.uri().path();
     let is_in = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let why = if is_in("/api/v1/schedules") || is_in("/schedules") {
         "schedules are not built yet"
@@ -171,16 +171,20 @@ pub(crate) async fn nowhere(State(console): State<Console>, uri: Uri) -> Respons
     } else {
         "there is no such page"
     };
-    told(&console, path, &Problem::nowhere(why))
+    told(&console, &request, &Problem::nowhere(why))
 }
 
 /// What is there, and is asked for in another way. The router adds which ways there are.
-pub(crate) async fn not_allowed(State(console): State<Console>, method: Method, uri: Uri) -> Response {
-    let why = format!("{method} is not allowed here; the header `Allow` lists what is");
-    told(&console, uri.path(), &Problem::new(StatusCode::METHOD_NOT_ALLOWED, why))
+pub(crate) async fn not_allowed(State(console): State<Console>, request: Request) -> Response {
+    let why = format!("{} is not allowed here; the header `Allow` lists what is", request.method());
+    told(&console, &request, &Problem::new(StatusCode::METHOD_NOT_ALLOWED, why))
 }
 
 /// For programs a problem, for people a page.
-fn told(console: &Console, path: &str, why: &Problem) -> Response {
-    if access::is_for_programs(path) { why.clone().into_response() } else { problem(console, why) }
+fn told(console: &Console, request: &Request, why: &Problem) -> Response {
+    if access::is_for_programs(request.uri().path()) {
+        return why.clone().into_response();
+    }
+    let who = console.0.access.who(request.headers(), access::peer(request.extensions())).ok();
+    problem(console, who.as_ref(), why)
 }

@@ -4,7 +4,7 @@ use askama::Template;
 use ichido::{
     BoxFuture,
     by_hand::Standing,
-    inspect::{Cursor, Listed, MessageInfo, QueueCounts},
+    inspect::{Listed, MessageInfo, QueueCounts},
     stat::{Load, spell},
 };
 
@@ -16,7 +16,7 @@ use super::{
     visit::{Frame, Visit, rendered},
     words::{NONE, clock, counted, milliseconds, rate, seconds, seconds_or},
 };
-use crate::Problem;
+use crate::{Problem, known};
 
 /// So many messages on a page.
 const PAGE: usize = 50;
@@ -87,7 +87,7 @@ pub(super) fn queue(visit: &Visit) -> BoxFuture<'_, Result<String, Problem>> {
             counts.ok_or_else(|| Problem::nowhere(format!("there is no queue `{name}` in the configuration")))?;
         let load = standing.loads.iter().find(|load| load.queue == name);
         let state: Listed = visit.fields.parsed("state", "ready, claimed, waiting or failed")?.unwrap_or(Listed::Ready);
-        let after: Option<Cursor> = visit.fields.parsed("after", "what the page before said")?;
+        let after = visit.fields.get("after").map(known::place).transpose()?;
         let page = visit.lists().list(vec![name.clone()], vec![state], after, PAGE).await?;
         let messages: Vec<_> = page.messages.iter().map(row).collect();
         Ok(rendered(&QueuePage {

@@ -21,7 +21,7 @@ use super::{
     flash::{self, Flash},
     live, problem,
     snapshot::Snapshot,
-    words::grouped,
+    words::counted,
 };
 use crate::{Console, Problem, Role, Who, access::As, desk::Look, fields::Fields};
 
@@ -147,16 +147,17 @@ const MENU: [(&str, &[(&str, &str)]); 3] = [
 
 impl Frame {
     /// Without anything that must be asked of a database: for problems.
-    pub(super) fn bare(console: &Console) -> Self {
+    pub(super) fn bare(console: &Console, who: Option<&Who>) -> Self {
+        let role = who.map(|who| who.role);
         Frame {
             base: console.base().to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             here: "",
-            user: None,
-            role: "",
-            operates: false,
-            administers: false,
-            csrf: String::new(),
+            user: who.and_then(|who| who.name.clone()),
+            role: role.map_or("", Role::as_str),
+            operates: role >= Some(Role::Operate),
+            administers: role >= Some(Role::Admin),
+            csrf: who.map(|who| who.form_token.clone()).unwrap_or_default(),
             flash: None,
             failed: 0,
             asof: String::new(),
@@ -170,7 +171,7 @@ impl Frame {
 
     pub(super) fn nav(&self) -> Vec<Group> {
         let tab = |(name, path): &(&'static str, &'static str)| {
-            let failed = || if self.failed > 0 { grouped(self.failed) } else { String::new() };
+            let failed = || if self.failed > 0 { counted(self.failed) } else { String::new() };
             let count = (*path == "/failed").then(failed);
             Tab { name, path, here: *path == self.here, count }
         };
@@ -187,6 +188,9 @@ pub(super) type Render = for<'a> fn(&'a Visit) -> BoxFuture<'a, Result<String, P
 
 /// Answers with a page, or with a stream of it.
 pub(super) async fn show(visit: Visit, render: Render) -> Response {
+    if let Err(why) = visit.fields.refuse_nul() {
+        return problem(&visit.console, Some(&visit.who), &why);
+    }
     if visit.live {
         return live::stream(visit, render);
     }
@@ -198,7 +202,7 @@ pub(super) async fn show(visit: Visit, render: Render) -> Response {
             }
             response
         }
-        Err(why) => problem(&visit.console, &why),
+        Err(why) => problem(&visit.console, Some(&visit.who), &why),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(unreachable_pub, reason = "a part of the tests' world")]
 
+use std::net::Ipv4Addr;
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -12,7 +14,8 @@ use ichido::{
     Operate, Queue,
     lanes::{LaneSet, Level, Policy},
 };
-use ichido_console::{Console, Role, Token};
+use ichido_console::access::Peer;
+use ichido_console::{Builder, Console, Role, Token};
 use ichido_sqlite::{
     Sqlite,
     sqlx::{self, Connection as _},
@@ -39,6 +42,11 @@ impl Desk {
     }
 
     pub async fn new(roles: &[Role]) -> Self {
+        Desk::built(roles, |console| console).await
+    }
+
+    /// With what else the console is told.
+    pub async fn built(roles: &[Role], more: impl FnOnce(Builder<Sqlite>) -> Builder<Sqlite>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("x.db").display());
         let queues = ["hello", "members", "everybody"].map(Queue::managed);
@@ -51,7 +59,7 @@ impl Desk {
         for role in roles {
             builder = builder.token(Token::new(role.as_str(), *role, &secret(*role)).unwrap());
         }
-        Desk { router: builder.build().router(), url, _folder: folder }
+        Desk { router: more(builder).build().router(), url, _folder: folder }
     }
 
     /// As somebody else who uses the database.
@@ -61,7 +69,14 @@ impl Desk {
         connection.close().await.unwrap();
     }
 
-    pub async fn ask(&self, request: Request<Body>) -> Response {
+    /// From this host.
+    pub async fn ask(&self, mut request: Request<Body>) -> Response {
+        request.extensions_mut().insert(Peer(Ipv4Addr::LOCALHOST.into()));
+        self.ask_as_it_is(request).await
+    }
+
+    /// With nothing that tells from where, unless the request has it.
+    pub async fn ask_as_it_is(&self, request: Request<Body>) -> Response {
         self.router.clone().call(request).await.unwrap()
     }
 

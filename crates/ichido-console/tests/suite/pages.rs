@@ -244,6 +244,9 @@ async fn hostile_text_is_shown_as_text() {
     let id = stage.failed_order(EVIL).await;
     let client = Client::new(stage.store.clone());
     let grouped = client.queue("invoices").group(EVIL).send_and_commit(&json!({ EVIL: EVIL })).await.expect("sent");
+    let invoice = client.queue("invoices").header("x-evil", EVIL).unique(EVIL);
+    let with_header = invoice.send_and_commit(&json!({})).await.expect("sent");
+    stage.hostile_rows(EVIL).await;
     stage.store.set_flag(EVIL, Flag::Pause, true).await.expect("a flag");
     let by = ichido::store::By::user(EVIL).because(Some(EVIL.to_owned()));
     ichido::store::Audit::by(&stage.store, by).set_flag(EVIL, Flag::Stop, true).await.expect("a flag");
@@ -264,7 +267,8 @@ async fn hostile_text_is_shown_as_text() {
         "/login?to=/",
     ]
     .map(|path| format!("{path}{escaped}"));
-    let pages = shown.into_iter().chain([message(&id), message(&grouped)]).chain(asked);
+    let key = message(&ichido::MessageId { queue: "orders".into(), key: ichido::Key::new([EVIL]) });
+    let pages = shown.into_iter().chain([message(&id), message(&grouped), message(&with_header), key]).chain(asked);
     for path in pages {
         visitor.go(&path).await;
         let evil = "return document.title === 'evil' || document.querySelector('svg[onload], main script') !== null";

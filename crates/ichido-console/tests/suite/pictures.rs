@@ -51,6 +51,27 @@ async fn every_page_fits_in_light_dark_and_on_a_phone() {
     show(&stage, &pages).await;
 }
 
+/// No word of a short cell is torn, and an error is read as far as its cause.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_words_are_whole_and_errors_have_three_lines() {
+    let stage = Stage::open().await;
+    stage.orphan().await;
+    stage.failed_order("who has a very long name").await;
+    let [(_, light), _, (_, phone)] = LOOKS;
+    let browser = Browser::open(Chromium::shared(), light).await;
+    browser.go(&format!("{}/doctor", stage.url)).await;
+    let torn = "const lines = (cell) => { const range = document.createRange(); range.selectNodeContents(cell); \
+                return new Set([...range.getClientRects()].map((box) => box.top)).size; }; \
+                const cells = [...document.querySelectorAll('td')].filter((cell) => /^[a-z]+$/.test(cell.textContent)); \
+                return [cells.some((cell) => cell.textContent === 'unknown'), cells.filter((cell) => lines(cell) > 1).length]";
+    assert_eq!(browser.run(torn).await, json!([true, 0]), "a word stands in one line");
+    let browser = Browser::open(Chromium::shared(), phone).await;
+    browser.go(&format!("{}/failed", stage.url)).await;
+    let clip = "const clip = document.querySelector('td.error .clip'); \
+                return [getComputedStyle(clip).webkitLineClamp, clip.offsetWidth > 0.8 * clip.closest('tr').clientWidth]";
+    assert_eq!(browser.run(clip).await, json!(["3", true]), "three lines as wide as the row");
+}
+
 /// What an operator has done before: the audit has something to show.
 async fn by_hand(stage: &Stage) {
     let otto = |reason: &str| Audit::by(&stage.store, By::user("otto").because(Some(reason.to_owned())));

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashSet,
+    net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -17,7 +18,10 @@ use ichido::{
     store::{ProcessId, Processes as _, Registration, Stats as _},
 };
 use ichido_console::{Chain, ChainLink, Console, Role, Settings, Token};
-use ichido_sqlite::Sqlite;
+use ichido_sqlite::{
+    Sqlite,
+    sqlx::{self, Connection as _},
+};
 use ichido_testkit::eventually;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -36,6 +40,7 @@ struct Order {
 /// All of it. Dropping it ends it.
 pub(crate) struct Stage {
     pub(crate) url: String,
+    database: String,
     pub(crate) store: Sqlite,
     /// Customers that have an address: the data that orders need.
     pub(crate) addresses: Arc<Mutex<HashSet<String>>>,
@@ -98,20 +103,43 @@ impl Stage {
         for token in tokens {
             console = console.token(token.clone());
         }
-        let router = console.build().router();
+        let service = console.build().router().into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { process.run().await });
         let until = stop.clone();
         tokio::spawn(
-            async move { axum::serve(listener, router).with_graceful_shutdown(until.cancelled_owned()).await },
+            async move { axum::serve(listener, service).with_graceful_shutdown(until.cancelled_owned()).await },
         );
-        Stage { url, store, addresses, _folder: folder, stop }
+        Stage { url, database: database(folder.path()), store, addresses, _folder: folder, stop }
+    }
+
+    /// A process on a host of this name, and a failed message with this key.
+    pub(crate) async fn hostile_rows(&self, name: &str) {
+        let mut connection = sqlx::SqliteConnection::connect(&self.database).await.expect("a connection");
+        let process = "insert into ichido_process (id, request_id, host, pid, version) values (?1, ?2, ?2, 1, ?2)";
+        let id = ProcessId::random().to_string();
+        sqlx::query(process).bind(id).bind(name).execute(&mut connection).await.expect("a process");
+        let failed = "insert into ichido_parked (queue, key, state, attempts, parked_at, history) \
+                      values ('orders', ?1, 'dead', 1, '2026-11-18T10:00:00.000Z', '[]')";
+        let key = ichido::Key::new([name]).to_string();
+        sqlx::query(failed).bind(key).execute(&mut connection).await.expect("a failed message");
+        connection.close().await.expect("closed");
+    }
+
+    /// A message that belongs to a process that nobody knows.
+    pub(crate) async fn orphan(&self) {
+        let mut connection = sqlx::SqliteConnection::connect(&self.database).await.expect("a connection");
+        let orphan = "insert into ichido_message (queue, owner, payload) values ('invoices', ?1, '{}')";
+        let nobody = ProcessId::random().to_string();
+        sqlx::query(orphan).bind(nobody).execute(&mut connection).await.expect("a message");
+        connection.close().await.expect("closed");
     }
 
     /// Sends an order.
     pub(crate) async fn order(&self, customer: &str) -> MessageId {
         let order =
             json!({ "customer": customer, "item": "bicycle bell", "price": 19.90, "card": "4111 1111 1111 1111" });
-        let sent = Client::new(self.store.clone()).queue("orders").send_and_commit(&order).await;
+        let orders = Client::new(self.store.clone());
+        let sent = orders.queue("orders").header("x-shop", "bicycles").send_and_commit(&order).await;
         sent.expect("an order is sent")
     }
 
@@ -159,9 +187,12 @@ impl Stage {
     }
 }
 
+fn database(folder: &Path) -> String {
+    format!("sqlite://{}", folder.join("stage.db").display())
+}
+
 fn open(folder: &Path) -> Sqlite {
-    let url = format!("sqlite://{}", folder.join("stage.db").display());
-    Sqlite::new(&url, QUEUES.map(Queue::managed).into()).expect("a store")
+    Sqlite::new(&database(folder), QUEUES.map(Queue::managed).into()).expect("a store")
 }
 
 fn process(store: Sqlite, addresses: &Arc<Mutex<HashSet<String>>>) -> Process<Sqlite> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ichido::{
     Key, MessageId,
     error::Result,
-    inspect::{MessageInfo, MessageState, Owner, Parked, ParkedState, ProcessState},
+    inspect::{MessageInfo, MessageState, Owner, Parked, ParkedState, ProcessState, SentWith},
     store::ProcessId,
 };
 
@@ -26,6 +26,22 @@ pub async fn payload<S: SqlRows>(store: &S, id: &MessageId) -> Result<Option<Str
     let queue = store.queue(&id.queue).await?;
     queue.refuse_key(&id.key)?;
     store.payload_of(queue, &id.key).await
+}
+
+/// What a message was sent with beside its payload, if that is still there.
+///
+/// # Errors
+/// The key cannot be one of the queue's, or the database failed.
+pub async fn sent_with<S: SqlRows>(store: &S, id: &MessageId) -> Result<SentWith> {
+    let queue = store.queue(&id.queue).await?;
+    queue.refuse_key(&id.key)?;
+    if queue.headers.is_empty() {
+        return Ok(SentWith::default());
+    }
+    let rows = store.look(Query::written(&*queue.headers).key(&id.key)).await?;
+    let Some(row) = rows.first() else { return Ok(SentWith::default()) };
+    let headers: Option<String> = row.get(0)?;
+    Ok(SentWith::read(headers.as_deref().unwrap_or_default(), row.get(1)?))
 }
 
 /// What is known of a message.

@@ -134,6 +134,8 @@ pub struct Examination {
     pub found: u64,
     /// Those that somebody must still do something about.
     pub left: u64,
+    /// Those about which something was done, and nothing is left to do.
+    pub done: u64,
 }
 
 /// So many findings are kept.
@@ -144,6 +146,7 @@ impl Examination {
     pub fn finding(&mut self, finding: &Finding) {
         self.found += 1;
         self.left += u64::from(finding.is_left());
+        self.done += u64::from(finding.done.as_ref().is_some_and(|done| !done.left));
         if self.findings.len() < MOST_FINDINGS {
             self.findings.push(finding.clone());
         }

@@ -10,6 +10,7 @@ mod repair;
 mod sending;
 mod shown;
 mod standing;
+mod times;
 
 pub use self::{
     cancel::{CancelReport, Canceller},
@@ -21,4 +22,5 @@ pub use self::{
     sending::{Batch, Unsent},
     shown::{ShownFailure, ShownMessage, hidden, hide, nowhere, show_failure, show_message},
     standing::{LaneTargets, Standing},
+    times::{parse_duration, parse_time, quoted},
 };

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     Error, Headers, Masks, MessageId, Messages,
     error::Result,
-    inspect::{MessageInfo, Parked, ParkedFilter, PastFailure, shape},
+    inspect::{MessageInfo, Parked, ParkedFilter, PastFailure, SentWith, shape},
 };
 
 /// A message with its past and its payload.
@@ -19,6 +19,12 @@ pub struct ShownMessage {
     pub history: Vec<PastFailure>,
     /// Its payload, masked; none if it is gone.
     pub payload: Option<String>,
+    /// The headers that it was sent with, masked.
+    pub headers: Headers,
+    /// The unique key that it was sent with, masked.
+    pub unique: Option<String>,
+    /// How many attempts it gets, if its sender has said so.
+    pub most_attempts: Option<u32>,
 }
 
 /// A failed message with its payload.
@@ -39,10 +45,11 @@ pub struct ShownFailure {
 pub async fn show_message<S: Messages>(store: &S, masks: &Masks, id: &MessageId) -> Result<Option<ShownMessage>> {
     let Some(mut info) = store.message(id).await? else { return Ok(None) };
     let payload = store.payload(id).await?;
+    let SentWith { headers, mut unique, attempts: most_attempts } = store.sent_with(id).await?;
     let errors = info.history.iter_mut().map(|failure| &mut failure.error).chain(info.error.as_mut());
-    let payload = hide(masks, errors, payload);
-    let history = std::mem::take(&mut info.history);
-    Ok(Some(ShownMessage { info, history, payload }))
+    let payload = hide_all(masks, errors.chain(unique.as_mut()), payload, &headers);
+    let (history, headers) = (std::mem::take(&mut info.history), masks.headers(&headers));
+    Ok(Some(ShownMessage { info, history, payload, headers, unique, most_attempts }))
 }
 
 /// One message that has failed or waits for a retry; none if it does not.
@@ -65,8 +72,18 @@ pub fn hide<'a>(
     errors: impl Iterator<Item = &'a mut String>,
     payload: Option<String>,
 ) -> Option<String> {
-    let known = payload.as_deref().unwrap_or_default().as_bytes();
-    errors.for_each(|text| *text = masks.text(text, known, &Headers::new()));
+    hide_all(masks, errors, payload, &Headers::new())
+}
+
+/// The same, where headers are known too.
+fn hide_all<'a>(
+    masks: &Masks,
+    texts: impl Iterator<Item = &'a mut String>,
+    payload: Option<String>,
+    headers: &Headers,
+) -> Option<String> {
+    let known = masks.hidden(payload.as_deref().unwrap_or_default().as_bytes(), headers);
+    texts.for_each(|text| *text = known.hide(text));
     payload.map(|payload| masks.payload(payload.as_bytes()).into_owned())
 }
 

@@ -16,7 +16,7 @@ use crate::{
 
 pub use super::{
     failure::{DIED_RUNNING, HISTORY, Parked, ParkedState, PastFailure, history, shape},
-    message_info::{MessageInfo, MessageState, Owner},
+    message_info::{MessageInfo, MessageState, Owner, SentWith},
     messages::{Changed, Cursor, Listed, MessageFilter, MessagePage},
     send_sql::{SchemaRange, SendParameter, SendSql, SendStatement},
 };

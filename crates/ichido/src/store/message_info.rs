@@ -6,6 +6,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::inspect::{PastFailure, ProcessState};
+use crate::{
+    Headers,
+    message::{ATTEMPTS, GROUP, attempts_in},
+};
 
 /// One message, as it was when somebody looked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,6 +40,27 @@ pub struct MessageInfo {
     /// The last failures, newest last.
     #[serde(skip)]
     pub history: Vec<PastFailure>,
+}
+
+/// What a message was sent with beside its payload.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentWith {
+    /// Its headers, without ichido's own.
+    pub headers: Headers,
+    /// Its unique key.
+    pub unique: Option<String>,
+    /// How many attempts it gets, if its sender has said so.
+    pub attempts: Option<u32>,
+}
+
+impl SentWith {
+    /// As it was kept: the headers as they were written, and the unique key.
+    #[must_use]
+    pub fn read(written: &str, unique: Option<String>) -> Self {
+        let mut headers: Headers = serde_json::from_str(written).unwrap_or_default();
+        headers.retain(|name, _| name != ATTEMPTS && name != GROUP);
+        SentWith { headers, unique, attempts: attempts_in(written) }
+    }
 }
 
 impl MessageInfo {

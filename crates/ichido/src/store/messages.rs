@@ -5,7 +5,7 @@ use std::{collections::VecDeque, fmt, str::FromStr};
 
 use serde::{Serialize, Serializer};
 
-use super::message_info::{MessageInfo, MessageState};
+use super::message_info::{MessageInfo, MessageState, SentWith};
 use crate::{Due, Error, Inspect, Key, MessageId, error::Result};
 
 /// So many pages are looked at for one list.
@@ -15,6 +15,9 @@ const MOST_LOOKS: usize = 20;
 pub trait Messages: Inspect {
     /// The payload of a message, if it is still there.
     fn payload(&self, id: &MessageId) -> impl Future<Output = Result<Option<String>>> + Send;
+
+    /// What a message was sent with beside its payload; nothing if that is gone, or its queue is a table.
+    fn sent_with(&self, id: &MessageId) -> impl Future<Output = Result<SentWith>> + Send;
 
     /// What is known of a message; none if there is no such message, or it is done and has left nothing behind.
     fn message(&self, id: &MessageId) -> impl Future<Output = Result<Option<MessageInfo>>> + Send;

@@ -3,7 +3,6 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
@@ -15,16 +14,16 @@ use ichido_console::access::Peer;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinSet,
 };
 
+use super::connections::Connections;
 use crate::{failure::Failure, tls::Acceptor};
 
 /// The head of a request must be there by then, and a handshake.
 const SLOWEST_HEAD: Duration = Duration::from_secs(10);
 
-/// So many connections are open at a time.
+/// So many connections are open at a time: past it, the oldest of whoever has the most is ended.
 const MOST_CONNECTIONS: usize = 256;
 
 /// The head of a request has at most so many bytes and headers.
@@ -55,30 +54,25 @@ impl Listener {
 
     /// Until it is told to stop.
     pub(super) async fn serve(self, router: Router, stop: CancellationToken) {
-        let (places, mut open) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), JoinSet::new());
+        let (connections, mut open) = (Connections::default(), JoinSet::new());
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = accept(&self.bound, &places) => accepted,
+                accepted = accept(&self.bound) => accepted,
             };
             while open.try_join_next().is_some() {}
-            let Some((stream, peer, place)) = accepted else {
+            let Some((stream, peer)) = accepted else {
                 tokio::time::sleep(AGAIN).await;
                 continue;
             };
+            let place = connections.enter(peer, MOST_CONNECTIONS);
             let one = Connection { router: router.clone(), peer, behind_proxy: self.behind_proxy, stop: stop.clone() };
-            let tls = self.tls.clone();
+            let answering = one.over(stream, self.tls.clone());
             open.spawn(async move {
-                match tls {
-                    None => one.answer(stream).await,
-                    Some(tls) => {
-                        let shaken = tokio::time::timeout(SLOWEST_HEAD, tls.accept(stream)).await;
-                        if let Ok(Ok(stream)) = shaken {
-                            one.answer(stream).await;
-                        }
-                    }
+                tokio::select! {
+                    () = place.lost.cancelled() => tracing::debug!(%peer, "too many connections: ended the oldest"),
+                    () = answering => {}
                 }
-                drop(place);
             });
         }
         let ended = async { while open.join_next().await.is_some() {} };
@@ -86,16 +80,12 @@ impl Listener {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Answers are small: they must not wait for more.
             let _ = stream.set_nodelay(true);
-            Some((stream, peer.ip(), place))
+            Some((stream, peer.ip()))
         }
         Err(error) => {
             tracing::debug!(%error, "cannot accept a connection");
@@ -112,6 +102,14 @@ struct Connection {
 }
 
 impl Connection {
+    /// In the clear, or after a handshake, which has a time limit.
+    async fn over(self, stream: TcpStream, tls: Option<Acceptor>) {
+        let Some(tls) = tls else { return self.answer(stream).await };
+        if let Ok(Ok(stream)) = tokio::time::timeout(SLOWEST_HEAD, tls.accept(stream)).await {
+            self.answer(stream).await;
+        }
+    }
+
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let Connection { router, peer, behind_proxy, stop } = self;
         let service = service_fn(move |request: Request<Incoming>| {

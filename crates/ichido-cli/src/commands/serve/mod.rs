@@ -1,7 +1,8 @@
 //! `ichido serve`: the console, the HTTP API and the metrics of the fleet. It asks the database only when somebody asks it, so it starts without one.
-//! `listen` accepts connections, `at_brokers` is what the console asks of brokers, `places` tells of queues and lane sets for the settings page.
+//! `listen` accepts connections, `connections` makes room for them, `at_brokers` is what the console asks of brokers, `places` tells of queues and lane sets for the settings page.
 
 mod at_brokers;
+mod connections;
 mod listen;
 mod places;
 
