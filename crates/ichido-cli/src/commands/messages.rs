@@ -5,7 +5,7 @@ mod cancel;
 mod moved;
 
 use ichido::{
-    by_hand,
+    by_hand::{self, ShownMessage},
     inspect::{Listed, MessageInfo, MessagePage},
 };
 use serde::Serialize;
@@ -92,6 +92,15 @@ fn quoted(text: &str) -> String {
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
+/// What its sender has said.
+fn sent_with(shown: &ShownMessage) -> Vec<String> {
+    let header = |(name, value): (&String, &String)| format!("header    {name}: {}", output::indented(value));
+    let unique = shown.unique.iter().map(|key| format!("unique    {}", output::indented(key)));
+    let attempts = shown.most_attempts.iter().map(|most| format!("at most   {most} attempts"));
+    let payload = output::indented(shown.payload.as_deref().unwrap_or("(gone)"));
+    unique.chain(attempts).chain(shown.headers.iter().map(header)).chain([format!("payload   {payload}")]).collect()
+}
+
 async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> Result<u8, Failure> {
     let id = known_id::<S>(config, id)?;
     let found = by_hand::show_message(store, &program::masks(config), &id).await;
@@ -104,7 +113,9 @@ async fn show<S: Backend>(store: &S, config: &Config, id: &str, json: bool) -> R
     for line in lines(&shown.info) {
         output::print(&line)?;
     }
-    output::print(&format!("payload   {}", output::indented(shown.payload.as_deref().unwrap_or("(gone)"))))?;
+    for line in sent_with(&shown) {
+        output::print(&line)?;
+    }
     for failure in &shown.history {
         let error = output::indented(&failure.error);
         output::print(&format!("\nattempt {} at {}\n{error}", failure.attempt, failure.at))?;

@@ -7,6 +7,7 @@ use crate::testenv::{Env, Kind};
 
 on_all!(
     messages_are_listed_and_shown_in_every_state,
+    a_message_is_shown_with_what_it_was_sent_with,
     a_message_is_moved_in_time,
     what_is_to_run_now_starts_without_a_poll,
     who_runs_a_message_is_shown_and_keeps_it,
@@ -41,6 +42,19 @@ impl Env {
         let shown = self.json(&["messages", "show", id]).await;
         shown["state"].as_str().unwrap().to_owned()
     }
+}
+
+async fn a_message_is_shown_with_what_it_was_sent_with(kind: Kind) {
+    let env = Env::new(kind).await;
+    let with = ["--header", "shop=Ghent", "--unique", "tram 4", "--attempts", "7"];
+    let id = env.ok(&[&["send", "mail", "1"], &with[..]].concat()).await;
+    let shown = env.ok(&["messages", "show", id.trim()]).await;
+    for line in ["header    shop: Ghent", "unique    tram 4", "at most   7 attempts", "payload   1"] {
+        assert!(shown.lines().any(|there| there == line), "{line}: {shown}");
+    }
+    let shown = env.json(&["messages", "show", id.trim()]).await;
+    assert_eq!((&shown["headers"]["shop"], &shown["unique"]), (&"Ghent".into(), &"tram 4".into()));
+    assert_eq!(shown["most_attempts"], 7);
 }
 
 async fn messages_are_listed_and_shown_in_every_state(kind: Kind) {
