@@ -186,9 +186,11 @@ async fn many_sends_are_few_notifications_and_none_if_switched_off() {
     assert_eq!(ended.await.unwrap().unwrap(), 0);
 }
 
+/// On a server of its own, without autovacuum: what that does in a database counts as the database's queries and writes too.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_process_costs_few_queries_and_hardly_writes() {
-    let url = migrated().await;
+    let server = servers::Postgres::start(&[("autovacuum", "off")]);
+    let url = migrated_at(&server).await;
     let options: PgConnectOptions = url.parse().unwrap();
     let database = options.get_database().unwrap().to_owned();
     let mut elsewhere = options.clone().database("postgres").connect().await.unwrap();
