@@ -90,9 +90,9 @@ async fn send_alone(store: &Postgres, number: u32) {
     Client::new(store.clone()).queue("mail").send_and_commit(&number).await.unwrap();
 }
 
-/// The processes that the server has for this database.
+/// The processes that the server has for clients of this database.
 async fn sessions(connection: &mut PgConnection) -> Vec<i32> {
-    let pids = "select array_agg(pid order by pid) from pg_stat_activity where datname = current_database()";
+    let pids = "select array_agg(pid) from pg_stat_activity where datname = current_database() and backend_type = 'client backend'";
     connection.fetch_one(pids).await.unwrap().get(0)
 }
 
@@ -134,7 +134,9 @@ async fn a_send_that_cannot_tell_is_sent_all_the_same() {
     for number in 2..=3 {
         send_alone(&store, number).await;
     }
-    assert_eq!(self::sessions(&mut outside).await, sessions);
+    // Sessions of the migration may have ended meanwhile; none has begun.
+    let now = self::sessions(&mut outside).await;
+    assert!(now.iter().all(|pid| sessions.contains(pid)), "{now:?}, before {sessions:?}");
     let there = outside.fetch_one("select count(*) from ichido_message").await.unwrap();
     assert_eq!(there.get::<i64, _>(0), 3);
 }
