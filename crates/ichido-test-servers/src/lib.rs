@@ -29,6 +29,7 @@ mod rabbitmq_tls;
 mod sqs;
 mod sqs_api;
 mod starting;
+mod unused;
 mod user;
 
 pub use browser::{Browser, Look};
@@ -42,3 +43,4 @@ pub use rabbitmq::{DEPTH, RabbitMq};
 pub use rabbitmq_cluster::RabbitMqCluster;
 pub use sqs::Sqs;
 pub use sqs_api::{Api as SqsApi, REGION as SQS_REGION, Waiting};
+pub use unused::Lent;

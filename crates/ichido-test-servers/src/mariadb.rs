@@ -3,12 +3,15 @@
 //! of their own, which they may stop, kill and start again. Talks to its
 //! guardian, and to the server through the program `mariadb` only.
 
+use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -18,6 +21,7 @@ use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::folder_with;
 use super::starting::{Seat, Starting, server};
+use super::unused::database_name;
 
 /// Fast, and still a killed server loses no commit; a machine would. (With 0
 /// instead of 2 a killed server loses the commits of the last second.)
@@ -45,6 +49,8 @@ pub struct MariaDb {
     programs: Programs,
     arguments: Vec<String>,
     seat: Seat,
+    /// What makes a copy of a database, by its name.
+    copies: Mutex<HashMap<String, String>>,
 }
 
 impl MariaDb {
@@ -63,7 +69,7 @@ impl MariaDb {
         create_data(&guardian, &programs);
         let mut arguments = place(guardian.folder());
         arguments.extend(options(extra_settings));
-        let mut mariadb = Self { programs, arguments, seat: Seat::new(guardian) };
+        let mut mariadb = Self::in_seat(programs, arguments, guardian);
         mariadb.start_on_a_free_port();
         mariadb
     }
@@ -83,11 +89,15 @@ impl MariaDb {
         let files = write_for_server(guardian.folder());
         let named = ["ssl-ca", "ssl-cert", "ssl-key"].into_iter().zip(&files);
         arguments.extend(named.map(|(name, file)| format!("--{name}={}", file.display())));
-        let mut mariadb = Self { programs, arguments, seat: Seat::new(guardian) };
+        let mut mariadb = Self::in_seat(programs, arguments, guardian);
         mariadb.start_on_a_free_port();
         let user = format!("CREATE USER certified@'%' IDENTIFIED BY '{PASSWORD}' REQUIRE X509");
         mariadb.client(&mariadb.url(""), &format!("{user}; GRANT ALL ON *.* TO certified@'%'"));
         mariadb
+    }
+
+    fn in_seat(programs: Programs, arguments: Vec<String>, guardian: Guardian) -> Self {
+        Self { programs, arguments, seat: Seat::new(guardian), copies: Mutex::default() }
     }
 
     /// Creates an empty database with a name of its own and returns its URL.
@@ -97,9 +107,44 @@ impl MariaDb {
     /// If the server refuses.
     #[must_use]
     pub fn fresh_database(&self) -> String {
+        self.create_database("")
+    }
+
+    /// Creates a copy of a database that is not changed any more, and returns its URL: its tables as they are now, without the
+    /// migration that made them.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    #[must_use]
+    pub fn copy_of(&self, database_url: &str) -> String {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let statements = copies.entry(database_name(database_url).to_owned());
+        let statements = statements.or_insert_with(|| self.statements_of(database_url)).clone();
+        drop(copies);
+        self.create_database(&statements)
+    }
+
+    fn create_database(&self, filled: &str) -> String {
         let name = format!("ichido_{}", Uuid::now_v7().simple());
-        self.client(&self.url(""), &format!("CREATE DATABASE {name}"));
+        self.client(&self.url(""), &format!("CREATE DATABASE {name}; USE {name}; {filled}"));
         self.url(&name)
+    }
+
+    /// What makes the tables of a database in another one, with their rows.
+    fn statements_of(&self, database_url: &str) -> String {
+        let name = database_name(database_url);
+        let tables = self.client(database_url, "SHOW TABLES");
+        // Tables may be named before they are there.
+        let mut statements = "SET foreign_key_checks = 0;\n".to_owned();
+        for table in tables.lines() {
+            let shown = self.client(database_url, &format!("SHOW CREATE TABLE {table}"));
+            let (_, create) = shown.split_once('|').expect("the name and the statement");
+            // A row is a line: line breaks are escaped.
+            let create = create.replace("\\n", "\n");
+            writeln!(statements, "{create};\nINSERT INTO {table} SELECT * FROM {name}.{table};").expect("to a string");
+        }
+        statements
     }
 
     /// Runs SQL through the program `mariadb`, from outside the code under

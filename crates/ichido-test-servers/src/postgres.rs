@@ -16,10 +16,11 @@ use super::guardian::Guardian;
 use super::processes::plain_environment;
 use super::programs::{by_version, folder_with};
 use super::starting::{Seat, Starting, server};
+use super::unused::{Lent, Unused, database_name};
 
 /// Fast, and nothing left behind: with `mmap`, shared memory is in the data
 /// folder. A killed server loses no commit without fsync; a machine would.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("listen_addresses", "127.0.0.1"),
     ("max_connections", "200"),
     ("fsync", "off"),
@@ -27,6 +28,8 @@ const SETTINGS: [(&str, &str); 6] = [
     ("dynamic_shared_memory_type", "mmap"),
     // Each test has a database of its own: once a minute for hundreds of them is ten processes a second.
     ("autovacuum_naptime", "15min"),
+    // What is written to create databases would be kept up to a gigabyte.
+    ("max_wal_size", "128MB"),
 ];
 
 /// A PostgreSQL server of this test process.
@@ -34,6 +37,7 @@ const SETTINGS: [(&str, &str); 6] = [
 pub struct Postgres {
     programs: PathBuf,
     seat: Seat,
+    unused: Unused,
 }
 
 impl Postgres {
@@ -48,7 +52,7 @@ impl Postgres {
         // QUIT: at once and without a checkpoint, yet leaving no shared memory behind.
         let guardian = Guardian::new("postgres", "postgres", "QUIT");
         create_data(&guardian, &programs, extra_settings);
-        let mut postgres = Self { programs, seat: Seat::new(guardian) };
+        let mut postgres = Self { programs, seat: Seat::new(guardian), unused: Unused::default() };
         postgres.start_on_a_free_port();
         postgres
     }
@@ -78,7 +82,7 @@ impl Postgres {
         let others = fs::read_to_string(&rules).expect("pg_hba.conf");
         let certified = "hostssl all ichido 127.0.0.1/32 cert\nhostnossl all ichido 127.0.0.1/32 reject\n";
         fs::write(&rules, format!("{certified}{others}")).expect("pg_hba.conf");
-        let mut postgres = Self { programs, seat: Seat::new(guardian) };
+        let mut postgres = Self { programs, seat: Seat::new(guardian), unused: Unused::default() };
         postgres.start_on_a_free_port();
         postgres.psql(&postgres.url("postgres"), "create role ichido superuser login");
         postgres
@@ -91,10 +95,50 @@ impl Postgres {
     /// If the server refuses.
     #[must_use]
     pub fn fresh_database(&self) -> String {
+        self.create_database("template0", None)
+    }
+
+    /// Creates a copy of a database that nobody uses any more, and returns its URL: tables are copied in a fraction of the time in
+    /// which a migration makes them.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses.
+    #[must_use]
+    pub fn copy_of(&self, database_url: &str) -> String {
+        let template = database_name(database_url);
+        // Sessions end a moment after their clients.
+        let wait = format!(
+            "DO $$ BEGIN WHILE EXISTS (SELECT FROM pg_stat_activity WHERE datname = '{template}') LOOP \
+             PERFORM pg_sleep(0.01), pg_stat_clear_snapshot(); END LOOP; END $$"
+        );
+        self.create_database(template, Some(wait))
+    }
+
+    /// Drops a database when the test that has it is over: hundreds of them would fill the disk, or the memory.
+    #[must_use]
+    pub fn lend(&'static self, database_url: &str) -> Lent {
+        self.unused.lend(database_url)
+    }
+
+    fn create_database(&self, template: &str, first: Option<String>) -> String {
         let name = format!("ichido_{}", Uuid::now_v7().simple());
-        let create = format!("CREATE DATABASE {name} TEMPLATE template0");
-        self.psql(&self.url("postgres"), &create);
+        let mut statements = self.drop_unused();
+        statements.extend(first);
+        statements.push(format!("CREATE DATABASE {name} TEMPLATE {template}"));
+        self.run_psql(&self.url("postgres"), &statements);
         self.url(&name)
+    }
+
+    /// Drops what can be dropped now: a session that does not end in time is left alone.
+    fn drop_unused(&self) -> Vec<String> {
+        let drops: Vec<_> =
+            self.unused.take().into_iter().map(|name| format!("DROP DATABASE {name} WITH (FORCE)")).collect();
+        if drops.is_empty() {
+            return drops;
+        }
+        let [off, on] = ["off", "on"].map(|value| format!("\\set ON_ERROR_STOP {value}"));
+        [vec![off], drops, vec![on]].concat()
     }
 
     /// Runs SQL through `psql`, from outside the code under test, and returns
@@ -104,12 +148,17 @@ impl Postgres {
     ///
     /// If the SQL fails.
     pub fn psql(&self, database_url: &str, sql: &str) -> String {
+        self.run_psql(database_url, &[sql.to_owned()])
+    }
+
+    /// The same for several statements, each in a transaction of its own.
+    fn run_psql(&self, database_url: &str, statements: &[String]) -> String {
         let mut psql = Command::new(self.programs.join("psql"));
         plain_environment(&mut psql);
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database_url]);
-        let output = psql.args(["-c", sql]).output().expect("psql");
+        let output = psql.args(statements.iter().flat_map(|sql| ["-c", sql])).output().expect("psql");
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "psql: {sql}\n{errors}");
+        assert!(output.status.success(), "psql: {}\n{errors}", statements.join("; "));
         let rows = String::from_utf8_lossy(&output.stdout);
         rows.trim_end_matches('\n').to_owned()
     }

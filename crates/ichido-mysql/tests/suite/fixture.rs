@@ -2,15 +2,26 @@
 
 use std::time::Duration;
 
-use ichido::{Queue, Result, store::ProcessId};
+use ichido::{Operate, Queue, Result, store::ProcessId};
 use ichido_mysql::MySql;
 use ichido_test_servers as servers;
 use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{AssertSqlSafe, MySqlConnection, MySqlPool, Row};
+use tokio::sync::OnceCell;
 
 pub(crate) struct OnMariaDb {
     url: String,
     outside: MySqlPool,
+}
+
+impl OnMariaDb {
+    /// With all tables; it is not changed any more.
+    async fn migrated() -> String {
+        let fixture = OnMariaDb::at(&servers::MariaDb::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture.store().migrate().await.unwrap();
+        fixture.url
+    }
 }
 
 impl Fixture for OnMariaDb {
@@ -21,6 +32,16 @@ impl Fixture for OnMariaDb {
     async fn empty() -> Self {
         let fixture = OnMariaDb::at(&servers::MariaDb::shared().fresh_database()).await;
         fixture.sql(TABLES).await;
+        fixture
+    }
+
+    /// A copy of one that was migrated once.
+    async fn fresh() -> Self {
+        static MIGRATED: OnceCell<String> = OnceCell::const_new();
+        let migrated = MIGRATED.get_or_init(OnMariaDb::migrated).await;
+        let fixture = OnMariaDb::at(&servers::MariaDb::shared().copy_of(migrated)).await;
+        // What messages at brokers carry as the place that they come from: a copy is another one.
+        fixture.sql("update ichido_origin set id = uuid()").await;
         fixture
     }
 

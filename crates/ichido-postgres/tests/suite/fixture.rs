@@ -1,10 +1,11 @@
 //! What the cases of `ichido-testkit` need of a database, on a private `PostgreSQL`: each case has a database of its own.
 
-use ichido::{Queue, Result, store::ProcessId};
+use ichido::{Operate, Queue, Result, store::ProcessId};
 use ichido_postgres::Postgres;
 use ichido_test_servers as servers;
 use ichido_testkit::fixture::{Fixture, TABLES};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
+use tokio::sync::OnceCell;
 
 /// The sessions of the database that wait for a lock.
 pub(crate) const WAITING: &str = "pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
@@ -12,6 +13,22 @@ pub(crate) const WAITING: &str = "pg_stat_activity where datname = current_datab
 pub(crate) struct OnPostgres {
     url: String,
     outside: PgPool,
+    /// For the fixture that made it.
+    _lent: Option<servers::Lent>,
+}
+
+impl OnPostgres {
+    async fn lent(url: &str) -> Self {
+        OnPostgres { _lent: Some(servers::Postgres::shared().lend(url)), ..OnPostgres::at(url).await }
+    }
+
+    /// With all tables; it is not changed any more.
+    async fn migrated() -> String {
+        let fixture = OnPostgres::at(&servers::Postgres::shared().fresh_database()).await;
+        fixture.sql(TABLES).await;
+        fixture.store().migrate().await.unwrap();
+        fixture.url
+    }
 }
 
 impl Fixture for OnPostgres {
@@ -20,8 +37,18 @@ impl Fixture for OnPostgres {
     const SHARE: &'static str = "for key share";
 
     async fn empty() -> Self {
-        let fixture = OnPostgres::at(&servers::Postgres::shared().fresh_database()).await;
+        let fixture = OnPostgres::lent(&servers::Postgres::shared().fresh_database()).await;
         fixture.sql(TABLES).await;
+        fixture
+    }
+
+    /// A copy of one that was migrated once.
+    async fn fresh() -> Self {
+        static MIGRATED: OnceCell<String> = OnceCell::const_new();
+        let migrated = MIGRATED.get_or_init(OnPostgres::migrated).await;
+        let fixture = OnPostgres::lent(&servers::Postgres::shared().copy_of(migrated)).await;
+        // What messages at brokers carry as the place that they come from: a copy is another one.
+        fixture.sql("update ichido_origin set id = gen_random_uuid()").await;
         fixture
     }
 
@@ -30,7 +57,7 @@ impl Fixture for OnPostgres {
     }
 
     async fn at(place: &str) -> Self {
-        OnPostgres { url: place.to_owned(), outside: PgPool::connect(place).await.unwrap() }
+        OnPostgres { url: place.to_owned(), outside: PgPool::connect(place).await.unwrap(), _lent: None }
     }
 
     fn store_with(&self, queues: Vec<Queue>) -> Postgres {

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use ichido::{
-    Error, Inspect, Operate, Queue, Result,
+    Error, Inspect, Queue, Result,
     store::{Database, Failure, ProcessId, Processes, Queues, Transactions},
 };
 use ichido_postgres::Postgres;
-use ichido_testkit::fixture::{Fixture, Player, TABLES, effects, send_orders};
+use ichido_testkit::fixture::{Fixture, Player, effects, send_orders};
 use sqlx::{Executor, PgConnection};
 use {ichido_test_servers as servers, ichido_test_servers::PgBouncer};
 
@@ -21,17 +21,12 @@ struct ThroughPooler {
 }
 
 impl ThroughPooler {
-    async fn empty_by(pooler: &PgBouncer, user: &str) -> Self {
-        let direct = servers::Postgres::shared().fresh_database();
-        let fixture = ThroughPooler::at(&format!("{} {direct}", pooler.url(user, &direct))).await;
-        fixture.sql(TABLES).await;
-        fixture
+    async fn by(pooler: &PgBouncer, user: &str) -> Self {
+        ThroughPooler::over(pooler, user, OnPostgres::fresh().await)
     }
 
-    async fn by(pooler: &PgBouncer, user: &str) -> Self {
-        let fixture = ThroughPooler::empty_by(pooler, user).await;
-        fixture.store().migrate().await.unwrap();
-        fixture
+    fn over(pooler: &PgBouncer, user: &str, direct: OnPostgres) -> Self {
+        ThroughPooler { url: pooler.url(user, &direct.place()), direct }
     }
 
     /// What `check` says about a pooler.
@@ -58,7 +53,11 @@ impl Fixture for ThroughPooler {
     const ENDING: &'static [&'static str] = OnPostgres::ENDING;
 
     async fn empty() -> Self {
-        ThroughPooler::empty_by(PgBouncer::shared(), "worker").await
+        ThroughPooler::over(PgBouncer::shared(), "worker", OnPostgres::empty().await)
+    }
+
+    async fn fresh() -> Self {
+        ThroughPooler::by(PgBouncer::shared(), "worker").await
     }
 
     fn place(&self) -> String {

@@ -15,7 +15,7 @@ use std::{panic::Location, path::Path, process::Stdio};
 use ichido_test_servers::{self as servers, proxy::Proxy};
 use ichido_testkit::eventually;
 use tempfile::TempDir;
-use tokio::process::Command;
+use tokio::{process::Command, sync::OnceCell};
 
 pub use process::{Ended, Process};
 
@@ -33,6 +33,7 @@ pub struct Env {
     pub url: String,
     folder: TempDir,
     session: session::Kept,
+    lent: Option<servers::Lent>,
 }
 
 /// `project` has no unique key, so that a double effect is counted and not refused.
@@ -74,11 +75,38 @@ sql         = ["insert into project (id, name, made_by) values (:id, :name, :pro
 "#;
 
 impl Env {
-    /// A world with business tables and ichido's own.
+    /// A world with business tables and ichido's own: on a server, a copy of one that was migrated once.
     pub async fn new(kind: Kind) -> Self {
+        static MIGRATED: [OnceCell<String>; 2] = [OnceCell::const_new(), OnceCell::const_new()];
+        let (url, name) = match kind {
+            Kind::Sqlite => return Env::migrated(kind).await,
+            Kind::Postgres => {
+                let migrated = MIGRATED[0].get_or_init(|| Env::migrated_database(kind)).await;
+                (servers::Postgres::shared().copy_of(migrated), "gen_random_uuid()")
+            }
+            Kind::MariaDb => {
+                let migrated = MIGRATED[1].get_or_init(|| Env::migrated_database(kind)).await;
+                (servers::MariaDb::shared().copy_of(migrated), "uuid()")
+            }
+        };
+        let env = Env::on(kind, url).lend();
+        // What messages at brokers carry as the place that they come from: a copy is another one.
+        env.sql(&format!("update ichido_origin set id = {name}")).await;
+        env
+    }
+
+    async fn migrated(kind: Kind) -> Self {
         let env = Env::bare(kind).await;
         env.ok(&["migrate"]).await;
         env
+    }
+
+    /// One that nobody changes any more.
+    async fn migrated_database(kind: Kind) -> String {
+        let mut env = Env::migrated(kind).await;
+        // It is there for as long as the server.
+        std::mem::forget(env.lent.take());
+        env.url
     }
 
     /// A world without ichido's own tables.
@@ -88,13 +116,26 @@ impl Env {
             Kind::Postgres => servers::Postgres::shared().fresh_database(),
             Kind::MariaDb => servers::MariaDb::shared().fresh_database(),
         };
-        Env::with_url(kind, url).await
+        Env::with_url(kind, url).await.lend()
+    }
+
+    /// A large database of the server that all tests share goes with this.
+    fn lend(mut self) -> Self {
+        self.lent = (self.kind == Kind::Postgres).then(|| servers::Postgres::shared().lend(&self.url));
+        self
+    }
+
+    /// A world on this database as it is.
+    fn on(kind: Kind, url: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let env = Env { kind, url, folder, session: session::Kept::default(), lent: None };
+        env.configure(|config| config);
+        env
     }
 
     /// A world on this database, without ichido's own tables.
     pub async fn with_url(kind: Kind, url: String) -> Self {
-        let env = Env { kind, url, folder: tempfile::tempdir().unwrap(), session: session::Kept::default() };
-        env.configure(|config| config);
+        let env = Env::on(kind, url);
         let claim = match kind {
             Kind::MariaDb => "(status, process_id, id)",
             _ => "(id) where status = '0' and process_id is null",
