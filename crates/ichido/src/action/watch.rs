@@ -80,8 +80,8 @@ pub(crate) async fn watch<S: Store, T>(
 ) -> Result<T> {
     let Some(timeout) = store.timeout() else { return run.await };
     let run = pin!(run);
-    let mut run = Awake::new(run);
-    let (mut since, mut elsewhere) = (run.last, Elsewhere::new(store.silences()));
+    let mut run = Awake::new(run, || store.silences());
+    let (mut since, mut elsewhere) = (run.last, Elsewhere::new(run.silences));
     loop {
         tokio::select! {
             biased;
@@ -89,7 +89,7 @@ pub(crate) async fn watch<S: Store, T>(
             () = tokio::time::sleep(timeout.saturating_sub(since.elapsed())) => {}
         }
         if run.last > since {
-            (since, elsewhere) = (run.last, Elsewhere::new(store.silences()));
+            (since, elsewhere) = (run.last, Elsewhere::new(run.silences));
             continue;
         }
         since = Instant::now();
@@ -166,12 +166,15 @@ fn silence<S: Store>(
     }
 }
 
-/// A future that knows when it was last awake: it is polled only when somebody wakes it, not when we look at the time.
-struct Awake<'a, F> {
+/// A future that knows when it was last awake, and how many silences there had been before: those since then may be its own. It is polled
+/// only when somebody wakes it, not when we look at the time.
+struct Awake<'a, F, N> {
     run: Pin<&'a mut F>,
     alarm: Arc<Alarm>,
     waker: Waker,
     last: Instant,
+    count: N,
+    silences: u64,
 }
 
 /// What wakes it, and the task that it is in.
@@ -199,15 +202,15 @@ impl Wake for Alarm {
     }
 }
 
-impl<'a, F> Awake<'a, F> {
-    fn new(run: Pin<&'a mut F>) -> Self {
+impl<'a, F, N: Fn() -> u64> Awake<'a, F, N> {
+    fn new(run: Pin<&'a mut F>, count: N) -> Self {
         let alarm = Arc::new(Alarm { rang: AtomicBool::new(true), ..Alarm::default() });
-        let waker = Waker::from(alarm.clone());
-        Awake { run, alarm, waker, last: Instant::now() }
+        let (waker, silences) = (Waker::from(alarm.clone()), count());
+        Awake { run, alarm, waker, last: Instant::now(), count, silences }
     }
 }
 
-impl<F: Future> Future for Awake<'_, F> {
+impl<F: Future, N: Fn() -> u64 + Unpin> Future for Awake<'_, F, N> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
@@ -220,6 +223,7 @@ impl<F: Future> Future for Awake<'_, F> {
         if !this.alarm.rang.swap(false, Ordering::AcqRel) {
             return Poll::Pending;
         }
+        this.silences = (this.count)();
         let polled = this.run.as_mut().poll(&mut Task::from_waker(&this.waker));
         this.last = Instant::now();
         polled
@@ -251,7 +255,8 @@ mod tests {
             })
             .await;
         });
-        let mut run = Awake::new(run);
+        let silences = AtomicUsize::new(7);
+        let mut run = Awake::new(run, || silences.load(Ordering::SeqCst) as u64);
         for _ in 0..5 {
             tokio::select! {
                 biased;
@@ -260,9 +265,12 @@ mod tests {
             }
         }
         assert_eq!(polls.load(Ordering::SeqCst), 1);
+        // Noticed before anybody looks for the first time: it still came after the action fell asleep.
+        silences.store(8, Ordering::SeqCst);
+        assert!(Elsewhere::new(run.silences).look(8));
         let asleep = run.last;
         wake.notify_one();
         (&mut run).await;
-        assert!(polls.load(Ordering::SeqCst) == 2 && run.last > asleep);
+        assert!(polls.load(Ordering::SeqCst) == 2 && run.last > asleep && run.silences == 8);
     }
 }

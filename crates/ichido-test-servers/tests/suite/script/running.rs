@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -62,6 +63,30 @@ fn nothing_of_a_run_outlives_it_if_it_is_killed_when_cargo_starts() {
     start(&scene).wait().unwrap();
     let started = Started::of(&scene);
     until(|| started.is_gone().then_some(()));
+}
+
+#[test]
+fn a_run_writes_to_memory_only_where_there_is_room_and_nobody_says_otherwise() {
+    let scratch_in = |free: &str, variables: &[(&str, &str)]| {
+        let scene = Scene::new();
+        scene.program("cc", ":");
+        scene.program("df", &format!("echo Avail; echo {free}"));
+        scene.program("cargo", "echo \"$TMPDIR\"");
+        let script = scene.path("test");
+        let words = ["bash", script.to_str().unwrap(), "-p", "x", "--quick"];
+        let said = scene.command(&words).env_remove("TMPDIR").envs(variables.iter().copied()).output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+        let scratch = String::from_utf8(said.stdout).unwrap();
+        Path::new(scratch.trim()).parent().unwrap().display().to_string()
+    };
+    let (little, much) = ("1000000", "99000000");
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let named = folder.path().to_str().unwrap();
+    assert_eq!(scratch_in(little, &[]), "/tmp");
+    assert_eq!(scratch_in(much, &[("TMPDIR", named)]), named);
+    // The machine that this runs on may have no memory to spare.
+    assert!(["/dev/shm", "/tmp"].contains(&scratch_in(much, &[]).as_str()));
 }
 
 fn start(scene: &Scene) -> Child {

@@ -127,5 +127,5 @@ pub async fn claims_grow_with_what_a_process_gets_through<F: Fixture>() {
     let two = Pool::new("Failing").from("orders").concurrency(2);
     scene.drain(scene.process().action_fn(two, one_line::<F>)).await;
     let claims = scene.faults.begun(Verb::Claim);
-    assert!(scene.done().await == 300 && claims <= 50, "{claims} claims; of four messages each there would be 75");
+    assert!(scene.done().await == 300 && claims < 75, "{claims} claims; of four messages each there would be 75");
 }
