@@ -105,15 +105,16 @@ impl<F: SilenceFixture> Scene<F> {
         Self::silent_for(TIMEOUT, pattern, nth, everyone).await;
     }
 
-    /// The same with another timeout.
+    /// The same with another timeout. The two kinds wait beside each other.
     async fn silent_for(timeout: Duration, pattern: &str, nth: u32, everyone: bool) {
-        for both in [false, true] {
+        let silent = async |both| {
             let scene = Scene { timeout, ..Self::new(ORDERS).await };
             F::silence_at(&scene.line, Silence { both, everyone }, pattern, nth);
             scene.drain(ANYTHING).await;
             scene.was_silent().await;
             scene.assert_exact(ORDERS).await;
-        }
+        };
+        tokio::join!(silent(false), silent(true));
     }
 
     /// Every order is done once, and no attempt was spent on one.
@@ -156,13 +157,17 @@ pub async fn an_actions_long_statement_whose_answer_is_lost<F: SilenceFixture>()
 
 /// Neither a long statement nor a long wait for something else is silence.
 pub async fn whoever_takes_long_is_not_disturbed<F: SilenceFixture>() {
-    let scene = Scene::<F>::new(2).await;
-    let writes = Writes::<F>::new(&F::sleep(7), Duration::from_secs(7));
-    let (runs, store) = (writes.runs.clone(), scene.fixture.store_over(None, Duration::from_secs(3)));
-    let process = Process::new(store).drain().action(Pool::new("Long").from("orders").concurrency(2), writes);
-    assert_eq!(process.run().await.unwrap(), 0);
-    assert_eq!(runs.load(Ordering::SeqCst), 2);
-    scene.assert_exact(2).await;
+    let undisturbed = async |statement: &str, pause| {
+        let scene = Scene::<F>::new(1).await;
+        let writes = Writes::<F>::new(statement, pause);
+        let (runs, store) = (writes.runs.clone(), scene.fixture.store_over(None, Duration::from_secs(3)));
+        let process = Process::new(store).drain().action(Pool::new("Long").from("orders"), writes);
+        assert_eq!(process.run().await.unwrap(), 0);
+        assert_eq!(runs.load(Ordering::SeqCst), 1);
+        scene.assert_exact(1).await;
+    };
+    let (statement, pause) = (F::sleep(7), Duration::from_secs(7));
+    tokio::join!(undisturbed(&statement, Duration::ZERO), undisturbed(ANYTHING, pause));
 }
 
 /// The server keeps what it has locked for as long as the session lives.
@@ -181,25 +186,30 @@ pub async fn the_session_of_a_silent_connection_is_ended<F: SilenceFixture>() {
 
 /// An operator's commands end too, and can be repeated; DDL may take as long as the server works on it.
 pub async fn a_migration_and_an_adoption_end_in_silence<F: SilenceFixture>() {
-    for (nth, both) in [(1, true), (4, false)] {
-        let fixture = F::empty().await;
-        let scene = Scene { line: fixture.line(), fixture, timeout: TIMEOUT };
-        let silence = Silence { both, everyone: true };
-        F::silence_at(&scene.line, silence, "%create table if not exists ichido_%", nth);
-        let migrated = scene.store().migrate().await;
-        assert!(migrated.as_ref().is_err_and(Error::is_fault::<F::Store>), "{migrated:?}");
-        scene.was_silent().await;
-        let store = scene.store();
-        store.migrate().await.unwrap();
-        store.apply(&[F::sleep(4)]).await.unwrap();
-        for pattern in [F::CATALOG, "create table made%"] {
-            F::silence_at(&scene.line, silence, pattern, 1);
-            let ended = match pattern {
-                "create table made%" => store.apply(&["create table made (id integer)".to_owned()]).await,
-                _ => store.tables(None).await.map(|_| ()),
-            };
-            assert!(ended.as_ref().is_err_and(Error::is_fault::<F::Store>), "{pattern}: {ended:?}");
-        }
-        assert!(!store.tables(None).await.unwrap().is_empty());
+    tokio::join!(
+        commands_end::<F>(1, Silence { both: true, everyone: true }),
+        commands_end::<F>(4, Silence { both: false, everyone: true })
+    );
+}
+
+/// The migration at its nth table.
+async fn commands_end<F: SilenceFixture>(nth: u32, silence: Silence) {
+    let fixture = F::empty().await;
+    let scene = Scene { line: fixture.line(), fixture, timeout: TIMEOUT };
+    F::silence_at(&scene.line, silence, "%create table if not exists ichido_%", nth);
+    let migrated = scene.store().migrate().await;
+    assert!(migrated.as_ref().is_err_and(Error::is_fault::<F::Store>), "{migrated:?}");
+    scene.was_silent().await;
+    let store = scene.store();
+    store.migrate().await.unwrap();
+    store.apply(&[F::sleep(4)]).await.unwrap();
+    for pattern in [F::CATALOG, "create table made%"] {
+        F::silence_at(&scene.line, silence, pattern, 1);
+        let ended = match pattern {
+            "create table made%" => store.apply(&["create table made (id integer)".to_owned()]).await,
+            _ => store.tables(None).await.map(|_| ()),
+        };
+        assert!(ended.as_ref().is_err_and(Error::is_fault::<F::Store>), "{pattern}: {ended:?}");
     }
+    assert!(!store.tables(None).await.unwrap().is_empty());
 }
