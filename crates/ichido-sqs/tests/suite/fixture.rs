@@ -1,7 +1,14 @@
 //! What the cases of `ichido-testkit` about brokers need, at a private SQS of either maker: each case has an account or a region of its own, so that
 //! its queues have the names that it wants.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{
+    marker::PhantomData,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use aws_sdk_sqs::{
     Client,
@@ -30,8 +37,11 @@ pub(crate) trait Maker: Send + Sync + 'static {
 pub(crate) struct LocalStack;
 
 impl Maker for LocalStack {
+    /// One of two, in turns: Python answers one request at a time, and several tests would wait for it.
     fn shared() -> &'static Node {
-        Node::shared()
+        static OTHER: OnceLock<Node> = OnceLock::new();
+        static TURN: AtomicBool = AtomicBool::new(false);
+        if TURN.fetch_xor(true, Ordering::Relaxed) { OTHER.get_or_init(Node::start) } else { Node::shared() }
     }
 
     fn start() -> Node {

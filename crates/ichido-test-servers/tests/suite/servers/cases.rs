@@ -13,6 +13,21 @@ macro_rules! cases {
         }
 
         #[test]
+        fn a_copy_has_what_its_original_has_and_is_another_database() {
+            let server = $server::shared();
+            let original = server.fresh_database();
+            server.$sql(&original, "create table t (n int primary key)");
+            server.$sql(&original, "create table s (n int not null, foreign key (n) references t (n))");
+            server.$sql(&original, "insert into t values (1)");
+            let copies = [server.copy_of(&original), server.copy_of(&original)];
+            server.$sql(&copies[0], "insert into t values (2)");
+            let rows = [&original, &copies[0], &copies[1]].map(|url| server.$sql(url, "select count(*) from t"));
+            assert_eq!(rows, ["1", "2", "1"]);
+            let orphan = || server.$sql(&copies[0], "insert into s values (9)");
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(orphan)).expect_err("the foreign key is copied too");
+        }
+
+        #[test]
         fn a_stopped_server_refuses_and_comes_back_with_its_data() {
             let server = $server::start(&[]);
             let database = server.fresh_database();

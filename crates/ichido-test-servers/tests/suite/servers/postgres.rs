@@ -21,6 +21,25 @@ fn tests_share_one_server_and_each_has_its_database() {
 }
 
 #[test]
+fn a_lent_database_is_dropped_when_another_is_created() {
+    let server = Postgres::shared();
+    let database = server.fresh_database();
+    let (_, name) = database.rsplit_once('/').expect("a name");
+    let name = name.split('?').next().expect("a name");
+    let there = format!("select count(*) from pg_database where datname = '{name}'");
+    let lent = server.lend(&database);
+    let other = server.fresh_database();
+    assert_eq!(server.psql(&other, &there), "1");
+    drop(lent);
+    // Another test may be about to drop it.
+    let is_gone = (0..100).any(|_| {
+        let _ = server.fresh_database();
+        server.psql(&other, &there) == "0"
+    });
+    assert!(is_gone);
+}
+
+#[test]
 #[should_panic(expected = "relation \"missing\" does not exist")]
 fn failing_sql_shows_the_servers_words() {
     let server = Postgres::shared();
