@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tracing::Span;
 
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) struct Life {
     following: Vec<Following>,
     /// Why it must end.
     failed: Mutex<Option<Error>>,
-    claiming: AtomicBool,
+    claiming: watch::Sender<bool>,
     /// A claim or a heartbeat told that this id counts as dead.
     pub(crate) expired: Notify,
     /// Nothing was left in any of its queues, at one moment.
@@ -74,7 +74,7 @@ impl Life {
             journal,
             following,
             failed: Mutex::default(),
-            claiming: AtomicBool::new(true),
+            claiming: watch::Sender::new(true),
             expired: Notify::new(),
             drained: AtomicBool::new(false),
             emptied: Mutex::default(),
@@ -145,11 +145,17 @@ impl Life {
 
     /// The id to claim under; none while the heartbeat is in doubt.
     pub(crate) fn may_claim(&self) -> Option<ProcessId> {
-        self.claiming.load(Ordering::Acquire).then(|| self.id())
+        self.claiming.borrow().then(|| self.id())
     }
 
     pub(crate) fn set_claiming(&self, claiming: bool) {
-        self.claiming.store(claiming, Ordering::Release);
+        self.claiming.send_replace(claiming);
+    }
+
+    /// Resolves when it may claim.
+    pub(crate) async fn until_it_may_claim(&self) {
+        // The sender is ours: it is not gone.
+        let _ = self.claiming.subscribe().wait_for(|may| *may).await;
     }
 
     /// Tells that a claim under this id found it dead; an id that was given up already is no news.

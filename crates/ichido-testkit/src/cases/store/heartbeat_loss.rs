@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::{
     faults::{Fault, FaultyStore, HEARTBEAT, LEASE, Order, Running, Scene, Verb, one_line, orders},
-    fixture::{Fixture, effects},
+    fixture::{Fixture, effects, until},
 };
 
 /// A process that has nothing to do.
@@ -107,6 +107,29 @@ pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
     assert!(claims <= 1, "one may have been on its way, {claims} were seen");
     scene.dial.tick(HEARTBEAT).await;
     scene.faults.has_begun(Verb::Claim, before + 2).await;
+    running.stop().await;
+}
+
+/// The poll is hours away.
+pub async fn after_a_refused_claim_the_new_id_claims_at_once<F: Fixture>() {
+    let scene = Scene::<F>::new(1).await;
+    scene.faults.inject(Verb::Claim, Fault::ClaimLost, 1);
+    scene.faults.inject(Verb::Heartbeat, Fault::WrongReply, 1);
+    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    until(&scene.fixture, "select count(*) from ledger", 1).await;
+    running.stop().await;
+}
+
+/// The poll is hours away here too.
+pub async fn what_the_old_id_had_is_claimed_at_once<F: Fixture>() {
+    let (scene, running) = idle::<F>().await;
+    scene.faults.has_ended(Verb::Claim, 1).await;
+    let claimed = "insert into received_order (id, name, status, process_id) \
+                   select 1, 'an order', '0', cast(id as char(36)) from ichido_process";
+    scene.fixture.sql(claimed).await;
+    scene.faults.inject(Verb::Heartbeat, Fault::WrongReply, 1);
+    scene.dial.tick(HEARTBEAT).await;
+    until(&scene.fixture, "select count(*) from ledger", 1).await;
     running.stop().await;
 }
 

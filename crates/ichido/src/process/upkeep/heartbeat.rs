@@ -129,6 +129,10 @@ impl<S: Store> Heartbeat<S> {
                 steady.restart(self.last);
                 life.signs.beat();
                 life.set_claiming(true);
+                // What the old id had is free.
+                for queue in new.queues.keys() {
+                    self.store.wake_ups().tell(&self.store, queue).await;
+                }
             }
             Err(error @ Error::Duplicate { .. }) => life.fail(error),
             Err(error) => {

@@ -138,12 +138,15 @@ impl<S: Store> Admitting<S> {
                 !admissions.settled_in || (admissions.more && admissions.out() < usize::from(source.prefetch()));
             if waits { ON_ITS_WAY / 4 } else { receiving.poll }
         };
+        // Deliveries that only wait for the right to claim.
+        let claims = !self.shared.admissions().unclaimed.is_empty();
         tokio::select! {
             () = source.changed() => {}
             () = wake.notified() => {}
             () = clock.sleep(poll) => {}
             () = closing.cancelled() => {}
             () = receiving.following.held() => {}
+            () = self.shared.life.until_it_may_claim(), if claims => {}
         }
     }
 

@@ -21,6 +21,9 @@ use crate::{
 /// The pause after a claim that the database refused although it answers.
 const AFTER_FAULT: Duration = Duration::from_millis(100);
 
+/// The longest pause after a release that failed: the poll interval may be an hour where wake-ups are relied upon.
+const AFTER_FAILED_RELEASE: Duration = Duration::from_secs(1);
+
 pub(super) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     tokio::select! {
         () = shared.asked.wait() => {}
@@ -67,7 +70,9 @@ impl<S: Store> Claimer<S> {
         if wanted == 0 {
             return self.until(self.shared.room.notified()).await;
         }
-        let Some(process) = self.shared.life.may_claim() else { return self.pause(self.shared.reading.poll).await };
+        let Some(process) = self.shared.life.may_claim() else {
+            return self.until(self.shared.life.until_it_may_claim()).await;
+        };
         let found = match self.claim(process, wanted).await {
             Ok(found) if found < wanted => self.idle().await,
             found => found.map(|_| ()),
@@ -76,7 +81,7 @@ impl<S: Store> Claimer<S> {
             Ok(()) => Ok(()),
             Err(Error::LostClaim) => {
                 self.shared.life.expire(process);
-                self.pause(self.shared.reading.poll).await
+                self.until(self.shared.life.until_it_may_claim()).await
             }
             Err(error) if error.is_fault::<S>() && store::ping(&self.shared.store).await.is_ok() => {
                 tracing::warn!(error = %error.in_full(), queue = %self.shared.reading.queue, "claim failed");
@@ -98,7 +103,7 @@ impl<S: Store> Claimer<S> {
         tokio::select! {
             () = reading.following.resumed(), if !reading.following.stop.is_cancelled() => {}
             () = room.notified() => {} // something came back
-            () = clock.sleep(reading.poll), if freed.is_err() => {}
+            () = clock.sleep(reading.poll.min(AFTER_FAILED_RELEASE)), if freed.is_err() => {}
             () = closing.cancelled() => {}
         }
         Ok(())
@@ -139,7 +144,7 @@ impl<S: Store> Claimer<S> {
     async fn release_surplus(&self, surplus: Vec<Delivery>) -> Result<()> {
         if let Err(error) = self.free(surplus).await {
             tracing::warn!(error = %error.in_full(), queue = %self.shared.reading.queue, "cannot yet release messages that were read ahead");
-            return self.pause(self.shared.reading.poll).await;
+            return self.pause(self.shared.reading.poll.min(AFTER_FAILED_RELEASE)).await;
         }
         Ok(())
     }
