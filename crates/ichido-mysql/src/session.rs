@@ -12,7 +12,7 @@ use ichido::{
     Error,
     store::{SessionId, SessionState},
 };
-use ichido_sql::{Connector, Deadline, Lent, deadline};
+use ichido_sql::{Connector, Deadline, Lent, end_orphan};
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection as _, Executor, MySqlConnection, Row,
     mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow},
@@ -218,25 +218,28 @@ impl Shared {
         self.patient(id, async { Ok(answers.await) }).await?
     }
 
-    /// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
-    /// later.
-    pub(crate) async fn end_session(&self, id: &SessionId) {
-        let end = async {
-            let _turn = self.hosts.beside().await?;
-            let mut beside = self.hosts.options().await?.connect().await.map_err(fault::explained)?;
-            if state(&mut beside, id).await? != SessionState::Gone {
-                beside.execute(AssertSqlSafe(format!("kill {}", id.number))).await?;
-            }
-            Ok::<_, sqlx::Error>(())
+    /// Ends a session that nobody can reach any more, if it is still there and still what it was.
+    async fn end_session(self: &Arc<Self>, id: &Arc<SessionId>) {
+        let (shared, id) = (self.clone(), id.clone());
+        let end = move || {
+            let (shared, id) = (shared.clone(), id.clone());
+            async move { shared.kill(&id).await }
         };
-        if let Err(error) = deadline(self.deadline.timeout(), end).await {
-            tracing::debug!(%error, session = id.number, "cannot end the session of a silent connection");
+        end_orphan(&self.deadline, end).await;
+    }
+
+    async fn kill(&self, id: &SessionId) -> sqlx::Result<()> {
+        let _turn = self.hosts.beside().await?;
+        let mut beside = self.hosts.options().await?.connect().await.map_err(fault::explained)?;
+        if state(&mut beside, id).await? != SessionState::Gone {
+            beside.execute(AssertSqlSafe(format!("kill {}", id.number))).await?;
         }
+        Ok(())
     }
 
     /// Ends the transaction in a session with this word; the next one may have the session then. Without an answer the outcome is unknown, and
     /// the session is ended before anybody looks at what it has locked.
-    pub(crate) async fn end(&self, mut lent: Lent<Opener>, word: &'static str) -> sqlx::Result<()> {
+    pub(crate) async fn end(self: &Arc<Self>, mut lent: Lent<Opener>, word: &'static str) -> sqlx::Result<()> {
         match self.deadline.within(lent.execute(word)).await {
             // A transaction within the transaction that could not begin takes ours with it, to sqlx: the next one would be no savepoint.
             Ok(_) if lent.purpose == Use::Own || lent.is_in_transaction() => give_back(lent),
@@ -252,7 +255,7 @@ impl Shared {
     }
 
     /// Closes a connection without waiting for anything on it, and ends its session.
-    pub(crate) async fn abandon(&self, lent: Lent<Opener>) {
+    pub(crate) async fn abandon(self: &Arc<Self>, lent: Lent<Opener>) {
         let id = lent.id.clone();
         lent.close();
         // In a box: it is large and rare, and whoever commits or rolls back is moved with it for each message.

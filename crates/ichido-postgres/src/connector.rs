@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ichido::store::SessionId;
-use ichido_sql::{Connector, Deadline, deadline};
+use ichido_sql::{Connector, Deadline, end_orphan};
 use sqlx::{AssertSqlSafe, Executor as _, Row, postgres::PgConnectOptions};
 use tokio::runtime::Handle;
 
@@ -36,8 +36,8 @@ impl Connector for PgConnector {
         let Some(id) = session.id.clone() else { return };
         drop(session);
         if let Ok(runtime) = Handle::try_current() {
-            let (hosts, timeout) = (self.hosts.clone(), self.deadline.timeout());
-            runtime.spawn(async move { end_session(&hosts, timeout, &id).await });
+            let (hosts, deadline) = (self.hosts.clone(), self.deadline.clone());
+            runtime.spawn(async move { end_session(&hosts, &deadline, &id).await });
         }
     }
 }
@@ -60,21 +60,25 @@ fn pooled(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().extra_float_digits(None).statement_cache_capacity(0)
 }
 
-/// Ends a session that nobody can reach any more, if it is still there and still what it was. Best effort: the server ends it by itself,
-/// later.
-pub(crate) async fn end_session(hosts: &Hosts, timeout: Duration, id: &SessionId) {
-    let ended = deadline::<_, sqlx::Error>(timeout, async {
-        let since = quote::literal(&id.since).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
-        let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {}", is_session(id, &since));
-        let _turn = hosts.beside().await?;
-        let mut fresh = hosts.connect().await?;
-        Ok(!fresh.fetch_all(sqlx::raw_sql(AssertSqlSafe(end))).await?.is_empty())
-    });
-    match ended.await {
-        Ok(true) => tracing::debug!(session = id.number, "ended a session whose connection fell silent"),
-        Ok(false) => {}
-        Err(error) => tracing::debug!(%error, session = id.number, "cannot end the session of a silent connection"),
+/// Ends a session that nobody can reach any more, if it is still there and still what it was.
+pub(crate) async fn end_session(hosts: &Arc<Hosts>, deadline: &Deadline, id: &Arc<SessionId>) {
+    let (hosts, id) = (hosts.clone(), id.clone());
+    let end = move || {
+        let (hosts, id) = (hosts.clone(), id.clone());
+        async move { terminate(&hosts, &id).await }
+    };
+    end_orphan(deadline, end).await;
+}
+
+async fn terminate(hosts: &Hosts, id: &SessionId) -> sqlx::Result<()> {
+    let since = quote::literal(&id.since).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
+    let end = format!("select pg_terminate_backend(pid) from pg_stat_activity where {}", is_session(id, &since));
+    let _turn = hosts.beside().await?;
+    let mut fresh = hosts.connect().await?;
+    if !fresh.fetch_all(sqlx::raw_sql(AssertSqlSafe(end))).await?.is_empty() {
+        tracing::debug!(session = id.number, "ended a session whose connection fell silent");
     }
+    Ok(())
 }
 
 /// The session is known by when it began or, behind a pooler, by when its transaction did.

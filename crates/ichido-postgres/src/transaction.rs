@@ -109,7 +109,7 @@ impl Transactions for Postgres {
         tx.session.close();
         if let Some(id) = id {
             // In a box: it is large and rare, and whoever commits or rolls back is moved with it for each message.
-            Box::pin(end_session(&self.shared.hosts, self.shared.deadline.timeout(), &id)).await;
+            Box::pin(end_session(&self.shared.hosts, &self.shared.deadline, &id)).await;
         }
     }
 

@@ -22,6 +22,7 @@ mod known;
 mod mapping;
 mod migrations;
 mod mutex;
+mod orphans;
 mod past;
 mod plain;
 mod query;
@@ -54,6 +55,7 @@ pub use self::{
     mapping::{Conditions, Mapping},
     migrations::{Migrations, Step, VERSION},
     mutex::{broker_queues, found, is_about, is_hash_of, new_id, no_broker, payload_hash, refuse_publications},
+    orphans::end_orphan,
     past::{Owned, Past, by_claim, by_owner},
     plain::{PlainDialect, send_sql},
     query::{Bind, Cell, FromCell, Query, Row, padded, padded_len},
