@@ -98,15 +98,18 @@ pub async fn after_a_failed_heartbeat_without_a_gap_the_wait_begins_anew<F: Fixt
 pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
     let (scene, running) = idle::<F>().await;
     scene.faults.has_begun(Verb::Claim, 1).await;
-    scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 2);
+    scene.faults.inject(Verb::Heartbeat, Fault::Unreachable, 12);
     scene.dial.tick(HEARTBEAT).await;
     scene.dial.tick(HEARTBEAT).await;
     let before = scene.faults.begun(Verb::Claim);
-    scene.dial.naps(20).await;
+    // More than three polls.
+    for _ in 0..10 {
+        scene.dial.tick(HEARTBEAT).await;
+    }
     let claims = scene.faults.begun(Verb::Claim) - before;
     assert!(claims <= 1, "one may have been on its way, {claims} were seen");
     scene.dial.tick(HEARTBEAT).await;
-    scene.faults.has_begun(Verb::Claim, before + 2).await;
+    scene.faults.has_begun(Verb::Claim, before + claims + 1).await;
     running.stop().await;
 }
 
