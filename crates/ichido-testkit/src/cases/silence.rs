@@ -114,7 +114,8 @@ impl<F: SilenceFixture> Scene<F> {
             scene.was_silent().await;
             scene.assert_exact(ORDERS).await;
         };
-        tokio::join!(silent(false), silent(true));
+        // In boxes: they are large.
+        tokio::join!(Box::pin(silent(false)), Box::pin(silent(true)));
     }
 
     /// Every order is done once, and no attempt was spent on one.
@@ -167,7 +168,7 @@ pub async fn whoever_takes_long_is_not_disturbed<F: SilenceFixture>() {
         scene.assert_exact(1).await;
     };
     let (statement, pause) = (F::sleep(7), Duration::from_secs(7));
-    tokio::join!(undisturbed(&statement, Duration::ZERO), undisturbed(ANYTHING, pause));
+    tokio::join!(Box::pin(undisturbed(&statement, Duration::ZERO)), Box::pin(undisturbed(ANYTHING, pause)));
 }
 
 /// The server keeps what it has locked for as long as the session lives.
@@ -187,8 +188,8 @@ pub async fn the_session_of_a_silent_connection_is_ended<F: SilenceFixture>() {
 /// An operator's commands end too, and can be repeated; DDL may take as long as the server works on it.
 pub async fn a_migration_and_an_adoption_end_in_silence<F: SilenceFixture>() {
     tokio::join!(
-        commands_end::<F>(1, Silence { both: true, everyone: true }),
-        commands_end::<F>(4, Silence { both: false, everyone: true })
+        Box::pin(commands_end::<F>(1, Silence { both: true, everyone: true })),
+        Box::pin(commands_end::<F>(4, Silence { both: false, everyone: true }))
     );
 }
 
