@@ -113,25 +113,29 @@ pub async fn nothing_is_claimed_while_the_heartbeat_is_in_doubt<F: Fixture>() {
     running.stop().await;
 }
 
-/// The poll is hours away.
+/// A process by the machine's clock, with so long a lease and an hour between two polls.
+fn rarely_polling<F: Fixture>(scene: &Scene<F>, lease: Duration) -> Running {
+    let process = Process::new(FaultyStore::new(scene.fixture.store(), scene.faults.clone()));
+    Running::start(process.lease(lease).poll(Duration::from_hours(1)).action_fn(orders(), one_line::<F>))
+}
+
 pub async fn after_a_refused_claim_the_new_id_claims_at_once<F: Fixture>() {
     let scene = Scene::<F>::new(1).await;
     scene.faults.inject(Verb::Claim, Fault::ClaimLost, 1);
     scene.faults.inject(Verb::Heartbeat, Fault::WrongReply, 1);
-    let running = Running::start(scene.process().action_fn(orders(), one_line::<F>));
+    let running = rarely_polling(&scene, LEASE);
     until(&scene.fixture, "select count(*) from ledger", 1).await;
     running.stop().await;
 }
 
-/// The poll is hours away here too.
 pub async fn what_the_old_id_had_is_claimed_at_once<F: Fixture>() {
-    let (scene, running) = idle::<F>().await;
+    let scene = Scene::<F>::new(0).await;
+    let running = rarely_polling(&scene, Duration::from_secs(5));
     scene.faults.has_ended(Verb::Claim, 1).await;
     let claimed = "insert into received_order (id, name, status, process_id) \
                    select 1, 'an order', '0', cast(id as char(36)) from ichido_process";
     scene.fixture.sql(claimed).await;
     scene.faults.inject(Verb::Heartbeat, Fault::WrongReply, 1);
-    scene.dial.tick(HEARTBEAT).await;
     until(&scene.fixture, "select count(*) from ledger", 1).await;
     running.stop().await;
 }
