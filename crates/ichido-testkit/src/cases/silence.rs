@@ -158,7 +158,7 @@ pub async fn an_actions_long_statement_whose_answer_is_lost<F: SilenceFixture>()
 
 /// Neither a long statement nor a long wait for something else is silence.
 pub async fn whoever_takes_long_is_not_disturbed<F: SilenceFixture>() {
-    let undisturbed = async |statement: &str, pause| {
+    let runs_once = async |statement: &str, pause| {
         let scene = Scene::<F>::new(1).await;
         let writes = Writes::<F>::new(statement, pause);
         let (runs, store) = (writes.runs.clone(), scene.fixture.store_over(None, Duration::from_secs(3)));
@@ -168,7 +168,7 @@ pub async fn whoever_takes_long_is_not_disturbed<F: SilenceFixture>() {
         scene.assert_exact(1).await;
     };
     let (statement, pause) = (F::sleep(7), Duration::from_secs(7));
-    tokio::join!(Box::pin(undisturbed(&statement, Duration::ZERO)), Box::pin(undisturbed(ANYTHING, pause)));
+    tokio::join!(Box::pin(runs_once(&statement, Duration::ZERO)), Box::pin(runs_once(ANYTHING, pause)));
 }
 
 /// The server keeps what it has locked for as long as the session lives.
